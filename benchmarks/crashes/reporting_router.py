@@ -33,7 +33,7 @@ LOOK_SECONDS = 0.05
 
 async def report(name: str, urls: list[str], token: str, folder: Path, rate: float, reports: int, tick_seconds: float) -> None:
     """Puts records on disk at `rate` decisions a second until there were so many reports; ends when all were taken."""
-    spool, metrics = Spool(folder, SPOOL_BYTES), RouterMetrics()
+    spool, metrics = Spool(folder, SPOOL_BYTES, time.time), RouterMetrics()
     spool.open()
     pools = Pools(_no_tables, metrics, time.time)
     spool_metrics = SpoolMetrics(spool, metrics, time.time)

@@ -1,24 +1,26 @@
 """Operates pools of prefill and decode instances under load, and prints what it cost their users.
 
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations [operations] [--trace TRACE] [--instances 4]
-        [--utilisation 0.7] [--rate 3.3] [--window 150] [--warm-up 300]
+        [--utilisation 0.7] [--rate 3.3] [--window 150] [--warm-up 300] [--no-kv-transfer]
         [--steps prefill,decode,flip,maintenance,rollout,drain,node]
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations ratio [--phase 600]
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations window
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations effects [--trace TRACE] [--instances 4]
         [--utilisation 0.7] [--rate 3.3] [--warm-up 300]
+    PYTHONPATH=tests/support .venv/bin/python -m benchmarks.pool_operations designs [--trace TRACE] [--warm-up 150]
 
-Each mode runs a whole sandbox with two routers, and ends it.
+Each mode but `designs` runs a whole sandbox with two routers, and ends it.
 
 operations   A trace in Mooncake's format, or generated conversations, are sent to the pool `chat` at `--rate`; its
              simulated engines are given the speed at which this load is `--utilisation` of what the instances of each
              role can do. Meanwhile each role is scaled out to twice its instances and back, an instance flips its role
              and one flips back, one of two nodes is cordoned and emptied by evictions, a new setting of the engine is
              rolled out, an instance is drained that is in the middle of an answer of ten minutes, and the node is lost
-             with all its instances. While roles are scaled, the same requests go to a second pool, `newest`, which is
-             scaled at the same moments: there the newest instances are cordoned right before a scale-in and so go
-             first, as they do without knowledge of caches. After each operation the load runs on for `--window`
-             seconds, which is also how long the windows are in which hit rates are compared.
+             with all its instances. Engines hand on their KV blocks, so that sessions take their caches along, unless
+             --no-kv-transfer says that all must be computed again. While roles are scaled, the same requests go to a
+             second pool, `newest`, which is scaled at the same moments: there the newest instances are cordoned right
+             before a scale-in and so go first, as they do without knowledge of caches. After each operation the load
+             runs on for `--window` seconds, which is also how long the windows are in which hit rates are compared.
 ratio        A load that shifts from prefill-heavy to decode-heavy and back goes to four pools of six instances at once:
              three of fixed ratios, and one with `ratio: {mode: Auto}`.
 window       A schedule's window that opens in a minute and lasts one scales a pool, changes its SLO, and takes both
@@ -26,6 +28,7 @@ window       A schedule's window that opens in a minute and lasts one scales a p
 effects      The same load goes to a pool for each of four plans: a scale-in, a drain, a policy and early rejection.
              After the warm-up all are planned, each is applied when its simulation says what is expected of it, and
              for as long as the simulation measured it is counted what happens.
+designs      What designs of a hand-over keep of a rollout's hits, by the same load alone: nothing runs.
 
 Progress and the tables go to stdout, the tables in Markdown. Ends with code 1 if a promise was not kept: no request
 fails that the lost node was not answering; the hit rate after a scale-in is at least nine tenths of the one before,
@@ -42,6 +45,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.command_line import a_file, above_zero, count, end_everything_when_ended, names_of
+from benchmarks.pool_operations.designs import run_designs
 from benchmarks.pool_operations.effects import EffectsSettings, run_effects
 from benchmarks.pool_operations.nodes import second_node
 from benchmarks.pool_operations.operating import STEPS, OperationsSettings, run_operations
@@ -51,7 +55,7 @@ from benchmarks.pool_operations.windows import run_window
 from fairlead_simulator.errors import SimulatorError
 from fairlead_testing.running.sandbox import running_sandbox
 
-MODES = ("operations", "ratio", "window", "effects")
+MODES = ("operations", "ratio", "window", "effects", "designs")
 
 
 def main() -> int:
@@ -68,6 +72,12 @@ def main() -> int:
     parser.add_argument("--warm-up", type=above_zero, default=300.0, help="seconds of load before the first operation")
     parser.add_argument(
         "--steps", type=names_of(STEPS), default=list(STEPS), help=f"of the mode operations, with commas: {', '.join(STEPS)}"
+    )
+    parser.add_argument(
+        "--kv-transfer",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="of the mode operations: whether engines hand on their KV blocks (spec.engine.kvTransfer)",
     )
     parser.add_argument("--cache-tokens", type=count, default=6_000_000, help="of an instance's KV cache")
     parser.add_argument("--phase", type=above_zero, default=600.0, help="seconds of each phase of the mode ratio")
@@ -86,12 +96,14 @@ def main() -> int:
         settings: OperationsSettings | EffectsSettings = (
             EffectsSettings(**shared)
             if options.mode == "effects"
-            else OperationsSettings(**shared, window=options.window, steps=tuple(options.steps))
+            else OperationsSettings(**shared, window=options.window, kv_transfer=options.kv_transfer, steps=tuple(options.steps))
         )
         try:
             work = settings.work()
         except (SimulatorError, ValueError) as error:
             parser.error(str(error))
+        if options.mode == "designs":
+            return run_designs(work, options.instances, options.warm_up)
         with running_sandbox(folder / "state", "--routers", "2") as sandbox:
             if isinstance(settings, EffectsSettings):
                 return run_effects(sandbox, folder, settings, work)

@@ -88,11 +88,13 @@ def _cost(
 
 
 def hit_rate(served: Iterable[RequestOutcome], work: Work, begin: float, end: float) -> HitRate:
-    """Of the requests sent in [begin, end) that were served."""
+    """Of the requests sent in [begin, end) that were served. An answer that went on elsewhere finds its own prompt
+    cached there: what an endless cache would not have had is no hit.
+    """
     found = [one for one in served if begin <= one.due_seconds < end and one.verdict is ReplayVerdict.SERVED]
     return HitRate(
         prompt_tokens=sum(one.prompt_tokens or 0 for one in found),
-        cached_tokens=sum(one.cached_tokens or 0 for one in found),
+        cached_tokens=sum(min(one.cached_tokens or 0, work.ideal[one.index]) for one in found),
         ideal_tokens=sum(work.ideal[one.index] for one in found),
     )
 

@@ -47,6 +47,8 @@ class OperationsSettings:
     window: float
     warm_up: float
     cache_tokens: int
+    kv_transfer: bool
+    """Whether engines hand on their KV blocks."""
     steps: tuple[str, ...]
     """Of `STEPS`, those to do."""
 
@@ -62,12 +64,14 @@ class OperationsSettings:
         )
 
 
-def spec_of(work: Work, cache_tokens: int) -> dict[str, object]:
+def spec_of(work: Work, cache_tokens: int, *, kv_transfer: bool) -> dict[str, object]:
     """What both pools have beside their roles."""
+    moving = {"kvTransfer": {"kind": "Nixl"}} if kv_transfer else {}
     return {
         "engine": {
             "kvCacheTokens": cache_tokens,
             "simulated": {"decodeStep": f"{work.decode_step_seconds * 1e3:.0f}ms", "blockSize": BLOCK_TOKENS, "startup": "5s"},
+            **moving,
         },
         "ratio": {"method": "RoleFlip"},
         "slo": {"ttft": "30s", "tpot": f"{TPOT_SECONDS * 1e3:.0f}ms"},
@@ -106,6 +110,7 @@ def verified(sandbox: RunningSandbox) -> str:
 def run_operations(sandbox: RunningSandbox, node: subprocess.Popen[bytes], folder: Path, settings: OperationsSettings, work: Work) -> int:
     """Both pools under load through all operations; 1 if a promise was not kept."""
     count, course = settings.instances, Course(window=settings.window)
+    spec = spec_of(work, settings.cache_tokens, kv_transfer=settings.kv_transfer)
     print(f"{count} prefill and {count} decode instances at {settings.utilisation:.0%}: {work.words()}", flush=True)
     trace = folder / "trace.jsonl"
     with trace.open("w") as out:
@@ -114,7 +119,7 @@ def run_operations(sandbox: RunningSandbox, node: subprocess.Popen[bytes], folde
         LoadedPool(
             sandbox=sandbox,
             name=name,
-            manifest=pool_manifest(name, work, roles_of(2 * count), spec_of(work, settings.cache_tokens)),
+            manifest=pool_manifest(name, work, roles_of(2 * count), spec),
             rows_file=folder / f"{name}.jsonl",
         )
         for name in ("chat", NEWEST)

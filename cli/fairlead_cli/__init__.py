@@ -1,6 +1,6 @@
 """The `fairlead` command: one name for everything a person types.
 
-It finds the subcommand, runs it, and turns an error into one line. The subcommands live in their components' packages.
-Each is imported only when it is asked for, so that `fairlead --help` is quick and an image without the sandbox can
-still run `fairlead router`. The danger here is a traceback in front of a user: only `FAIRLEAD_DEBUG=1` may show one.
+It finds the subcommand, runs it, and turns an error into one line. The subcommands are in their components' packages.
+Each is imported only when it is used, so that `fairlead --help` is quick and an image without the sandbox can still run
+`fairlead router`. The danger here is a traceback in front of a user: only `FAIRLEAD_DEBUG=1` may show one.
 """

@@ -5,29 +5,29 @@ import click
 from fairlead.advice.findings import HarmUnit
 from fairlead.tables import PoolKey
 from fairlead_cli.asking import ask
-from fairlead_cli.planning import Approval, approval_options, plan_and_apply, pool_named
-from fairlead_cli.printing import json_option, print_json, time_words
+from fairlead_cli.planning import Approval, approval_options, plan_and_apply
+from fairlead_cli.printing import print_json, time_words
 from fairlead_client.resources.advice import Advice
+from fairlead_process.pool_names import pool_argument
 
 
 @click.command()
-@click.argument("name", metavar="[[NAMESPACE/]NAME]", required=False)
+@pool_argument
 @click.option(
     "--plan", "number", type=click.IntRange(1), help="Plan the remedy of this finding, show its effect, and apply it on confirmation."
 )
-@json_option
 @approval_options
-def advice(name: str | None, number: int | None, as_json: bool, approval: Approval) -> None:
+def advice(pool: str | None, number: int | None, approval: Approval) -> None:
     """Show what harms all pools, or one, why, and the plan that would help; the greatest harm first. A
 
-    plan needs a token of the role that its kind of change needs.
+    Planning needs a token with the role that this kind of change requires.
     """
-    pool = None if name is None else pool_named(name)
-    found = ask(approval.url, approval.token, lambda api: api.advice(pool))
+    key = None if pool is None else PoolKey.parse(pool)
+    found = ask(approval.url, approval.token, lambda api: api.advice(key))
     if number is not None:
         _plan(found.items, number, approval)
         return
-    if as_json:
+    if approval.as_json:
         print_json(found)
         return
     if not found.items:
@@ -37,16 +37,16 @@ def advice(name: str | None, number: int | None, as_json: bool, approval: Approv
         click.echo(f"{place:>3}. [{one.level}] {one.sentence}")
         click.echo(f"     harm: {_harm(one)}{f'; plan: {one.plan_words} (--plan {place})' if one.plan else ''}")
     if not found.complete:
-        click.echo(f"Only the first {found.pools} pools were looked at; name a pool to see another.")
+        click.echo(f"Only the first {found.pools} pools were examined; name a pool to see another.")
 
 
 def _plan(items: list[Advice], number: int, approval: Approval) -> None:
     if number > len(items):
         raise click.ClickException(f"there is no finding {number}; there are {len(items)} now")
     chosen = items[number - 1]
-    click.echo(chosen.sentence)
+    approval.tell(chosen.sentence)
     if chosen.plan is None:
-        raise click.ClickException(f"no plan remedies finding {number}; docs/advice.md says what to look at")
+        raise click.ClickException(f"there is no plan for finding {number}; docs/advice.md says what to examine")
     plan_and_apply(PoolKey.parse(chosen.pool), chosen.plan, approval)
 
 
@@ -64,3 +64,5 @@ def _harm(one: Advice) -> str:
             return f"{one.harm:.0f} router{'' if one.harm == 1 else 's'} apart"
         case HarmUnit.ERROR:
             return f"predictions have a mean error of {one.harm:.0%}"
+        case HarmUnit.HITS:
+            return f"{one.harm:.1%} of prompt tokens are computed that a cache could hold"

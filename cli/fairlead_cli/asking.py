@@ -1,11 +1,13 @@
-"""Asking the control API from the command line: the options that say where and as whom, and errors as one line.
+"""Calls of the control API from the command line: the options for address and token, and errors as one line.
 
-Without `--url` and `--token` the sandbox of this folder is asked, if one runs: `fairlead up`, then any command.
+Without `--url` and `--token`, commands use the sandbox of this folder, if one runs: `fairlead up`, then any command.
 """
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,34 +18,28 @@ from fairlead_cli.printing import steps, time_words
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem, ApiUnreachable, told
 from fairlead_client.resources.problems import Problem
-from fairlead_process.environment import without_credentials
 from fairlead_process.kinds import Addresses
+from fairlead_process.option_types import InputUnusable, KindOption
 
 Answer = TypeVar("Answer")
 
 _ADDRESSES = Addresses("http://127.0.0.1:8080")
+DOOR = "fairlead.door"
+"""Key of the click context's `meta`: the way to the control API of `kubectl fairlead`."""
 _OR_FOLDER = "or name the sandbox's state directory with FAIRLEAD_STATE_DIR"
-
-
-def _addresses(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[str, ...]:
-    if text is None:
-        return ()
-    try:
-        return _ADDRESSES.parse(text)
-    except ValueError:
-        raise click.BadParameter(f"{without_credentials(text)!r} cannot be used; write {_ADDRESSES.wanted}") from None
 
 
 def _bearer(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
     if text is not None and not (text.isascii() and text.isprintable()):
-        raise click.BadParameter("it has characters that no token has; copy it once more")
+        raise click.BadParameter("it has characters that no token has; copy it again")
     return text
 
 
 url_option = click.option(
     "--url",
     envvar="FAIRLEAD_URL",
-    callback=_addresses,
+    type=KindOption(_ADDRESSES),
+    default=(),
     help="The control API; several addresses, with commas, stand in for one another [FAIRLEAD_URL]. "
     f"Without it the sandbox of this folder, else {_ADDRESSES.example}.",
 )
@@ -56,8 +52,9 @@ token_option = click.option(
 
 
 def place(url: tuple[str, ...], token: str | None) -> tuple[tuple[str, ...], str | None]:
-    """The addresses and the token for requests: those given, else those of this folder's running sandbox. Raises
-    InvalidInput if FAIRLEAD_STATE_DIR names a folder without one, as another system would be asked instead.
+    """The address and the token for requests: the given ones, else those of this folder's running sandbox. Raises
+    InvalidInput if FAIRLEAD_STATE_DIR names a folder without a sandbox, because otherwise another system would be
+    asked.
     """
     if url and token:
         return url, token
@@ -65,35 +62,69 @@ def place(url: tuple[str, ...], token: str | None) -> tuple[tuple[str, ...], str
     found = _sandbox(Path(named or ".fairlead").absolute())
     if named and found is None and not url:
         raise InvalidInput("FAIRLEAD_STATE_DIR", named, "nothing of yours runs there; name the folder of a running sandbox, or give --url")
-    if found is not None and (not url or set(url) == set(found[0])):
-        return url or found[0], token or found[1]
+    if found is not None and (not url or set(url) == set(found.apis)):
+        return url or found.apis, token or found.admin
     return url or (_ADDRESSES.example,), token
 
 
 def connect(url: tuple[str, ...], token: str | None) -> ControlApi:
-    """A client, to be closed by the caller."""
+    """A client; the caller must close it."""
     urls, bearer = place(url, token)
     return ControlApi(urls, bearer, timeout_seconds=30.0)
+
+
+def program() -> str:
+    """What is typed to run the command line: `fairlead` or `kubectl fairlead`."""
+    context = click.get_current_context(silent=True)
+    return "fairlead" if context is None else context.find_root().info_name or "fairlead"
+
+
+def is_behind_kubernetes(url: tuple[str, ...]) -> bool:
+    """Whether the API is asked through an API server: by `kubectl fairlead`, unless `--url` is written there.
+
+    FAIRLEAD_URL is for `fairlead`.
+    """
+    context = click.get_current_context(silent=True)
+    if context is None or DOOR not in context.meta:
+        return False
+    return not url or context.get_parameter_source("url") is not click.core.ParameterSource.COMMANDLINE
+
+
+@contextmanager
+def reached(url: tuple[str, ...], token: str | None) -> Iterator[ControlApi]:
+    """A client, to be closed by the caller."""
+    if is_behind_kubernetes(url):
+        with click.get_current_context().meta[DOOR].opened(token) as api:
+            yield api
+    else:
+        yield connect(url, token)
 
 
 def ask(url: tuple[str, ...], token: str | None, question: Callable[[ControlApi], Awaitable[Answer]]) -> Answer:
     """The API's answer. Raises ClickException, which is printed as one line."""
 
-    async def asked() -> Answer:
-        async with connect(url, token) as api:
+    async def asked(client: ControlApi) -> Answer:
+        async with client as api:
             return await question(api)
 
     try:
-        return asyncio.run(asked())
+        with reached(url, token) as client:
+            return asyncio.run(asked(client))
     except ApiProblem as error:
-        raise click.ClickException("\n".join([told(error.problem) + _to_sign_in(error), *conflict_lines(error.problem)])) from error
+        raise _refusal(error) from error
     except ApiUnreachable as error:
         raise click.ClickException(f"{error}; give the API's address with --url and a token with --token, {_OR_FOLDER}") from error
 
 
+def _refusal(error: ApiProblem) -> click.ClickException:
+    """What the API refused. An input that it cannot use is as wrong as one that the command line refuses itself."""
+    kind = InputUnusable if error.problem.status in {400, 422} else click.ClickException
+    return kind("\n".join([told(error.problem) + _to_sign_in(error), *conflict_lines(error.problem)]))
+
+
 def conflict_lines(problem: Problem) -> list[str]:
-    """The full lines of a plan's conflict: what it was to change and what changed meanwhile; none for another
-    problem.
+    """The full lines about a plan's conflict: the plan's change, and what changed meanwhile; empty for
+    other problems.
     """
     conflict = problem.conflict
     if conflict is None:
@@ -102,7 +133,7 @@ def conflict_lines(problem: Problem) -> list[str]:
     for one in conflict.meanwhile:
         at = f", {time_words(one.at)}" if one.at is not None else ""
         lines += [f"Changed meanwhile by {one.by or 'somebody'}{at}{f' ({one.reason})' if one.reason else ''}:", *steps(one.diff)]
-    return [*lines, f"Plan it again with: fairlead change again {conflict.plan}"]
+    return [*lines, f"Plan it again with: {program()} change again {conflict.plan}"]
 
 
 def _to_sign_in(error: ApiProblem) -> str:
@@ -111,8 +142,23 @@ def _to_sign_in(error: ApiProblem) -> str:
     return f"; give a token with --token or FAIRLEAD_TOKEN, {_OR_FOLDER}"
 
 
-def _sandbox(root: Path) -> tuple[tuple[str, ...], str] | None:
-    """Addresses and admin token of the sandbox that runs on this state directory; None if there is none, if it is not
+def gateways() -> tuple[str, ...]:
+    """The gateways of this folder's running sandbox, none if there is none."""
+    found = _sandbox(Path(os.environ.get("FAIRLEAD_STATE_DIR") or ".fairlead").absolute())
+    return () if found is None else found.gateways
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningSandbox:
+    """Where the parts of a sandbox are reached, and its admin's token."""
+
+    apis: tuple[str, ...]
+    gateways: tuple[str, ...]
+    admin: str
+
+
+def _sandbox(root: Path) -> RunningSandbox | None:
+    """The sandbox that runs on this state directory; None if there is none, if it is not
     installed, or if it belongs to somebody else: only its owner can read the file with the token.
     """
     try:
@@ -126,6 +172,7 @@ def _sandbox(root: Path) -> tuple[tuple[str, ...], str] | None:
         note = directory.read_run()
         if note is None or supervisor_of(note) is None or not directory.secrets.exists():
             return None
-        return api_urls(note.urls), load_or_create(directory.secrets).admin
+        gateways = tuple(url for name, url in sorted(note.urls.items()) if name.partition("-")[0] in {"router", "gateway"})
+        return RunningSandbox(apis=api_urls(note.urls), gateways=gateways, admin=load_or_create(directory.secrets).admin)
     except (ImportError, PermissionError):
         return None

@@ -7,24 +7,25 @@ import click
 from fairlead.errors import InvalidInput
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, range_options, show_list, watched
-from fairlead_cli.planning import pool_option
 from fairlead_cli.printing import json_option, print_facts, print_json, short, when
 from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditVerification
 from fairlead_process.clock import utc_now
+from fairlead_process.option_types import WholeOption
+from fairlead_process.pool_names import pool_argument
 
 COLUMNS = ("at (UTC)", "id", "actor", "role", "action", "object", "result", "reason")
 
 
 @click.group()
 def audit() -> None:
-    """The audit log: who did what, with which result, and whether its chain is whole."""
+    """Show and verify the audit log: who did what, with which result."""
 
 
 @audit.command("list")
-@pool_option
+@pool_argument
 @click.option("--actor", help="Only by this actor; with * at the end by all that begin so.")
 @click.option("--action", help="Only this action, such as plan.applied, or plan.*.")
-@click.option("--object", "object", help="Only on this object, such as default/chat; with * at the end all that begin so.")
+@click.option("--object", "object", help="Only on this object, such as default/chat; a * at the end matches any ending.")
 @range_options
 @list_options
 def list_entries(span: dict[str, Any], limit: int, look: Look, **filters: Any) -> None:
@@ -34,7 +35,7 @@ def list_entries(span: dict[str, Any], limit: int, look: Look, **filters: Any) -
 
 
 @audit.command()
-@click.argument("entry", metavar="ID", type=int)
+@click.argument("entry", metavar="ID", type=WholeOption(1, 2**63 - 1))
 @look_options
 def show(entry: int, look: Look) -> None:
     """Show one entry, with what it changed."""
@@ -66,12 +67,12 @@ def head(as_json: bool, url: tuple[str, ...], token: str | None) -> None:
 
 
 @audit.command()
-@click.option("--head", "kept", metavar="ID:CHAIN", help="A head that was kept; the log must still go through it.")
+@click.option("--head", "kept", metavar="ID:CHAIN", help="A head that was kept; the log must still contain it.")
 @json_option
 @url_option
 @token_option
 def verify(kept: str | None, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Check the hash chain of the whole log. The exit code is 1 if an entry was changed or is gone."""
+    """Check the hash chain of the whole log. The exit code is 1 if an entry was changed or removed."""
     place = None if kept is None else _head(kept)
     found = ask(url, token, lambda api: api.audit_verification(place))
     whole = found.intact and found.kept_head_holds is not False
@@ -94,10 +95,10 @@ def _verdict(found: AuditVerification) -> str:
     entries = f"{found.entries:,} entries"
     if not found.intact:
         gone = f"; {found.missing:,} are missing" if found.missing else ""
-        return f"The log was tampered with: entry {found.first_broken} does not fit, of {entries}{gone}."
+        return f"The log was tampered with: entry {found.first_broken} of {entries} is wrong{gone}."
     if found.kept_head_holds is False:
-        return f"The log was rewritten: it does not go through the kept head, though its {entries} fit together."
-    return f"The chain of {entries} is whole" + (" and goes through the kept head." if found.kept_head_holds else ".")
+        return f"The log was rewritten: its {entries} form a valid chain, but it does not contain the kept head."
+    return f"The chain of {entries} is intact" + (" and contains the kept head." if found.kept_head_holds else ".")
 
 
 def _row(one: AuditEntry) -> tuple[str, ...]:

@@ -3,6 +3,7 @@ another plan.
 """
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 import click
@@ -12,19 +13,37 @@ from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead.tables import MIGRATIONS_MODES, PoolKey
 from fairlead_cli.asking import ask
-from fairlead_cli.planning import Approval, approval_options, name_argument, plan_and_apply, pool_named, tell_and_apply
+from fairlead_cli.planning import (
+    Approval,
+    Change,
+    Outcome,
+    approval_options,
+    carry_out,
+    plan_and_apply,
+    planned,
+    require_done,
+    tell_and_apply,
+)
+from fairlead_cli.printing import print_json
 from fairlead_client.client import ControlApi
+from fairlead_client.resources.kind_facts import Input
 from fairlead_client.resources.plan_kinds import OF_INSTANCES, SECTIONS, PlanKind, PlanRequest, ScheduleAction
+from fairlead_process.option_types import NumberOption, TimeOption
+from fairlead_process.pool_names import name_argument, namespace_option, pool_named
 from fairlead_process.yaml_documents import complaint, read_yaml
 
 
 @click.group()
 def change() -> None:
-    """Change a pool by a plan, which is shown with its effect first; `undo` takes an applied one back."""
+    """Change a pool by a plan, which is shown with its effect first; `undo` reverts an applied plan."""
+
+
+def _bounded(one: Input) -> NumberOption:
+    return NumberOption(least=-inf if one.least is None else one.least, most=inf if one.most is None else one.most)
 
 
 def _inputs(kind: PlanKind) -> Sequence[Callable[[Any], Any]]:
-    """The arguments of a command, and its option, that ask for what a request of the kind takes."""
+    """The arguments and options of a command that correspond to the fields of the kind's requests."""
     asked: dict[str, Callable[[Any], Any]] = {
         "replicas": click.argument("replicas", type=click.IntRange(0)),
         "role": click.option(
@@ -34,21 +53,21 @@ def _inputs(kind: PlanKind) -> Sequence[Callable[[Any], Any]]:
         "session": click.argument("session"),
         "revision": click.argument("revision", type=click.IntRange(1)),
     }
-    of_fields = [click.argument(one.name, type=click.FloatRange(one.least, one.most)) for one in kind.facts.inputs]
+    of_fields = [click.argument(one.name, type=_bounded(one)) for one in kind.facts.inputs]
     return [one for name in kind.facts.takes for one in (of_fields if name == "fields" else [asked[name]])]
 
 
 def _add_command(kind: PlanKind) -> None:
-    """Adds the command of a kind that has one of its own: `fairlead change scale chat 5`."""
+    """Adds the command of a kind that has its own: `fairlead change scale chat 5`."""
     facts = kind.facts
 
-    def carry_out(name: str, approval: Approval, **given: Any) -> None:
+    def changed(name: str, approval: Approval, **given: Any) -> None:
         fields = {one.name: given.pop(one.name) for one in facts.inputs}
         role = given.pop("role", None)
         request = PlanRequest(kind=kind, fields=fields or None, role=None if role is None else Role(role), **given)
         plan_and_apply(pool_named(name), request, approval)
 
-    command: Any = approval_options(carry_out)
+    command: Any = approval_options(changed)
     for one in reversed(_inputs(kind)):
         command = one(command)
     change.command(kind.value, help=f"{facts.command} The token needs the role {facts.role}.")(name_argument(command))
@@ -63,31 +82,38 @@ for _kind in PlanKind:
 @click.argument("mode", type=click.Choice([mode.lower() for mode in MIGRATIONS_MODES]))
 @click.argument("names", nargs=-1, metavar="[[NAMESPACE/]NAME]...")
 @click.option("--all", "all_pools", is_flag=True, help="All pools: a plan for each that is not so already.")
+@namespace_option
 @approval_options
-def migrations(mode: str, names: tuple[str, ...], all_pools: bool, approval: Approval) -> None:
+def migrations(mode: str, names: tuple[str, ...], all_pools: bool, namespace: str | None, approval: Approval) -> None:
     """Pause the migrations of pools, or let them go on. The token needs the role operator."""
     if bool(names) is all_pools:
         raise InvalidInput("NAME", None, "name at least one pool, or write --all")
     wanted = next(one for one in MIGRATIONS_MODES if one.lower() == mode)
+    request = PlanRequest(kind=PlanKind.MIGRATIONS, fields={"migrations": wanted})
+    pools = _other_pools(wanted, approval) if all_pools else [pool_named(name, namespace) for name in names]
+    made: dict[PoolKey, Change] = {}
     refused = 0
-    changed: list[PoolKey] = []
-    pools = _other_pools(wanted, approval) if all_pools else [pool_named(name) for name in names]
     for pool in pools:
-        click.echo(f"{pool}:")
+        approval.tell(f"{pool}:")
         try:
-            if plan_and_apply(pool, PlanRequest(kind=PlanKind.MIGRATIONS, fields={"migrations": wanted}), approval):
-                changed.append(pool)
+            made[pool] = carry_out(pool, planned(pool, request, approval), approval)
+            require_done(made[pool])
         except click.ClickException as error:  # the others are still to be changed
             refused += 1
-            error.show()
+            click.echo(f"{pool}: {error.format_message()}", err=True)
+        except click.exceptions.Exit:
+            refused += 1
         except click.Abort as stopped:
+            changed = [one for one, change in made.items() if change.done is Outcome.APPLIED]
             raise _left_off(stopped, changed, [one for one in pools if one not in changed]) from stopped
+    if approval.as_json:
+        print_json([change.document() for change in made.values()])
     if refused:
         raise click.ClickException("1 pool was not changed" if refused == 1 else f"{refused} pools were not changed")
 
 
 _OF_SECTIONS = [kind.value for kind in PlanKind if kind in SECTIONS and kind.value not in change.commands]
-"""The sections that have no command of their own."""
+"""The sections without a command of their own."""
 
 
 @change.command("set")
@@ -98,9 +124,9 @@ _OF_SECTIONS = [kind.value for kind in PlanKind if kind in SECTIONS and kind.val
 def set_(name: str, section: str, fields: tuple[str, ...], approval: Approval) -> None:
     """Change fields of a section of the spec: `fairlead change set chat slo ttft=3s`.
 
-    `policy` and `ring` are parts of the manifest's `routing`; fields are named as the manifest names them. A field in
-    a section of its own is written with dots, as in `zero.idleAfter=10m`; the value `null` goes back to the default.
-    The token needs the role admin, for rollout operator.
+    `policy` and `ring` are parts of the manifest's `routing`; fields have the manifest's names. Nested fields are
+    written with dots, as in `zero.idleAfter=10m`; the value `null` resets a field to its default. The token needs the
+    role admin; for `rollout`, operator.
     """
     request = PlanRequest(kind=PlanKind(section), fields=_fields(fields))
     plan_and_apply(pool_named(name), request, approval)
@@ -112,7 +138,7 @@ def set_(name: str, section: str, fields: tuple[str, ...], approval: Approval) -
 @click.argument("instance")
 @approval_options
 def instance(kind: str, name: str, instance: str, approval: Approval) -> None:
-    """Cordon or drain one instance, or take that back. The token needs the role operator."""
+    """Cordon or drain one instance, or end that. The token needs the role operator."""
     plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind(kind), instance=instance), approval)
 
 
@@ -121,7 +147,7 @@ def instance(kind: str, name: str, instance: str, approval: Approval) -> None:
 @click.argument("action", type=click.Choice([action.value for action in ScheduleAction]))
 @click.argument("schedule")
 @click.option("--spec", type=click.File("rb"), help="For set: a file with the schedule as a manifest writes it, without its name.")
-@click.option("--start", help="For skip and run: the instant, such as 2026-12-01T07:00:00Z.")
+@click.option("--start", type=TimeOption(), help="For skip and run: the instant, such as 2026-12-01T07:00:00Z.")
 @approval_options
 def schedule(name: str, action: str, schedule: str, spec: Any, start: str | None, approval: Approval) -> None:
     """Set, delete, pause or resume a schedule, skip a start of it or add one. The token needs the role operator."""
@@ -150,16 +176,16 @@ def again(plan: str, approval: Approval) -> None:
 
 
 def _left_off(stopped: click.Abort, changed: Sequence[PoolKey], left: Sequence[PoolKey]) -> Exception:
-    """What to raise when one of several pools got no answer: it says how far the change got."""
-    told = f"changed: {', '.join(map(str, changed)) or 'no pool'}; left as it was: {', '.join(map(str, left))}"
+    """The error if one of several pools got no answer: it says how far the change got."""
+    told = f"changed: {', '.join(map(str, changed)) or 'no pool'}; unchanged: {', '.join(map(str, left))}"
     if isinstance(stopped.__context__, EOFError):
-        return click.ClickException(f"standard input gave no answer ({told}); answer beforehand with --yes and --reason")
+        return click.ClickException(f"standard input gave no answer ({told}); pass --yes and --reason instead")
     click.echo(f"\n{told}", err=True)
     return click.Abort()
 
 
 def _manifest(file: Any) -> Any:
-    """What a file of `--spec` says. Raises InvalidInput."""
+    """The content of a file given by `--spec`. Raises InvalidInput."""
     try:
         return read_yaml(file.read())
     except yaml.YAMLError as error:
@@ -172,22 +198,32 @@ def _fields(given: Sequence[str]) -> dict[str, Any]:
     for one in given:
         path, equals, text = one.partition("=")
         *sections, name = path.split(".")
-        if not equals or not name:
+        if not equals or not name or not all(sections):
             raise InvalidInput("FIELD=VALUE", one, "write a field of the section and its value, such as ttft=3s")
         inner = found
         for section in sections:
             inner = inner.setdefault(section, {})
             if not isinstance(inner, dict):
                 raise InvalidInput("FIELD=VALUE", one, f"{section} has a value of its own already; write it whole, or by its fields")
-        try:
-            inner[name] = read_yaml(text)
-        except yaml.YAMLError as error:
-            raise InvalidInput(path, text, f"write the value as YAML ({complaint(error)})") from error
+        inner[name] = _value(path, text)
     return found
 
 
+def _value(path: str, text: str) -> Any:
+    """A field's value. Nothing, or only a comment, is YAML's null, and nobody means the default by it. Raises
+    InvalidInput.
+    """
+    try:
+        value = read_yaml(text)
+    except yaml.YAMLError as error:
+        raise InvalidInput(path, text, f"write the value as YAML ({complaint(error)})") from error
+    if value in (None, "") and text.strip() not in {"null", "~"}:
+        raise InvalidInput(path, text, "write a value, or null for the default; the variable it is from may be empty")
+    return value
+
+
 def _other_pools(wanted: str, approval: Approval) -> list[PoolKey]:
-    """All pools whose migrations are not as wanted."""
+    """All pools whose migrations are not yet in the desired state."""
 
     async def found(api: ControlApi) -> list[PoolKey]:
         keys: list[PoolKey] = []

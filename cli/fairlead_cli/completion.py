@@ -1,4 +1,4 @@
-"""`fairlead completion` prints what makes a shell complete commands, options and their values."""
+"""`fairlead completion` prints a script by which a shell completes commands, options and their values."""
 
 import click
 from click.shell_completion import get_completion_class
@@ -6,7 +6,7 @@ from click.shell_completion import get_completion_class
 _HOW = {
     "bash": 'Add to ~/.bashrc:  eval "$(fairlead completion bash)"',
     "zsh": 'Add to ~/.zshrc:  eval "$(fairlead completion zsh)"',
-    "fish": "Write it once:  fairlead completion fish > ~/.config/fish/completions/fairlead.fish",
+    "fish": "Write once:  fairlead completion fish > ~/.config/fish/completions/fairlead.fish",
 }
 
 
@@ -15,7 +15,7 @@ _HOW = {
 def completion(shell: str) -> None:
     """Print the completion script of a shell: bash (4.4 or newer), zsh or fish.
 
-    With it the Tab key completes commands, options and the words that options take.
+    With it the Tab key completes commands, options and the values of options.
     """
     kind = get_completion_class(shell)
     assert kind is not None

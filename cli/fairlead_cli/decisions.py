@@ -6,9 +6,9 @@ import click
 
 from fairlead.reports.decisions import DecisionReason, KeptFor, RequestOutcome
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, range_options, show_list, watched
-from fairlead_cli.planning import pool_option
 from fairlead_cli.printing import print_facts, print_table, seconds, short, when
 from fairlead_client.resources.decisions import RoutingDecision
+from fairlead_process.pool_names import pool_argument
 
 COLUMNS = ("at (UTC)", "id", "pool", "session", "policy", "chosen", "why", "prompt tokens", "queued", "TTFT", "kept for", "outcome")
 
@@ -19,7 +19,7 @@ def decisions() -> None:
 
 
 @decisions.command("list")
-@pool_option
+@pool_argument
 @click.option("--instance", help="Only those that chose this instance.")
 @click.option("--session", help="Only of this session.")
 @click.option("--reason", type=click.Choice([one.value for one in DecisionReason]), help="Only for this reason.")
@@ -54,7 +54,7 @@ def show(decision: str, look: Look) -> None:
         print_facts(
             [*zip(COLUMNS, _row(found), strict=True), ("rule", found.rule.code), ("request", found.request), ("router", found.router)]
         )
-        click.echo(f"\n{len(found.candidates)} of {found.considered} instances that were considered:")
+        click.echo(f"\n{len(found.candidates)} of {found.considered} considered instances:")
         rows = [
             (
                 one.instance,

@@ -9,32 +9,32 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fairlead.errors import FairleadError
 from fairlead_cli.asking import ask, token_option, url_option
-from fairlead_cli.planning import pool_named
 from fairlead_cli.printing import json_option, print_json, print_table
 from fairlead_client.resources.engine_fits import MOST_BATCHED_TOKENS, EngineFit, FitAccuracy, ServedRequests
 from fairlead_process.clock import utc_now
+from fairlead_process.option_types import InputUnusable, TimeOption, WholeOption
+from fairlead_process.pool_names import METAVAR, namespace_option, optional_pool
 from fairlead_simulator.engine_fit.engine_files import EngineFile, write_engine
 from fairlead_simulator.engine_fit.fitting import fit
 from fairlead_simulator.engine_fit.record_files import read_records
 from fairlead_simulator.engine_fit.records import ServedRecord
 from fairlead_simulator.engine_model.presets import PRESETS
 from fairlead_simulator.errors import OutputUnwritable, RecordsUnusable, SimulatorError
-from fairlead_simulator.option_types import InputUnusable, WholeOption
 
 MOST_UNKNOWN = 0.2
-"""Share of a pool's requests: with more unrecorded ones, engines had work that the fit does not see."""
+"""Maximum share of unrecorded requests of a pool; with more, engines had work that the fit does not see."""
 _COLUMNS = ("", "requests", "mean", "P50", "P90", "P99", "mean error", "correlation")
 
 
 @click.group()
 def engines() -> None:
-    """The engines that `fairlead simulate` and what-if run: presets, and engines fitted to real ones."""
+    """Engine models for `fairlead simulate` and what-if: presets, and models fitted to real engines."""
 
 
 @engines.command("list")
 @json_option
 def list_engines(as_json: bool) -> None:
-    """List the presets, all of them estimated: their costs come from publications and data sheets, not your engines."""
+    """List the presets. Their costs are estimates from publications and data sheets, not measured on your engines."""
     if as_json:
         print_json([{"name": one.name, "is_estimated": one.is_estimated, "mode": one.mode, "about": one.about} for one in PRESETS.values()])
         return
@@ -44,23 +44,28 @@ def list_engines(as_json: bool) -> None:
 
 @engines.command("fit")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option("--pool", metavar="[NAMESPACE/]NAME", help="Fit to what was recorded of this pool, in place of FILE.")
-@click.option("--from", "start", default="now-1h", show_default=True, help="With --pool: the beginning, RFC 3339 or as now-1h.")
-@click.option("--to", "end", default="now", show_default=True, help="With --pool: the end.")
+@click.option("--pool", metavar=METAVAR, help="Fit to what was recorded of this pool, in place of FILE.")
+@namespace_option
 @click.option(
-    "--store", is_flag=True, help="With --pool: what-if and plans simulate the pool by this fit from now on; needs the role operator."
+    "--from", "start", type=TimeOption(), default="now-1h", show_default=True, help="With --pool: the beginning, RFC 3339 or as now-1h."
 )
-@click.option("--judge", type=click.Path(path_type=Path), help="Records to judge the fit by, in place of the later half.")
+@click.option("--to", "end", type=TimeOption(), default="now", show_default=True, help="With --pool: the end.")
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="Write the engine here, for fairlead simulate --engine; YAML, or JSON as .json."
+    "--store", is_flag=True, help="With --pool: what-if and plans simulate the pool with this fit from now on; needs the role operator."
 )
-@click.option("--name", default="fitted", show_default=True, help="What to call the engine.")
+@click.option("--judge", type=click.Path(path_type=Path), help="Records for judging the fit, instead of the later half of FILE.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help=("Write the engine model to this file, for fairlead simulate --engine; YAML, or JSON if it ends in .json."),
+)
+@click.option("--name", default="fitted", show_default=True, help="Name of the engine model.")
 @click.option(
     "--max-batched-tokens",
     type=WholeOption(16, MOST_BATCHED_TOKENS),
     default=2048,
     show_default=True,
-    help="Maximum tokens of one step, as set at the engine's start (vLLM: --max-num-batched-tokens).",
+    help="Maximum tokens of one step, as set when starting the engine (vLLM: --max-num-batched-tokens).",
 )
 @click.option(
     "--kv-tokens", type=WholeOption(1024, 2**40), help="KV cache of one engine in tokens, which is not fitted; default: a preset's."
@@ -71,6 +76,7 @@ def list_engines(as_json: bool) -> None:
 def fit_command(
     file: Path | None,
     pool: str | None,
+    namespace: str | None,
     start: str,
     end: str,
     store: bool,
@@ -83,18 +89,18 @@ def fit_command(
     url: tuple[str, ...],
     token: str | None,
 ) -> None:
-    """Fit the engine model to the requests in FILE, or to those recorded of a pool, and show how far off it is on those
-    it was not fitted to.
+    """Fit an engine model to the requests in FILE, or to the recorded requests of a pool, and show its error on
+    requests it was not fitted to.
 
-    FILE has a request a line, in order of time, as JSON objects or CSV: at, engine, prompt_tokens, output_tokens, ttft,
-    cached_tokens or cached_share, tpot or total, and in_flight if it is known; times in seconds. It must hold all
+    FILE has one request per line, in order of time, as JSON objects or CSV: at, engine, prompt_tokens, output_tokens,
+    ttft, cached_tokens or cached_share, tpot or total, and in_flight if it is known; times in seconds. It must hold all
     requests of its engines. - is standard input. docs/simulator.md says more.
     """
     if (file is None) is (pool is None):
-        raise click.UsageError("give FILE or --pool, one of them")
+        raise click.UsageError("give either FILE or --pool")
     if store and pool is None:
         raise click.UsageError("--store keeps a fit with its pool; give --pool")
-    key = None if pool is None else pool_named(pool)
+    key = optional_pool(pool, namespace)
     try:
         if key is not None:
             served = ask(url, token, lambda api: api.served_requests(key, start=start, end=end))
@@ -124,7 +130,7 @@ def fit_command(
 
 
 def records_of(served: ServedRequests) -> list[ServedRecord]:
-    """Recorded requests of a pool as records. Raises RecordsUnusable where many of its requests are missing."""
+    """Recorded requests of a pool as records. Raises RecordsUnusable if many of its requests are missing."""
     source = f"requests of {served.pool}"
     if served.sample_rate < 1:
         raise RecordsUnusable(
@@ -133,8 +139,9 @@ def records_of(served: ServedRequests) -> list[ServedRecord]:
         )
     if served.unknown > MOST_UNKNOWN * (len(served.items) + served.unknown):
         raise RecordsUnusable(
-            f"{source}: {served.unknown:,} of {len(served.items) + served.unknown:,} requests have no first token, as they were not "
-            "streamed or went to two engines; choose a time in which engines that prefill and decode streamed nearly all answers"
+            f"{source}: {served.unknown:,} of {len(served.items) + served.unknown:,} requests have no first token, "
+            "because they were not streamed or used two engines; choose a time in which nearly all answers were "
+            "streamed by engines that both prefill and decode"
         )
     first = served.items[0].at if served.items else utc_now()
     return [
@@ -153,7 +160,7 @@ def records_of(served: ServedRequests) -> list[ServedRecord]:
 
 
 def fitted(records: list[ServedRecord], source: str, *, judges: list[ServedRecord] | None, max_batched_tokens: int) -> EngineFit:
-    """The fit, with progress on standard error where somebody looks."""
+    """The fit, with progress on standard error if that is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("engines fit"), BarColumn(bar_width=24), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -177,7 +184,7 @@ def tell_fit(found: EngineFit) -> None:
     if found.contradicting:
         click.echo(
             f"{found.contradicting:,} had their first token sooner than their recorded prefill allows: "
-            "they are modelled as cached, and left out of fit and judgement"
+            "they are modelled as cached, and used neither for fitting nor for judging"
         )
     if found.at_edges:
         click.echo(f"{found.at_edges:,} ran beside unrecorded requests: they are left out of fit and judgement")

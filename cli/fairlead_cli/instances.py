@@ -4,9 +4,9 @@ import click
 
 from fairlead.capabilities import in_words
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, show_list, watched
-from fairlead_cli.planning import name_argument, pool_named
 from fairlead_cli.printing import percent, print_facts, print_table, seconds, short, when
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
+from fairlead_process.pool_names import name_argument, pool_named
 
 COLUMNS = ("instance", "state", "role", "in flight", "waiting", "to prefill", "KV", "sessions", "hit rate", "TTFT p95", "since (UTC)")
 
@@ -26,7 +26,7 @@ def list_instances(name: str, limit: int, look: Look) -> None:
         fetch=lambda api, query: api.instances(pool, cursor=query["cursor"], limit=query["limit"]),
         path=f"/v1/pools/{pool}/instances",
         columns=COLUMNS,
-        row=_row,
+        row=row,
         empty=f"{pool} has no instance.",
     )
     show_list(look, listed, {}, limit)
@@ -37,7 +37,7 @@ def list_instances(name: str, limit: int, look: Look) -> None:
 @click.argument("instance", metavar="INSTANCE")
 @look_options
 def show(name: str, instance: str, look: Look) -> None:
-    """Show one instance, also one that is gone, with its past states."""
+    """Show one instance with its past states, even if it is gone."""
     pool = pool_named(name)
 
     def shown(found: InstanceDetail) -> None:
@@ -47,7 +47,7 @@ def show(name: str, instance: str, look: Look) -> None:
         one = found.instance
         print_facts(
             [
-                *zip(COLUMNS, _row(one), strict=True),
+                *zip(COLUMNS, row(one), strict=True),
                 ("address", short(one.address)),
                 ("node", short(one.node)),
                 ("reason", one.reason),
@@ -68,7 +68,8 @@ def show(name: str, instance: str, look: Look) -> None:
     watched(look, lambda api: api.instance(pool, instance), shown)
 
 
-def _row(one: InstanceSummary) -> tuple[str, ...]:
+def row(one: InstanceSummary) -> tuple[str, ...]:
+    """One instance under COLUMNS."""
     return (
         one.id,
         one.state.value,

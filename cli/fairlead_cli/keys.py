@@ -1,20 +1,20 @@
-"""`fairlead keys` lists, creates, changes and revokes keys of the gateway's clients, and shows what a key was used
-for.
-"""
+"""`fairlead keys` lists, creates, changes and revokes keys of the gateway's clients, and shows their use."""
 
 from datetime import UTC, datetime
 
 import click
 
 from fairlead_cli.asking import ask, token_option, url_option
-from fairlead_cli.printing import json_option, print_json, print_table
+from fairlead_cli.printing import confirm, json_option, print_done, print_json, print_table
 from fairlead_client.client import ControlApi
 from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyChange, GatewayKeyRequest, GatewayKeyTotals
+from fairlead_process.option_types import TimeOption, WholeOption
+from fairlead_process.pool_names import METAVAR, namespace_option, pool_named
 
 
 @click.group()
 def keys() -> None:
-    """API keys of the gateway's clients: list, make, change and revoke them, and see what one was used for."""
+    """API keys of the gateway's clients: list, create, change and revoke them, and show their use."""
 
 
 @keys.command("list")
@@ -22,13 +22,13 @@ def keys() -> None:
 @url_option
 @token_option
 def list_keys(as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """List all keys, newest first, without secrets, with what each was used for in the last 24 hours."""
+    """List all keys, newest first, without secrets, with their use in the last 24 hours."""
     found = ask(url, token, _all)
     if as_json:
         print_json(found)
         return
     if not found:
-        click.echo("There is no key. Make one with `fairlead keys create NAME`.")
+        click.echo("There is no key. Create one with `fairlead keys create NAME`.")
         return
     now = datetime.now(UTC)
     columns = ("id", "name", "begins", "opens", "limits a minute", "class", "explains", "state", "last used", "last 24 hours")
@@ -39,14 +39,14 @@ def list_keys(as_json: bool, url: tuple[str, ...], token: str | None) -> None:
 
 @keys.command()
 @click.argument("key_id", metavar="ID")
-@click.option("--from", "start", default="now-24h", show_default=True, help="First minute: RFC 3339, or as now-7d.")
-@click.option("--to", "end", default="now", show_default=True, help="End: RFC 3339, or as now-1h.")
+@click.option("--from", "start", type=TimeOption(), default="now-24h", show_default=True, help="First minute: RFC 3339, or as now-7d.")
+@click.option("--to", "end", type=TimeOption(), default="now", show_default=True, help="End: RFC 3339, or as now-1h.")
 @json_option
 @url_option
 @token_option
 def usage(key_id: str, start: str, end: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Show what a key was used for: requests, tokens and refusals by the minute for up to 6 hours, by the hour for up
-    to 14 days, else by the UTC day. Times are UTC; a time without a line had none.
+    """Show the use of a key: requests, tokens and refusals, by minute for up to 6 hours, by hour for up to 14 days,
+    else by UTC day. Times are UTC; times without use have no line.
     """
     found = ask(url, token, lambda api: api.gateway_key_usage(key_id, {"from": start, "to": end}))
     if as_json:
@@ -62,11 +62,12 @@ def usage(key_id: str, start: str, end: str, as_json: bool, url: tuple[str, ...]
 
 @keys.command()
 @click.argument("name")
-@click.option("--pool", "pools", multiple=True, metavar="NAMESPACE/NAME", help="Open this pool only; may be repeated.")
+@click.option("--pool", "pools", multiple=True, metavar=METAVAR, help="Open this pool only; may be repeated.")
+@namespace_option
 @click.option("--model", "models", multiple=True, help="Open this model only; may be repeated.")
-@click.option("--days", type=int, help="Days until it expires; default: it does not expire.")
-@click.option("--requests-per-minute", type=int, help="Further requests get a 429; default: no limit.")
-@click.option("--tokens-per-minute", type=int, help="Prompts and answers together; default: no limit.")
+@click.option("--days", type=WholeOption(1, 3650), help="Days until it expires; default: it does not expire.")
+@click.option("--requests-per-minute", type=WholeOption(1, 10**12), help="Further requests get a 429; default: no limit.")
+@click.option("--tokens-per-minute", type=WholeOption(1, 10**12), help="Prompts and answers together; default: no limit.")
 @click.option(
     "--class", "priority_class", help="Priority class of its requests, which may ask for a lower one; default: the class `default`."
 )
@@ -77,6 +78,7 @@ def usage(key_id: str, start: str, end: str, as_json: bool, url: tuple[str, ...]
 def create(
     name: str,
     pools: tuple[str, ...],
+    namespace: str | None,
     models: tuple[str, ...],
     days: int | None,
     requests_per_minute: int | None,
@@ -87,10 +89,10 @@ def create(
     url: tuple[str, ...],
     token: str | None,
 ) -> None:
-    """Make a key and print its secret, this once. The token needs the role operator."""
+    """Create a key and print its secret, which is never shown again. The token needs the role operator."""
     request = GatewayKeyRequest(
         name=name,
-        pools=pools,
+        pools=tuple(str(pool_named(one, namespace, "--pool")) for one in pools),
         models=models,
         days=days,
         requests_per_minute=requests_per_minute,
@@ -104,33 +106,37 @@ def create(
         return
     click.echo(made.secret)
     click.echo(
-        f"Key {made.id} opens {_scope(made)}; limits a minute: {_limits(made)}. Keep the secret above: it is not shown again.", err=True
+        f"Key {made.id} gives access to {_scope(made)}; limits per minute: {_limits(made)}. Keep the secret above: it is not shown again.",
+        err=True,
     )
 
 
 @keys.command()
 @click.argument("key_id", metavar="ID")
 @click.option("--explain/--no-explain", required=True, help="Whether its requests may have their decisions kept (x-fairlead-explain: 1).")
+@json_option
 @url_option
 @token_option
-def change(key_id: str, explain: bool, url: tuple[str, ...], token: str | None) -> None:
+def change(key_id: str, explain: bool, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
     """Change a key; its secret stays. The token needs the role operator."""
     changed = ask(url, token, lambda api: api.change_gateway_key(key_id, GatewayKeyChange(explain=explain)))
+    if as_json:
+        print_json(changed)
+        return
     click.echo(f"Requests of key {changed.id} ({changed.name}) may {'' if changed.explain else 'not '}have their decisions kept.")
 
 
 @keys.command()
 @click.argument("key_id", metavar="ID")
 @click.option("--yes", is_flag=True, help="Revoke without asking.")
+@json_option
 @url_option
 @token_option
-def revoke(key_id: str, yes: bool, url: tuple[str, ...], token: str | None) -> None:
+def revoke(key_id: str, yes: bool, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
     """Revoke a key permanently. The token needs the role operator."""
-    if not yes and not click.confirm(f"Revoke the key {key_id}? Whatever uses it stops working."):
-        click.echo("Nothing was changed.")
-        return
+    confirm(yes, f"Revoke the key {key_id}? Whatever uses it stops working.")
     ask(url, token, lambda api: api.revoke_gateway_key(key_id))
-    click.echo(f"Key {key_id} is revoked.")
+    print_done(as_json, {"id": key_id, "done": "revoked"}, f"Key {key_id} is revoked.")
 
 
 async def _all(api: ControlApi) -> list[GatewayKey]:

@@ -1,4 +1,4 @@
-"""Lists on the command line: the same options for each list, as a table, JSON or CSV, once or again and again.
+"""Lists on the command line: the same options for each list, as a table, JSON or CSV, once or repeatedly.
 
 A list command asks the API page by page until it has as many rows as `--limit` says; CSV is streamed as the API
 exports it, so that it may have any length.
@@ -20,16 +20,17 @@ from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem, ApiUnreachable
 from fairlead_client.public.calling import Query
 from fairlead_client.resources.pages import Page
+from fairlead_process.option_types import NumberOption, TimeOption
 
 Item = TypeVar("Item")
 
 PAGE = 100
-"""Maximum number of rows that the API gives at once."""
+"""Maximum number of rows per answer of the API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How a command prints, and which API it asks."""
+    """How a command prints its answer, and which API it asks."""
 
     url: tuple[str, ...]
     token: str | None
@@ -65,8 +66,8 @@ def list_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def range_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command `--from`, `--to` and `--oldest-first`, which it gets as one mapping `span`."""
 
-    @click.option("--from", "start", help="Begin: RFC 3339, or as now-6h.")
-    @click.option("--to", "end", help="End: RFC 3339, or as now-1h.")
+    @click.option("--from", "start", type=TimeOption(), help="Begin: RFC 3339, or as now-6h.")
+    @click.option("--to", "end", type=TimeOption(), help="End: RFC 3339, or as now-1h.")
     @click.option("--oldest-first", is_flag=True, help="Begin with the oldest.")
     @wraps(command)
     def with_range(*arguments: Any, start: str | None, end: str | None, oldest_first: bool, **options: Any) -> Any:
@@ -78,7 +79,9 @@ def range_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def _look_options(outputs: Sequence[str], command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("-o", "--output", type=click.Choice(outputs), default="table", show_default=True, help="What is printed.")
     @click.option("-w", "--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
-    @click.option("--every", type=click.FloatRange(0.2), default=2.0, show_default=True, help="Seconds between two looks of --watch.")
+    @click.option(
+        "--every", type=NumberOption(least=0.2, most=86_400), default=2.0, show_default=True, help="Seconds between two looks of --watch."
+    )
     @url_option
     @token_option
     @wraps(command)
@@ -128,7 +131,7 @@ def watched(look: Look, question: Callable[[ControlApi], Awaitable[Item]], show:
 
 
 def print_found(look: Look, found: object) -> None:
-    """JSON, indented; while it is watched a line for each look."""
+    """Prints JSON: indented, or with --watch one line per repetition."""
     if look.watch:
         click.echo(msgspec.json.encode(found).decode())
     else:

@@ -1,26 +1,25 @@
 """Entry point of `fairlead`: a lazy click group that prints an error as one line."""
 
-import os
-import sys
 from collections.abc import Mapping
 from typing import NoReturn
 
 import click
 from click.shell_completion import CompletionItem
 
-from fairlead.errors import InvalidInput
 from fairlead_cli.subcommands import SUBCOMMANDS, Subcommand
-from fairlead_process.starting import debug, line_of
-
-FAILED, WRONG, INTERRUPTED = 1, 2, 130
-"""Exit codes: of a failure, of a command line or setting that cannot be used, of Ctrl-C."""
+from fairlead_process import commands
 
 
 class LazyGroup(click.Group):
-    """Imports a subcommand when it is run or asked for its help, never to list it."""
+    """Imports a subcommand when it is run or its help is shown, never to list it."""
 
     def __init__(self, subcommands: Mapping[str, Subcommand]) -> None:
-        super().__init__(name="fairlead", help="Cache-aware routing and audited scaling for LLM inference pools.", no_args_is_help=True)
+        super().__init__(
+            name="fairlead",
+            help="Cache-aware routing and audited scaling for LLM inference pools.",
+            no_args_is_help=True,
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )
         self._subcommands = subcommands
         self.params.append(
             click.Option(["--version"], is_flag=True, expose_value=False, is_eager=True, help="Print the version.", callback=_print_version)
@@ -43,41 +42,13 @@ class LazyGroup(click.Group):
 
 
 def main() -> NoReturn:
-    """Run the command line in `sys.argv`, and exit with one of the codes above."""
-    try:
-        tracebacks = debug(os.environ)
-    except InvalidInput as problem:
-        sys.exit(_complain(str(problem), WRONG))
-    if tracebacks:
-        LazyGroup(SUBCOMMANDS).main(prog_name="fairlead")
-    sys.exit(run(sys.argv[1:]))
+    """Run the command line in `sys.argv`, and exit with a code of `fairlead_process.commands`."""
+    commands.run_program(LazyGroup(SUBCOMMANDS), "fairlead")
 
 
 def run(arguments: list[str]) -> int:
     """Run a command line; returns its exit code. Every error becomes one line on standard error."""
-    try:
-        try:
-            result = LazyGroup(SUBCOMMANDS).main(arguments, prog_name="fairlead", standalone_mode=False)
-        finally:
-            sys.stdout.flush()  # here, where it is known what to do when nobody reads it, and not as the interpreter ends
-    except click.ClickException as problem:
-        problem.show()
-        return problem.exit_code
-    except click.Abort as problem:
-        if isinstance(problem.__context__, EOFError):  # a question that nobody is there to answer
-            return _complain("standard input gave no answer, so nothing was changed; answer in advance with --yes and --reason")
-        return INTERRUPTED
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except SystemExit as leaving:
-        return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
-    except BrokenPipeError:  # the reader of our output (head, less) has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except Exception as problem:  # noqa: BLE001 - the last line of defence between a user and a traceback
-        line = line_of(problem) or f"{type(problem).__name__}: {problem} (set FAIRLEAD_DEBUG=1 to see where)"
-        return _complain(line, WRONG if isinstance(problem, InvalidInput) else FAILED)
-    return result if isinstance(result, int) else 0
+    return commands.run(LazyGroup(SUBCOMMANDS), arguments, "fairlead")
 
 
 def _load(name: str, command: Subcommand) -> click.Command:
@@ -85,12 +56,7 @@ def _load(name: str, command: Subcommand) -> click.Command:
         return command.load()
     except ImportError as problem:
         extra = f"[{command.extra}]" if command.extra else ""
-        raise click.ClickException(f"`fairlead {name}` is not installed completely ({problem}); install fairlead{extra}") from None
-
-
-def _complain(text: str, code: int = FAILED) -> int:
-    print(f"fairlead: {' '.join(text.splitlines())}", file=sys.stderr)
-    return code
+        raise click.ClickException(f"`fairlead {name}` is not completely installed ({problem}); install fairlead{extra}") from None
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -8,23 +8,23 @@ from fairlead.reports.bindings import BindingReason
 from fairlead.reports.moves import MoveOutcome
 from fairlead.routing.explanations.explaining_moves import cause_facts
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, range_options, show_list, watched
-from fairlead_cli.planning import pool_option
 from fairlead_cli.printing import print_facts, seconds, short, when
 from fairlead_client.client import ControlApi
 from fairlead_client.resources.moves import Migration, Move, ReRoute
+from fairlead_process.pool_names import pool_argument
 
 COLUMNS = ("at (UTC)", "id", "pool", "session", "from", "to", "why", "predicted gain", "faster than staying", "outcome")
-_requests = click.option("--requests", is_flag=True, help="Re-routes of single requests, instead of sessions that moved.")
+_requests = click.option("--requests", is_flag=True, help="List re-routes of single requests instead of session migrations.")
 
 
 @click.group()
 def migrations() -> None:
-    """Sessions that moved between instances: predicted and actual benefit."""
+    """Session migrations between instances: predicted and actual benefit."""
 
 
 @migrations.command("list")
 @_requests
-@pool_option
+@pool_argument
 @click.option("--source", help="Only away from this instance.")
 @click.option("--target", help="Only to this instance.")
 @click.option("--session", help="Only of this session.")
@@ -65,9 +65,10 @@ def show(requests: bool, migration: str, look: Look) -> None:
             ("predicted for staying", seconds(found.predicted_source_ttft_seconds)),
             ("predicted for moving", seconds(found.predicted_target_ttft_seconds)),
             ("came after", seconds(found.actual_ttft_seconds)),
+            ("handed over", "by a router, before its next turn" if found.handed_over else "no"),
             ("tokens moved", f"{found.tokens_moved:,}"),
             ("tokens recomputed", f"{found.tokens_recomputed:,}"),
-            ("cache", "not asked for" if found.cache is None else found.cache.value),
+            ("cache", "no transfer was tried" if found.cache is None else found.cache.value),
             ("transfer took", seconds(found.transfer_seconds)),
             ("transfer predicted", seconds(found.predicted_transfer_seconds)),
             ("request", short(found.request)),
@@ -88,7 +89,7 @@ def _row(one: Move) -> tuple[str, ...]:
         short(one.session),
         one.origin,
         one.destination,
-        one.trigger.value,
+        f"{one.trigger.value}, handed over" if one.handed_over else one.trigger.value,
         gain,
         paid_off,
         one.outcome.value,

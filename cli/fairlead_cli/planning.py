@@ -2,90 +2,148 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import wraps
 from typing import Any
 
 import click
+import msgspec
 
-from fairlead.errors import InvalidInput
 from fairlead.tables import PoolKey
-from fairlead_cli.asking import ask, place, token_option, url_option
-from fairlead_cli.printing import steps, time_words
+from fairlead_cli.asking import ask, is_behind_kubernetes, place, program, token_option, url_option
+from fairlead_cli.printing import json_option, print_json, steps, time_words
 from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
 from fairlead_client.resources.plan_kinds import PlanRequest
-from fairlead_client.resources.plans import ApplyRequest, Plan, PlanEffect
-
-
-def _pool(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
-    try:
-        return None if text is None else str(PoolKey.named(text))
-    except ValueError as remedy:
-        raise InvalidInput("--pool", text, str(remedy)) from None
-
-
-name_argument = click.argument("name", metavar="[NAMESPACE/]NAME")
-pool_option = click.option("--pool", callback=_pool, metavar="[NAMESPACE/]NAME", help="Only of this pool.")
+from fairlead_client.resources.plans import ApplyRequest, HandOverForecast, HandOverResult, Plan, PlanEffect
+from fairlead_process.commands import ExitCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """How a change is approved (`yes`: without asking), and which API is asked for it."""
+    """How a change is approved (`yes`: without asking; `planned_only`: not at all), how it is shown, and which API is
+    asked for it.
+    """
 
     reason: str | None
     yes: bool
+    planned_only: bool
+    as_json: bool
     url: tuple[str, ...]
     token: str | None
 
+    def tell(self, line: str) -> None:
+        """Print a line for people: on standard error where programs read JSON from standard output."""
+        click.echo(line, err=self.as_json)
+
+
+class Outcome(StrEnum):
+    """What became of a change that was asked for, as JSON says it in `done`."""
+
+    APPLIED = "applied"
+    PLANNED = "planned"
+    DECLINED = "declined"
+    OWNED_ELSEWHERE = "owned-elsewhere"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A plan after its change was carried out or not, with what a simulation expects of it."""
+
+    plan: Plan
+    expectation: PlanExpectation
+    done: Outcome
+
+    def document(self) -> dict[str, Any]:
+        """For programs: the plan with the id and state that it has now, `expectation` and `done`."""
+        found: dict[str, Any] = msgspec.to_builtins(self.plan)
+        return found | {"expectation": msgspec.to_builtins(self.expectation), "done": self.done.value}
+
 
 def approval_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command `--reason`, `--yes`, `--url` and `--token`, which it gets as one Approval."""
+    """Gives a command `--reason`, `--yes`, `--no-apply`, `-o`, `--url` and `--token`, which it gets as one Approval."""
 
     @click.option("--reason", help="Why, for the audit log; required for high-impact changes.")
     @click.option("--yes", is_flag=True, help="Apply without asking.")
+    @click.option("--no-apply", "planned_only", is_flag=True, help="Make and show the plan only; `fairlead plans apply ID` applies it.")
+    @json_option
     @url_option
     @token_option
     @wraps(command)
-    def with_approval(*arguments: Any, reason: str | None, yes: bool, url: tuple[str, ...], token: str | None, **options: Any) -> Any:
-        return command(*arguments, approval=Approval(reason=reason, yes=yes, url=url, token=token), **options)
+    def with_approval(*arguments: Any, reason: str | None, yes: bool, planned_only: bool, as_json: bool, **options: Any) -> Any:
+        if yes and planned_only:
+            raise click.UsageError("give --yes or --no-apply, not both")
+        url, token = options.pop("url"), options.pop("token")
+        approval = Approval(reason=reason, yes=yes, planned_only=planned_only, as_json=as_json, url=url, token=token)
+        return command(*arguments, approval=approval, **options)
 
     return with_approval
 
 
-def plan_and_apply(pool: PoolKey, request: PlanRequest, approval: Approval) -> bool:
-    """Plan, show, confirm, apply; return whether it was applied. Raises ClickException for a pool owned elsewhere."""
-    return tell_and_apply(pool, ask(approval.url, approval.token, lambda api: api.create_plan(pool, request)), approval)
+def plan_and_apply(pool: PoolKey, request: PlanRequest, approval: Approval) -> None:
+    """Plan, show, confirm, apply, print. Raises as `tell_and_apply`."""
+    tell_and_apply(pool, planned(pool, request, approval), approval)
 
 
-def tell_and_apply(pool: PoolKey, plan: Plan, approval: Approval) -> bool:
-    """Show a plan, confirm, apply. Returns and raises as `plan_and_apply`."""
-    for line in (*lines_of(plan), *expected_lines(ask(approval.url, approval.token, lambda api: api.plan_expectation(plan.id)))):
-        click.echo(line)
+def planned(pool: PoolKey, request: PlanRequest, approval: Approval) -> Plan:
+    """A new plan of the request. Raises ClickException."""
+    return ask(approval.url, approval.token, lambda api: api.create_plan(pool, request))
+
+
+def tell_and_apply(pool: PoolKey, plan: Plan, approval: Approval) -> None:
+    """Show a plan, confirm, apply, print. Raises ClickException for a pool owned elsewhere, Exit if it was declined."""
+    change = carry_out(pool, plan, approval)
+    if approval.as_json:
+        print_json(change.document())
+    require_done(change)
+
+
+def require_done(change: Change) -> None:
+    """Raises as `tell_and_apply`."""
+    if change.done is Outcome.OWNED_ELSEWHERE:
+        raise click.ClickException(f"{change.plan.owner} owns this pool; commit the patch above there")
+    if change.done is Outcome.DECLINED:
+        raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+def carry_out(pool: PoolKey, plan: Plan, approval: Approval) -> Change:
+    """Show a plan, confirm, apply, and return what became of it."""
+    expectation = ask(approval.url, approval.token, lambda api: api.plan_expectation(plan.id))
+    for line in (*lines_of(plan), *expected_lines(expectation)):
+        approval.tell(line)
+    if approval.planned_only:
+        approval.tell(f"Planned. Apply it until {time_words(plan.expires_at)}: {program()} plans apply {plan.id}")
+        return Change(plan=plan, expectation=expectation, done=Outcome.PLANNED)
     if plan.owner is not None:
-        raise click.ClickException(f"{plan.owner} owns this pool; commit this patch there:\n{plan.patch}".rstrip())
-    if not approval.yes and not click.confirm("Apply?"):
-        click.echo("Nothing was changed.")
-        return False
+        approval.tell(plan.patch.rstrip())
+        return Change(plan=plan, expectation=expectation, done=Outcome.OWNED_ELSEWHERE)
+    if not approval.yes and not click.confirm("Apply?", err=approval.as_json):
+        click.echo("Nothing was changed.", err=True)
+        return Change(plan=plan, expectation=expectation, done=Outcome.DECLINED)
+    return Change(plan=_apply(pool, plan, approval), expectation=expectation, done=Outcome.APPLIED)
+
+
+def _apply(pool: PoolKey, plan: Plan, approval: Approval) -> Plan:
     reason = approval.reason
     if plan.effect.heavy and not reason:
         if approval.yes:
             raise click.ClickException("this is a high-impact change; give a reason with --reason")
-        reason = click.prompt("This is a high-impact change. Reason")
+        reason = click.prompt("This is a high-impact change. Reason", err=approval.as_json)
     done = ask(approval.url, approval.token, lambda api: api.apply_plan(plan.id, ApplyRequest(confirm=pool.name, reason=reason)))
-    page = f"{place(approval.url, approval.token)[0][0]}/plans/{done.id}"
-    click.echo(f"Applied. The plan {done.id} can be undone on its page until {time_words(done.undo_until)}: {page}")
-    return True
+    approval.tell(
+        f"Applied. Until {time_words(done.undo_until)} it is taken back by `{program()} change undo {done.id}`{_or_page(done, approval)}"
+    )
+    return done
 
 
-def pool_named(name: str) -> PoolKey:
-    """The pool that `name` or `namespace/name` means. Raises InvalidInput."""
-    try:
-        return PoolKey.named(name)
-    except ValueError as remedy:
-        raise InvalidInput("NAME", name, str(remedy)) from None
+def _or_page(plan: Plan, approval: Approval) -> str:
+    """Where a browser takes the plan back; nothing where the API is behind the API server."""
+    if is_behind_kubernetes(approval.url):
+        return ""
+    return f", or at {place(approval.url, approval.token)[0][0]}/plans/{plan.id}"
 
 
 def lines_of(plan: Plan) -> list[str]:
-    """What a plan changes and does, line by line."""
+    """A plan's change and effect, line by line."""
     return [
         "What changes:",
         *steps(plan.diff),
@@ -93,6 +151,30 @@ def lines_of(plan: Plan) -> list[str]:
         *plan.effect.notes,
         *_predicted(plan.effect),
         f"Sessions that move: about {plan.effect.sessions_moved}.",
+        *hand_over_lines(plan.effect.hand_over),
+    ]
+
+
+def hand_over_lines(expected: HandOverForecast | None) -> list[str]:
+    """What is kept of the caches of instances that leave, as expected."""
+    if expected is None:
+        return []
+    if expected.hits_kept is None:
+        return [f"How much is kept of the leaving instances' caches is not known: {expected.unknown}."]
+    price = f"{expected.seconds_longer or 0:.0f} s longer, {expected.more_work or 0:.1%} more work"
+    return [f"Keeps {expected.hits_kept:.0%} of the pool's hits in the next five minutes: {price}."]
+
+
+def kept_lines(found: HandOverResult) -> list[str]:
+    """What was kept of them, against what was expected."""
+    if found.until is None:
+        return []
+    expected = "" if found.expected is None or found.expected.hits_kept is None else f" ({found.expected.hits_kept:.0%} expected)"
+    kept = "not known" if found.hits_kept is None else f"{found.hits_kept:.0%}{expected}"
+    return [
+        f"Kept of the pool's hits until {time_words(found.until)}: {kept}. Of {found.sessions_moved} sessions that moved, routers handed "
+        f"{found.sessions_handed_over} over before their next turn; {found.tokens_moved:,} tokens came along, {found.tokens_computed_ahead:,} "
+        f"were computed ahead, {found.tokens_lost:,} were computed again by their turns."
     ]
 
 
@@ -105,16 +187,17 @@ QUANTITIES = {
 
 
 def expected_lines(found: PlanExpectation) -> list[str]:
-    """What a plan's simulation expects, line by line; why it is unknown, or its progress."""
+    """The effect that a plan's simulation expects, line by line; or why it is unknown, or the simulation's progress."""
     if found.state is ExpectationState.UNKNOWN:
         return [f"Not simulated: {found.reason}."]
     if found.state is not ExpectationState.DONE:
-        return [f"Simulating the effect, {found.done:,} of {found.total:,} requests; see `fairlead plans show {found.plan}`."]
+        return [f"Simulating the effect, {found.done:,} of {found.total:,} requests; see `{program()} plans show {found.plan}`."]
     seeds = " and ".join(map(str, found.seeds))
     if found.rates:
         seeds += f" (with this plan also at {' and '.join(f'{rate:g}' for rate in found.rates)} times the rate)"
     head = (
-        f"Simulation of {found.requests or 0:,} requests recorded from {time_words(found.start)} to {time_words(found.end)}, seeds {seeds}. "
+        f"Simulation of {found.requests or 0:,} requests recorded from {time_words(found.start)} to "
+        f"{time_words(found.end)}, seeds {seeds}. "
         f"The change happens halfway; in the second half ({found.measured_seconds or 0:,.0f} s):"
     )
     return [head, *map(_figure, found.figures)]
@@ -123,7 +206,7 @@ def expected_lines(found: PlanExpectation) -> list[str]:
 def _figure(one: ExpectedFigure) -> str:
     words = QUANTITIES[one.quantity]
     if one.unknown is not None:
-        return f"  {words}: cannot be known; {one.unknown}"
+        return f"  {words}: unknown; {one.unknown}"
     shown = "{:.0f}" if one.quantity is Quantity.SESSIONS_MOVED else "{:.1%}"
     return f"  {words}: {shown.format(one.before)} now, {shown.format(one.after)} with this plan"
 

@@ -7,12 +7,13 @@ import msgspec
 
 from fairlead_cli.asking import ask
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, range_options, show_list, watched
-from fairlead_cli.planning import Approval, approval_options, expected_lines, lines_of, pool_named, pool_option, tell_and_apply
+from fairlead_cli.planning import Approval, approval_options, expected_lines, kept_lines, lines_of, tell_and_apply
 from fairlead_cli.printing import print_facts, short, when
 from fairlead_client.client import ControlApi
 from fairlead_client.resources.expectations import PlanExpectation
 from fairlead_client.resources.plan_kinds import PlanKind
-from fairlead_client.resources.plans import Plan
+from fairlead_client.resources.plans import HandOverResult, Plan
+from fairlead_process.pool_names import pool_argument, pool_named
 
 COLUMNS = ("made (UTC)", "id", "pool", "kind", "state", "by", "applied (UTC)", "applied by", "undo until (UTC)")
 _id = click.argument("plan_id", metavar="ID")
@@ -20,11 +21,11 @@ _id = click.argument("plan_id", metavar="ID")
 
 @click.group()
 def plans() -> None:
-    """Plans: what was planned, with what effect; apply it, or take it back."""
+    """Plans: list and show them with their effects; apply or undo them."""
 
 
 @plans.command("list")
-@pool_option
+@pool_argument
 @click.option("--kind", type=click.Choice([one.value for one in PlanKind]), help="Only of this kind.")
 @click.option("--by", "created_by", help="Only those that this person made.")
 @range_options
@@ -42,16 +43,16 @@ def list_plans(span: dict[str, Any], limit: int, look: Look, **filters: Any) -> 
 def show(plan_id: str, look: Look) -> None:
     """Show a plan: what it changes, its immediate effect, and its simulated effect."""
 
-    async def read(api: ControlApi) -> tuple[Plan, PlanExpectation]:
-        return await api.plan(plan_id), await api.plan_expectation(plan_id)
+    async def read(api: ControlApi) -> tuple[Plan, PlanExpectation, HandOverResult]:
+        return await api.plan(plan_id), await api.plan_expectation(plan_id), await api.plan_hand_over(plan_id)
 
-    def shown(both: tuple[Plan, PlanExpectation]) -> None:
-        found, expectation = both
+    def shown(all_of_it: tuple[Plan, PlanExpectation, HandOverResult]) -> None:
+        found, expectation, kept = all_of_it
         if look.output == "json":
-            print_found(look, msgspec.to_builtins(found) | {"expectation": expectation})
+            print_found(look, msgspec.to_builtins(found) | {"expectation": expectation, "hand_over": kept})
             return
         print_facts([*zip(COLUMNS, _row(found), strict=True), ("target", found.target), ("owner", short(found.owner))])
-        for line in (*lines_of(found), *expected_lines(expectation)):
+        for line in (*lines_of(found), *expected_lines(expectation), *kept_lines(kept)):
             click.echo(line)
 
     watched(look, read, shown)
@@ -70,7 +71,7 @@ def apply(plan_id: str, approval: Approval) -> None:
 @_id
 @approval_options
 def undo(plan_id: str, approval: Approval) -> None:
-    """Take an applied plan back: plans the opposite, shows it and applies it."""
+    """Undo an applied plan: make the inverse plan, show it and apply it."""
     plan = ask(approval.url, approval.token, lambda api: api.undo_plan(plan_id))
     tell_and_apply(pool_named(plan.pool), plan, approval)
 

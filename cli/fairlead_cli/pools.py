@@ -1,4 +1,6 @@
-"""`fairlead pools` lists and shows pools, and through plans goes back to a revision, pauses or resumes a rollout."""
+"""`fairlead pools` lists and shows pools, and, through plans, rolls back to a revision, and pauses or resumes a
+rollout.
+"""
 
 import click
 
@@ -6,11 +8,12 @@ from fairlead.capabilities import in_words
 from fairlead.instances import Role
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, show_list, watched
-from fairlead_cli.planning import Approval, approval_options, name_argument, plan_and_apply, pool_named
-from fairlead_cli.printing import percent, print_facts, print_json, print_table, seconds, short, steps, time_words, when
+from fairlead_cli.planning import Approval, approval_options, plan_and_apply
+from fairlead_cli.printing import json_option, percent, print_facts, print_json, print_table, seconds, short, steps, time_words, when
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_client.resources.pools import PoolDetail, PoolSummary
 from fairlead_client.resources.rollouts import Rollout, TemplateRevision
+from fairlead_process.pool_names import name_argument, pool_named
 
 COLUMNS = (
     "pool",
@@ -30,7 +33,7 @@ COLUMNS = (
 
 @click.group()
 def pools() -> None:
-    """Pools: how they are; their revisions, going back to one, pausing or resuming a rollout."""
+    """Pools: their state and revisions; roll back to a revision, pause or resume a rollout."""
 
 
 @pools.command("list")
@@ -41,7 +44,7 @@ def list_pools(limit: int, look: Look) -> None:
         fetch=lambda api, query: api.pools(cursor=query["cursor"], limit=query["limit"]),
         path="/v1/pools",
         columns=COLUMNS,
-        row=_row,
+        row=row,
         empty="There is no pool.",
     )
     show_list(look, listed, {}, limit)
@@ -60,7 +63,7 @@ def show(name: str, look: Look) -> None:
             return
         one = found.pool
         facts = [("TTFT SLO", seconds(one.ttft_slo_seconds)), ("goal", f"{one.slo_percentile:g}%"), ("owner", short(one.owner))]
-        print_facts([*zip(COLUMNS, _row(one), strict=True), *facts, ("live routers", f"{found.live_routers}")])
+        print_facts([*zip(COLUMNS, row(one), strict=True), *facts, ("live routers", f"{found.live_routers}")])
         click.echo()
         known = [(one.name, one.value, one.source, one.spread) for one in in_words(found.capability)]
         print_table(("an instance", "value", "source", "P10 to P90"), known)
@@ -75,11 +78,15 @@ def show(name: str, look: Look) -> None:
 
 @pools.command()
 @name_argument
+@json_option
 @url_option
 @token_option
-def revisions(name: str, url: tuple[str, ...], token: str | None) -> None:
+def revisions(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
     """List the revisions of a pool: its engine and templates as they were, and what going back would change."""
     found = ask(url, token, lambda api: api.rollout(pool_named(name)))
+    if as_json:
+        print_json(found)
+        return
     for line in _progress(found):
         click.echo(line)
     if not found.revisions:
@@ -95,7 +102,7 @@ def revisions(name: str, url: tuple[str, ...], token: str | None) -> None:
 @name_argument
 @list_options
 def history(name: str, limit: int, look: Look) -> None:
-    """List the revisions of a pool's whole spec: who changed what; `fairlead change revert` goes back to one."""
+    """List the revisions of a pool's whole spec: who changed what; `fairlead change revert` restores one."""
     pool = pool_named(name)
     listed = List(
         fetch=lambda api, query: api.revisions(pool, cursor=query["cursor"], limit=query["limit"]),
@@ -110,10 +117,10 @@ def history(name: str, limit: int, look: Look) -> None:
 @pools.command()
 @name_argument
 @click.option("--to", "revision", type=click.IntRange(1), help="Number of the revision; default: the newest that differs from the spec.")
-@click.option("--role", type=click.Choice([role.value for role in Role]), help="Give back only this role's template, not the engine.")
+@click.option("--role", type=click.Choice([role.value for role in Role]), help="Roll back only this role's template, not the engine.")
 @approval_options
 def rollback(name: str, revision: int | None, role: str | None, approval: Approval) -> None:
-    """Write the engine and templates of a former revision into the pool's spec, as `kubectl rollout undo` does.
+    """Write the engine and templates of an earlier revision into the pool's spec, as `kubectl rollout undo` does.
 
     Shows the plan with its effect first. The token needs the role operator.
     """
@@ -125,7 +132,8 @@ def rollback(name: str, revision: int | None, role: str | None, approval: Approv
 @name_argument
 @approval_options
 def pause(name: str, approval: Approval) -> None:
-    """Pause a pool's rollout: outdated instances stay. Writes `rollout.paused`, as `kubectl rollout pause` does.
+    """Pause a pool's rollout, so that outdated instances are not replaced. Writes `rollout.paused`, as `kubectl rollout
+    pause` does.
 
     Shows the plan with its effect first. The token needs the role operator.
     """
@@ -136,13 +144,14 @@ def pause(name: str, approval: Approval) -> None:
 @name_argument
 @approval_options
 def resume(name: str, approval: Approval) -> None:
-    """Resume a paused rollout. One that a regression stopped continues, judged again, when it is paused and resumed.
-    Shows the plan with its effect first. The token needs the role operator.
+    """Resume a paused rollout. A rollout that was stopped because of a regression continues when it is paused and
+    resumed; it is then judged again. Shows the plan with its effect first. The token needs the role operator.
     """
     plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind.ROLLOUT, fields={"paused": False}), approval)
 
 
-def _row(one: PoolSummary) -> tuple[str, ...]:
+def row(one: PoolSummary) -> tuple[str, ...]:
+    """One pool under COLUMNS."""
     return (
         f"{one.namespace}/{one.name}",
         "yes" if one.ready else one.ready_reason,
@@ -166,5 +175,5 @@ def _progress(found: Rollout) -> list[str]:
 
 
 def _mark(one: TemplateRevision) -> str:
-    marks = (("in force", one.in_force), ("on all instances last", one.completed))
+    marks = (("in force", one.in_force), ("last completed", one.completed))
     return ", ".join(words for words, holds in marks if holds)

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON and CSV for programs."""
+"""Output of commands: tables for people, JSON and CSV for programs."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -10,28 +10,43 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from fairlead_process.commands import ExitCode
+from fairlead_process.option_types import output_option
+
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command `-o table|json` (and `--json`, its older spelling), which it gets as `as_json`."""
 
-    @click.option(
-        "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="A table, or JSON for programs."
-    )
     @click.option("--json", "old_spelling", is_flag=True, hidden=True)
     @wraps(command)
-    def with_output(*arguments: Any, output: str, old_spelling: bool, **options: Any) -> Any:
-        return command(*arguments, as_json=old_spelling or output == "json", **options)
+    def with_output(*arguments: Any, as_json: bool, old_spelling: bool, **options: Any) -> Any:
+        return command(*arguments, as_json=old_spelling or as_json, **options)
 
-    return with_output
+    return output_option(with_output)
 
 
 def print_json(found: object) -> None:
-    """Resources as they come from the API, indented."""
+    """Prints resources as the API returns them, indented."""
     click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
 
 
+def print_done(as_json: bool, found: object, line: str) -> None:
+    """What was done: the resource as it is now, or a line for people."""
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(line)
+
+
+def confirm(yes: bool, question: str) -> None:
+    """Ask for a yes, unless it was given. Raises Exit if the answer is no."""
+    if not yes and not click.confirm(question, err=True):
+        click.echo("Nothing was changed.", err=True)
+        raise click.exceptions.Exit(ExitCode.FAILED)
+
+
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows below the names of the columns, without lines."""
+    """Prints rows below the column names, without lines."""
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_row(*row)
@@ -39,14 +54,14 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
-    """Names and values, one pair a line."""
+    """Prints names and values, one pair per line."""
     width = max(len(name) for name, _ in facts)
     for name, value in facts:
         click.echo(f"{name:<{width}}  {value}".rstrip())
 
 
 def when(at: datetime | None) -> str:
-    """A time in UTC, to the second; `-` for none."""
+    """A time in UTC, to the second; `-` if there is none."""
     return "-" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -55,12 +70,12 @@ def percent(share: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A duration with three digits; `-` for none."""
+    """A duration with three digits; `-` if there is none."""
     return "-" if value is None else f"{value:.3g} s"
 
 
 def short(text: object, most: int = 60) -> str:
-    """The text, cut after `most` characters; `-` for none."""
+    """The text, cut after `most` characters; `-` if there is none."""
     shown = "-" if text is None else str(text)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 

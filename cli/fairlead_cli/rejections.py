@@ -1,30 +1,31 @@
-"""`fairlead rejections` shows what was refused, by cause, and what would help."""
+"""`fairlead rejections` shows refused requests by cause, and what would help."""
 
 from typing import Any
 
 import click
 
 from fairlead_cli.listing import List, Look, list_options, print_found, show_list, watched
-from fairlead_cli.planning import pool_option
 from fairlead_cli.printing import percent, print_table, when
 from fairlead_client.client import ControlApi
 from fairlead_client.public.calling import Query
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
+from fairlead_process.option_types import TimeOption
+from fairlead_process.pool_names import pool_argument
 
 COLUMNS = ("pool", "class", "cause", "status", "refused", "share", "last (UTC)")
 
 
 @click.group()
 def rejections() -> None:
-    """Refused requests: how many, for which cause, and what would help."""
+    """Refused requests: how many, why, and what would help."""
 
 
 @rejections.command("list")
-@pool_option
+@pool_argument
 @click.option("--class", "priority_class", help="Only of this priority class.")
-@click.option("--from", "start", default="now-1h", show_default=True, help="Begin: RFC 3339, or as now-6h.")
-@click.option("--to", "end", default="now", show_default=True, help="End: RFC 3339, or as now-5m.")
+@click.option("--from", "start", type=TimeOption(), default="now-1h", show_default=True, help="Begin: RFC 3339, or as now-6h.")
+@click.option("--to", "end", type=TimeOption(), default="now", show_default=True, help="End: RFC 3339, or as now-5m.")
 @list_options
 def list_rejections(pool: str | None, priority_class: str | None, start: str, end: str, limit: int, look: Look) -> None:
     """List refusals by pool, class and cause; JSON is the whole report, with samples."""

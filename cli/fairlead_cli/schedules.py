@@ -1,4 +1,6 @@
-"""`fairlead schedules` shows windows in time: which are open, when the next begin, and what became of past ones."""
+"""`fairlead schedules` shows windows in time: which are open, when the next ones begin, and the
+outcomes of past ones.
+"""
 
 from typing import Any
 
@@ -7,20 +9,21 @@ import click
 from fairlead.schedules.conflicts import Conflict
 from fairlead.schedules.runs import RunOutcome
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, show_list, watched
-from fairlead_cli.planning import name_argument, pool_named, pool_option
 from fairlead_cli.printing import print_facts, print_table, short, when
 from fairlead_client.resources.schedules import ScheduleDetail, ScheduleItem, ScheduleRun
+from fairlead_process.option_types import TimeOption
+from fairlead_process.pool_names import name_argument, pool_argument, pool_named
 
 COLUMNS = ("pool", "schedule", "starts", "zone", "for", "bounds", "now", "next (UTC)")
 
 
 @click.group()
 def schedules() -> None:
-    """Schedules of pools: open windows, next starts, and what became of past ones."""
+    """Schedules of pools: open windows, next starts, and the outcomes of past ones."""
 
 
 @schedules.command("list")
-@pool_option
+@pool_argument
 @list_options
 def list_schedules(pool: str | None, limit: int, look: Look) -> None:
     """List schedules with their next start."""
@@ -44,7 +47,7 @@ def show(name: str, schedule: str, look: Look) -> None:
             return
         print_facts(list(zip(COLUMNS, _row(found.schedule), strict=True)))
         for start in found.schedule.next_starts:
-            click.echo(f"starts {when(start.at)} UTC, {start.local} there")
+            click.echo(f"starts {when(start.at)} UTC, {start.local} local time")
         if found.windows:
             click.echo(f"\nWindows of {found.schedule.pool} in the week from {when(found.start)} UTC:")
             print_table(
@@ -57,14 +60,14 @@ def show(name: str, schedule: str, look: Look) -> None:
 
 
 @schedules.command()
-@pool_option
+@pool_argument
 @click.option("--schedule", help="Only of the schedule of this name.")
 @click.option("--outcome", type=click.Choice([one.value for one in RunOutcome]), help="Only with this outcome.")
-@click.option("--from", "start", help="Begin: RFC 3339, or as now-7d.")
-@click.option("--to", "end", help="End: RFC 3339, or as now-1d.")
+@click.option("--from", "start", type=TimeOption(), help="Begin: RFC 3339, or as now-7d.")
+@click.option("--to", "end", type=TimeOption(), help="End: RFC 3339, or as now-1d.")
 @list_options
 def runs(start: str | None, end: str | None, limit: int, look: Look, **filters: Any) -> None:
-    """List what became of starts, newest first."""
+    """List the outcomes of past starts, newest first."""
     listed = List(
         fetch=lambda api, query: api.schedule_runs(query),
         path="/v1/schedule-runs",

@@ -4,25 +4,26 @@ import click
 
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, show_list, watched
-from fairlead_cli.planning import name_argument, pool_named, pool_option
-from fairlead_cli.printing import json_option, print_json, print_table, short, when
+from fairlead_cli.printing import json_option, print_done, print_json, print_table, short, when
 from fairlead_client.resources.sessions import KeepSessionRequest, KeptSessions, SessionDetail, SessionSummary
+from fairlead_process.option_types import WholeOption
+from fairlead_process.pool_names import name_argument, pool_argument, pool_named
 
 COLUMNS = ("last seen (UTC)", "pool", "session", "instance", "why", "moves", "context tokens")
 
 
 @click.group()
 def sessions() -> None:
-    """Sessions: the instance that holds each, all that held it before, and keeping all decisions of one."""
+    """Sessions: their present and earlier instances; keep all decisions of a session."""
 
 
 @sessions.command("list")
-@pool_option
+@pool_argument
 @click.option("--instance", help="Only those that this instance holds.")
 @click.option("--search", "part", help="Only those with this part in their name.")
 @list_options
 def list_sessions(pool: str | None, instance: str | None, part: str | None, limit: int, look: Look) -> None:
-    """List sessions, the newest seen first."""
+    """List sessions, the most recently seen first."""
     listed = List(
         fetch=lambda api, query: api.sessions(query), path="/v1/sessions", columns=COLUMNS, row=_row, empty="No session was found."
     )
@@ -34,7 +35,7 @@ def list_sessions(pool: str | None, instance: str | None, part: str | None, limi
 @click.argument("session", metavar="SESSION")
 @look_options
 def show(name: str, session: str, look: Look) -> None:
-    """Show one session with everything that held it, newest first."""
+    """Show one session and the instances that held it, newest first."""
     pool = pool_named(name)
 
     def shown(found: SessionDetail) -> None:
@@ -55,7 +56,7 @@ def show(name: str, session: str, look: Look) -> None:
 @sessions.command()
 @name_argument
 @click.argument("session", metavar="SESSION")
-@click.option("--minutes", type=int, default=10, show_default=True, help="For how long, 1 to 60.")
+@click.option("--minutes", type=WholeOption(1, 60), default=10, show_default=True, help="For how long, 1 to 60.")
 @json_option
 @url_option
 @token_option
@@ -76,14 +77,14 @@ def keep(name: str, session: str, minutes: int, as_json: bool, url: tuple[str, .
 @name_argument
 @look_options
 def kept(name: str, look: Look) -> None:
-    """List the sessions of a pool all of whose decisions are kept now."""
+    """List the sessions of a pool for which all decisions are kept now."""
     pool = pool_named(name)
 
     def shown(found: KeptSessions) -> None:
         if look.output == "json":
             print_found(look, found)
         elif not found.sessions:
-            click.echo("No session has all of its decisions kept. Keep some with `fairlead sessions keep`.")
+            click.echo("All decisions are kept for no session. Start with `fairlead sessions keep`.")
         else:
             print_table(("session", "until (UTC)", "by"), [(one.session, when(one.until), one.by) for one in found.sessions])
 
@@ -93,13 +94,15 @@ def kept(name: str, look: Look) -> None:
 @sessions.command("let-go")
 @name_argument
 @click.argument("session", metavar="SESSION")
+@json_option
 @url_option
 @token_option
-def let_go(name: str, session: str, url: tuple[str, ...], token: str | None) -> None:
+def let_go(name: str, session: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
     """Keep a session's decisions like those of others again. The token needs the role operator."""
     pool = pool_named(name)
     ask(url, token, lambda api: api.let_session_go(pool, session))
-    click.echo(f"Decisions of session {session} of {pool} are kept like those of others.")
+    done = {"pool": str(pool), "session": session, "done": "let-go"}
+    print_done(as_json, done, f"Decisions of session {session} of {pool} are kept like those of others.")
 
 
 def _row(one: SessionSummary) -> tuple[str, ...]:

@@ -1,4 +1,6 @@
-"""`fairlead slo` shows how far a pool met its objectives and would have met others, and changes them by plan."""
+"""`fairlead slo` shows how well a pool met its objectives, how well it would have met others, and changes them by a
+plan.
+"""
 
 from typing import Any
 
@@ -6,22 +8,26 @@ import click
 
 from fairlead.errors import InvalidInput
 from fairlead_cli.asking import ask, token_option, url_option
-from fairlead_cli.planning import Approval, approval_options, name_argument, plan_and_apply, pool_named
+from fairlead_cli.planning import Approval, approval_options, plan_and_apply
 from fairlead_cli.printing import json_option, print_json, print_table, time_words
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_client.resources.slo import SloShare, SloVersion, WhatIfShare
+from fairlead_process.option_types import NumberOption, TimeOption
+from fairlead_process.pool_names import name_argument, pool_named
 
-_from = click.option("--from", "start", default="now-1d", show_default=True, help="Begin: RFC 3339, or as now-6h.")
-_to = click.option("--to", "end", default="now", show_default=True, help="End: RFC 3339, or as now-1h.")
+_from = click.option("--from", "start", type=TimeOption(), default="now-1d", show_default=True, help="Begin: RFC 3339, or as now-6h.")
+_to = click.option("--to", "end", type=TimeOption(), default="now", show_default=True, help="End: RFC 3339, or as now-1h.")
 _class = click.option("--class", "priority_class", help="Requests of this priority class only.")
 _ttft = click.option("--ttft", help="Time to first token, such as 5s; default: the present target.")
 _tpot = click.option("--tpot", help="Time per output token, such as 80ms; default: the present target.")
-_percentile = click.option("--percentile", type=float, help="Goal, in percent of requests; default: the present goal.")
+_percentile = click.option(
+    "--percentile", type=NumberOption(most=100, positive=True), help="Goal, in percent of requests; default: the present goal."
+)
 
 
 @click.group()
 def slo() -> None:
-    """A pool's objectives: versions, how they were kept, the error budget, and what other targets would have met."""
+    """A pool's objectives: versions, attainment, error budget, and the effect of other targets."""
 
 
 @slo.command()
@@ -30,7 +36,7 @@ def slo() -> None:
 @url_option
 @token_option
 def versions(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """List the newest versions of a pool's objectives, with what was kept of each."""
+    """List the newest versions of a pool's objectives, each with its attainment."""
     found = ask(url, token, lambda api: api.slo_versions(pool_named(name), limit=50))
     if as_json:
         print_json(found.items)
@@ -43,7 +49,7 @@ def versions(name: str, as_json: bool, url: tuple[str, ...], token: str | None) 
 @name_argument
 @_from
 @_to
-@click.option("--version", type=click.IntRange(0), help="This version of the objectives only.")
+@click.option("--version", type=click.IntRange(0), help="Only this version of the objectives.")
 @_class
 @json_option
 @url_option
@@ -58,7 +64,7 @@ def attainment(
     url: tuple[str, ...],
     token: str | None,
 ) -> None:
-    """Show how the objectives were kept, by version and priority class."""
+    """Show the attainment of the objectives, by version and priority class."""
     found = ask(
         url,
         token,
@@ -86,7 +92,7 @@ def burn(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> N
     if as_json:
         print_json(found)
         return
-    unknown = "no requests" if any(one.window == "30d" for one in found.windows) else "not known, as less is kept"
+    unknown = "no requests" if any(one.window == "30d" for one in found.windows) else "not known, because records are not kept for 30 days"
     left = unknown if found.budget_left is None else f"{found.budget_left:.1%} left"
     click.echo(f"{found.pool}: goal {found.percentile:g}%; error budget of 30 days: {left}")
     columns = ("last", "class", "requests", "late", "allowed", "burn", "refused", "failed", "burn of all")
@@ -133,7 +139,7 @@ def what_if(
     url: tuple[str, ...],
     token: str | None,
 ) -> None:
-    """Show what the requests of the past day would have met under other targets, served as they were."""
+    """Show how many requests of the past day would have met other targets, with their recorded latencies."""
     targets: dict[str, Any] = {"ttft": ttft, "tpot": tpot, "percentile": percentile}
     found = ask(
         url,
@@ -147,10 +153,10 @@ def what_if(
         f"{found.pool} from {time_words(found.start)} to {time_words(found.end)}, with TTFT {found.ttft_seconds:g} s, "
         f"TPOT {found.tpot_seconds * 1000:g} ms, goal {found.percentile:g}%"
     )
-    columns = ("class", "requests", "in time then", "would have been in time", "goal", "refused", "failed")
+    columns = ("class", "requests", "in time at that time", "would have been in time", "goal", "refused", "failed")
     print_table(columns, [_other(one) for one in (*found.classes, found.whole)])
     if not found.exact:
-        click.echo("Latencies are recorded in steps, and a target lies within one; round numbers are answered exactly.")
+        click.echo("Latencies are recorded in steps, and a target lies within a step; for round numbers the answer is exact.")
 
 
 @slo.command("set")
@@ -162,7 +168,7 @@ def what_if(
 def change(name: str, ttft: str | None, tpot: str | None, percentile: float | None, approval: Approval) -> None:
     """Change the targets in the pool's spec, which makes a new version.
 
-    Shows the plan with what the past day would have met first. The token needs the role admin.
+    First shows the plan, with the attainment that the past day would have had. The token needs the role admin.
     """
     given = {"ttft": ttft, "tpot": tpot, "percentile": percentile}
     fields = {target: value for target, value in given.items() if value is not None}

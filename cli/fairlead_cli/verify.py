@@ -7,11 +7,13 @@ import click
 
 from fairlead.tables import PoolKey
 from fairlead_cli.asking import ask, token_option, url_option
-from fairlead_cli.planning import pool_option
+from fairlead_cli.printing import json_option, print_json
 from fairlead_client.client import ControlApi
 from fairlead_client.public.calling import Query
 from fairlead_client.resources.pages import Page
 from fairlead_client.verifying import Verifier
+from fairlead_process.commands import ExitCode
+from fairlead_process.pool_names import pool_argument
 
 Item = TypeVar("Item")
 
@@ -19,32 +21,45 @@ Item = TypeVar("Item")
 @click.command()
 @url_option
 @token_option
-@pool_option
+@json_option
+@pool_argument
 @click.option("--decisions", default=2000, show_default=True, type=click.IntRange(0), help="Newest decisions to look at.")
 @click.option(
-    "--moves", default=1000, show_default=True, type=click.IntRange(0), help="Newest migrations, and as many re-routes, to look at."
+    "--moves",
+    default=1000,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Number of newest migrations, and of newest re-routes, to check.",
 )
-def verify(url: tuple[str, ...], token: str | None, pool: str | None, decisions: int, moves: int) -> None:
+def verify(url: tuple[str, ...], token: str | None, as_json: bool, pool: str | None, decisions: int, moves: int) -> None:
     """Compute recorded choices again and look for contradictions.
 
-    Every decision's rule, terms, limits, reason and sentence must give the instance that was chosen. Every migration
-    must be a step of its session's history, with an outcome and a verdict that its own numbers support. Prints each
+    Every decision's rule, terms, limits, reason and sentence must lead to the chosen instance. Every migration must be
+    a step of its session's history, with an outcome and a verdict that its own numbers support. Prints each
     contradiction; the exit code is 1 if there is any.
     """
     verifier = ask(url, token, lambda api: collect(api, pool, decisions, moves))
+    if as_json:
+        print_json({"contradictions": verifier.found, "looked_at": verifier.looked_at, "rules": verifier.rules})
+    else:
+        _tell(verifier)
+    if verifier.found:
+        raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+def _tell(verifier: Verifier) -> None:
     for line in verifier.found:
         click.echo(line)
     counts = ", ".join(f"{count:,} {what}" for what, count in verifier.looked_at.items())
-    seen = counts or "nothing, as nothing was recorded"
-    click.echo(f"Looked at {seen}: {len(verifier.found) or 'no'} contradiction{'' if len(verifier.found) == 1 else 's'}.")
+    seen = counts or "nothing, because nothing was recorded"
+    click.echo(f"Checked {seen}: {len(verifier.found) or 'no'} contradiction{'' if len(verifier.found) == 1 else 's'}.")
     for policy, rules in sorted(verifier.rules.items()):
         click.echo(f"  {policy}: {', '.join(f'{rule} {count:,}' for rule, count in rules.most_common())}")
-    if verifier.found:
-        raise click.exceptions.Exit(1)
 
 
 async def collect(api: ControlApi, pool: str | None, decisions: int, moves: int) -> Verifier:
-    """Check the newest decisions and moves, of `pool` (namespace/name) only; the verifier returned has what it found.
+    """Check the newest decisions and moves, of `pool` (namespace/name) only; the returned verifier has the
+    contradictions.
 
     Raises ApiProblem 404 for a pool that does not exist.
     """

@@ -12,8 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from fairlead_cli.asking import ask, token_option, url_option
-from fairlead_cli.planning import Approval, approval_options, name_argument, pool_named, tell_and_apply
-from fairlead_cli.printing import json_option, print_json
+from fairlead_cli.planning import Approval, approval_options, tell_and_apply
+from fairlead_cli.printing import json_option, print_done, print_json
 from fairlead_client.resources.simulations import (
     EngineModel,
     SimulatedPolicy,
@@ -25,6 +25,8 @@ from fairlead_client.resources.simulations import (
     TraceRequest,
 )
 from fairlead_process.json_documents import decode_json
+from fairlead_process.option_types import NumberOption, TimeOption, WholeOption
+from fairlead_process.pool_names import name_argument, pool_named
 
 AT_WORK = (SimulationState.QUEUED, SimulationState.RUNNING)
 LOOK_SECONDS = 0.5
@@ -42,23 +44,34 @@ def what_if() -> None:
 @what_if.command()
 @name_argument
 @click.option("--policy", "policies", multiple=True, required=True, help='A policy, or as name:{"key": value}; may be repeated.')
-@click.option("--rate", "rates", multiple=True, type=float, default=(1.0,), help="Multiple of the recorded rate [1]; may be repeated.")
-@click.option("--from", "start", default="now-1h", show_default=True, help="First recorded request: RFC 3339, or as now-2h.")
-@click.option("--to", "end", default="now", show_default=True, help="End: RFC 3339, or as now-5m.")
 @click.option(
-    "--trace", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="A trace in Mooncake's JSONL format instead, also .gz."
+    "--rate",
+    "rates",
+    multiple=True,
+    type=NumberOption(positive=True),
+    default=(1.0,),
+    help="Multiple of the recorded rate [1]; may be repeated.",
 )
-@click.option("--replicas", type=int, help="Number of instances; default: the present number.")
-@click.option("--prefill-replicas", type=int, help="For a pool of prefill and decode.")
-@click.option("--decode-replicas", type=int, help="For a pool of prefill and decode.")
+@click.option(
+    "--from", "start", type=TimeOption(), default="now-1h", show_default=True, help="First recorded request: RFC 3339, or as now-2h."
+)
+@click.option("--to", "end", type=TimeOption(), default="now", show_default=True, help="End: RFC 3339, or as now-5m.")
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Use a trace in Mooncake's JSONL format instead (may be .gz).",
+)
+@click.option("--replicas", type=WholeOption(1, 10_000), help="Number of instances; default: the present number.")
+@click.option("--prefill-replicas", type=WholeOption(1, 10_000), help="For a pool of prefill and decode.")
+@click.option("--decode-replicas", type=WholeOption(1, 10_000), help="For a pool of prefill and decode.")
 @click.option("--engine", type=click.Choice([one.value for one in EngineModel]), help="Model of the engines, as fast as the pool's.")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same one gives the same numbers.")
+@click.option("--seed", type=WholeOption(0, 2**31 - 1), default=0, show_default=True, help="The same one gives the same numbers.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for the results.")
 @json_option
 @url_option
 @token_option
 def run(name: str, url: tuple[str, ...], token: str | None, *, no_wait: bool, as_json: bool, **options: Any) -> None:
-    """Simulate a pool under other policies; the first is what the others are compared with.
+    """Simulate a pool under other policies; the others are compared with the first.
 
     The token needs the role operator.
     """
@@ -113,21 +126,22 @@ def list_simulations(name: str, as_json: bool, url: tuple[str, ...], token: str 
 @what_if.command()
 @name_argument
 @_id
+@json_option
 @url_option
 @token_option
-def cancel(name: str, simulation_id: str, url: tuple[str, ...], token: str | None) -> None:
+def cancel(name: str, simulation_id: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
     """Cancel a simulation. The token needs the role operator."""
     found = ask(url, token, lambda api: api.cancel_simulation(pool_named(name), simulation_id))
-    click.echo(f"The simulation {found.id} is {found.state.value}.")
+    print_done(as_json, found, f"The simulation {found.id} is {found.state.value}.")
 
 
 @what_if.command()
 @name_argument
 @_id
-@click.option("--policy", type=int, help="Number of the policy in the results, from 1; default: the winner.")
+@click.option("--policy", type=WholeOption(1, 1000), help="Number of the policy in the results, from 1; default: the winner.")
 @approval_options
 def apply(name: str, simulation_id: str, policy: int | None, approval: Approval) -> None:
-    """Give the pool the policy that won, through a plan, which is shown first. The token needs the role admin."""
+    """Apply the winning policy to the pool, through a plan that is shown first. The token needs the role admin."""
     pool = pool_named(name)
     request = SimulationPlanRequest(policy=None if policy is None else policy - 1)
     plan = ask(approval.url, approval.token, lambda api: api.create_simulation_plan(pool, simulation_id, request))
@@ -141,7 +155,7 @@ def _policy(text: str) -> SimulatedPolicy:
     try:
         return SimulatedPolicy(policy=name, parameters=decode_json(rest.encode("utf-8", "replace"), _PARAMETERS))
     except msgspec.DecodeError as error:
-        raise click.BadParameter(f'{text!r}: {error}; write as dualmap:{{"slo_fraction": 0.5}}', param_hint="--policy") from None
+        raise click.BadParameter(f'{text!r}: {error}; write it like dualmap:{{"slo_fraction": 0.5}}', param_hint="--policy") from None
 
 
 def _trace(path: Path) -> list[TraceRequest]:
@@ -164,7 +178,7 @@ def _trace(path: Path) -> list[TraceRequest]:
 
 
 def _watched(name: str, found: Simulation, url: tuple[str, ...], token: str | None) -> Simulation:
-    """The simulation at its end, with progress on standard error."""
+    """Waits until the simulation has ended, with progress on standard error."""
     pool, simulation_id = pool_named(name), found.id
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:

@@ -1,4 +1,4 @@
-"""Wiring of the control API: turns settings into an ASGI app. Lists its subjects, which build themselves."""
+"""Wiring of the control API: turns settings into an ASGI app from a list of subjects, each of which builds itself."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -37,7 +37,6 @@ from fairlead_api.simulations import routes as simulations
 from fairlead_api.slo import routes as slo
 from fairlead_api.streams import routes as streams
 from fairlead_api.upkeep import routes as upkeep
-from fairlead_process.clock import utc_now
 
 PLAIN = (advice, audit, decisions, loads, moves, pools, rejections, reports, scaling, schedules, search, series, sessions, slo, streams)
 """Subjects that are built without any other subject."""
@@ -46,18 +45,18 @@ PLAIN = (advice, audit, decisions, loads, moves, pools, rejections, reports, sca
 def create_api(
     settings: Settings,
     *,
-    clock: Callable[[], datetime] = utc_now,
+    clock: Callable[[], datetime] | None = None,
     cluster: ClusterGateway | None = None,
     patience: float = 1.0,
     simulator: Sequence[str] = (),
 ) -> FastAPI:
     """The API alone. `cluster` replaces the Kubernetes API of `settings.kubeconfig`; the database may take `patience`
     times as long as usual before it counts as busy or away. `simulator` is the command of a process that simulates
-    jobs (`fairlead_client.simulation_jobs`); without it nothing is simulated.
+    jobs (`fairlead_client.simulation_jobs`); without it nothing is simulated. `clock` replaces the database's.
     """
     infra, kubernetes = infra_of(settings, clock, patience, simulator), KubernetesCluster(settings.kubeconfig)
     callers = access.access_of(infra, kubernetes)
-    guard, expected = Guard(callers, clock), simulations.expectations_of(infra)
+    guard, expected = Guard(callers, infra.clock), simulations.expectations_of(infra)
     objects = cluster or kubernetes
     planned = plans.plans_of(infra, objects, expected)
     care, sizing = upkeep.upkeep_of(infra, planned.close_left_open), advice.sizing_of(infra)
@@ -90,7 +89,7 @@ def create_api(
     app.add_middleware(StrictBodies)
     app.add_middleware(Tagging)
     app.add_middleware(StaleReads)
-    app.add_middleware(Identify, access=callers, clock=clock)
+    app.add_middleware(Identify, access=callers, clock=infra.clock)
     app.add_middleware(Instrument, telemetry=infra.telemetry)
     app.state.upkeep = care
     app.state.sizing = sizing

@@ -1,4 +1,4 @@
-"""The infrastructure that subjects are built from, the features that they add to the API, and how these run."""
+"""The infrastructure from which subjects are built, the features that they add to the API, and how the features run."""
 
 import asyncio
 import contextlib
@@ -25,13 +25,15 @@ from fairlead_process.policies import installed_policies
 from fairlead_process.tasks import Tasks
 
 LISTENING_SECONDS = 3.0
-"""How long the start waits for notices. Without a database the API starts anyway and answers 503."""
+"""Seconds for which the start waits until notices can be received. Without a database the API starts anyway and answers
+503.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Infra:
-    """The infrastructure for every subject. `present`, `recent` and `of_hours` share answers among callers; `simulator`
-    is the command of a process that simulates jobs.
+    """The infrastructure for every subject. `present`, `recent` and `of_hours` cache answers for several callers;
+    `simulator` is the command of a process that simulates jobs.
     """
 
     settings: Settings
@@ -50,11 +52,11 @@ class Infra:
     of_hours: Recent
     simulator: Sequence[str]
     suspended_seconds: float
-    """How long a report's transaction may be silent."""
+    """Maximum pause within a report's transaction, after which its process counts as suspended."""
 
     @property
     def simulates(self) -> bool:
-        """Whether this process simulates jobs."""
+        """Whether this process runs simulation jobs."""
         return self.settings.simulation_processes > 0 and bool(self.simulator)
 
 
@@ -71,7 +73,7 @@ class Feature:
     jobs: Callable[[], AbstractAsyncContextManager[None]] | None = None
 
 
-def infra_of(settings: Settings, clock: Callable[[], datetime], patience: float, simulator: Sequence[str]) -> Infra:
+def infra_of(settings: Settings, clock: Callable[[], datetime] | None, patience: float, simulator: Sequence[str]) -> Infra:
     """The infrastructure that the settings describe; the database may take `patience` times as long as usual."""
     pulse, share = Pulse(settings.database_url, patience, older()), settings.share_seconds
     reads, reports, control, background = (
@@ -79,7 +81,7 @@ def infra_of(settings: Settings, clock: Callable[[], datetime], patience: float,
     )
     return Infra(
         settings=settings,
-        clock=clock,
+        clock=clock or pulse.now,
         pulse=pulse,
         reads=reads,
         reports=reports,

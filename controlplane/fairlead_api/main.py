@@ -8,6 +8,7 @@ import click
 from fairlead_api.app import create_api
 from fairlead_api.serving import Place, serve, where_to_serve
 from fairlead_api.settings import read_settings
+from fairlead_process.commands import run_program
 from fairlead_process.starting import begin, one_line_errors
 
 
@@ -20,4 +21,4 @@ def main(place: Place) -> None:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m fairlead_api.main")
+    run_program(main, "python -m fairlead_api.main")

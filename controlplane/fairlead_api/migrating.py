@@ -1,4 +1,4 @@
-"""Brings the database's schema up to date and ends: `python -m fairlead_api.migrating`, before newer processes start.
+"""Brings the database's schema up to date and exits: `python -m fairlead_api.migrating`, before newer processes start.
 
 The control API does the same at its start unless FAIRLEAD_MIGRATE=0.
 """
@@ -10,7 +10,9 @@ import click
 from fairlead_api.infra.upgrading import heads, upgrade
 from fairlead_api.serving import await_database
 from fairlead_api.settings import DatabaseSettings
+from fairlead_process.commands import run_program
 from fairlead_process.environment import read
+from fairlead_process.option_types import NumberOption
 from fairlead_process.starting import begin, one_line_errors
 
 
@@ -20,7 +22,7 @@ def read_settings(environment: Mapping[str, str]) -> DatabaseSettings:
 
 
 @click.command()
-@click.option("--wait-for-database", default=60.0, show_default=True, help="Seconds to wait for the database.")
+@click.option("--wait-for-database", type=NumberOption(), default=60.0, show_default=True, help="Seconds to wait for the database.")
 def main(wait_for_database: float) -> None:
     """Migrate the database. Safe to repeat; waits while another process does so."""
     with one_line_errors("migrations"):
@@ -31,4 +33,4 @@ def main(wait_for_database: float) -> None:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m fairlead_api.migrating")
+    run_program(main, "python -m fairlead_api.migrating")

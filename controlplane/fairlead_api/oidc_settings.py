@@ -1,5 +1,5 @@
-"""Settings of signing in by an identity provider (OpenID Connect), read once from the environment, and the roles that
-they give to people and groups of the provider.
+"""Settings of sign-in by an identity provider (OpenID Connect), read once from the environment, and the roles that they
+give to the provider's people and groups.
 """
 
 import csv
@@ -25,7 +25,7 @@ EVERYBODY = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenRole:
-    """A role of one person or group: in `namespace`, or in all of them with None."""
+    """A role of one person or group, in `namespace`, or in all namespaces if that is None."""
 
     role: AccessRole
     who: str
@@ -34,13 +34,13 @@ class GivenRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenRoles:
-    """All roles that the settings give. A person who is not named has no role."""
+    """All roles that the settings give. A person without an entry has no role."""
 
     to_people: tuple[GivenRole, ...] = ()
     to_groups: tuple[GivenRole, ...] = ()
 
     def of(self, name: str, groups: Iterable[str]) -> tuple[AccessRole, Rights]:
-        """The highest role of a person in all namespaces, and higher ones in single namespaces."""
+        """A person's highest role for all namespaces, and higher roles in single namespaces."""
         member_of = frozenset(groups)
         held = [one for one in self.to_people if one.who in {name, EVERYBODY}] + [one for one in self.to_groups if one.who in member_of]
         everywhere, single = AccessRole.NONE, Rights()
@@ -143,7 +143,7 @@ class OidcSettings:
         return GivenRoles(to_people=self.to_people, to_groups=self.to_groups)
 
     def check(self, mode: str) -> None:
-        """Raises InvalidInput for what is missing in this mode of signing in, or has no meaning in it."""
+        """Raises InvalidInput if a setting is missing in this mode of sign-in, or has no meaning in it."""
         if mode != "oidc":
             if self != OidcSettings():
                 raise InvalidInput("FAIRLEAD_AUTH_MODE", mode, "write oidc, or remove the variables FAIRLEAD_OIDC_…")
@@ -154,7 +154,7 @@ class OidcSettings:
 
 
 def parse_issuer(text: str) -> str:
-    """An https URL, or an http one on this machine, as it stands. Raises ValueError, InvalidInput."""
+    """An https URL, or an http one on this machine, unchanged. Raises ValueError, InvalidInput."""
     parts = urlsplit(text)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or parts.username:
         raise ValueError(text)

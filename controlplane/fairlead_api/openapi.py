@@ -10,18 +10,18 @@ from fairlead_api.http.documenting import openapi
 from fairlead_api.settings import Settings
 
 _LINES = {"paths": 2, "components": 2}
-"""How far a member of the document is opened: an operation and a schema is a line each, as is every other member."""
+"""Number of levels that are written with a line per member: each operation and each schema is one line."""
 
 
 def document() -> str:
-    """The document as it is stored, where a small change is a small diff; keys are in the order they were written."""
+    """The document in its stored form, in which a small change is a small diff; keys keep their order."""
     api = create_api(Settings(database_url="postgresql+psycopg://nobody@localhost/none"))
     members = (f" {json.dumps(name)}: {_opened(value, _LINES.get(name, 0), 1)}" for name, value in openapi(api).items())
     return "{\n" + ",\n".join(members) + "\n}\n"
 
 
 def _opened(value: Any, levels: int, depth: int) -> str:
-    """The value as JSON, with a line for each member of its first `levels` levels."""
+    """The value as JSON, with one line per member in its first `levels` levels."""
     if levels == 0 or not isinstance(value, dict) or not value:
         return json.dumps(value, ensure_ascii=False)
     indent = " " * (depth + 1)
@@ -30,7 +30,7 @@ def _opened(value: Any, levels: int, depth: int) -> str:
 
 
 def main() -> None:
-    """Writes to the path given, or to standard output."""
+    """Writes the document to the given path, or to standard output."""
     if len(sys.argv) > 1:
         Path(sys.argv[1]).write_text(document(), encoding="utf-8")
     else:

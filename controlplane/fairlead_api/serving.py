@@ -1,7 +1,7 @@
 """Serves an app of the control API: chooses the address, waits for the database, migrates it, and runs uvicorn.
 
-Whatever makes a start impossible (a database that does not answer, a taken port) is raised as a
-FairleadError of one line.
+Anything that makes a start impossible (a database that does not answer, a taken port) is raised as a FairleadError with
+a one-line message.
 """
 
 import gc
@@ -22,10 +22,13 @@ from fairlead_api.infra.upgrading import upgrade
 from fairlead_api.settings import Settings
 from fairlead_process.doors import Door, DoorPlan, take_files
 from fairlead_process.http_connections import http_server
+from fairlead_process.option_types import NumberOption
 from fairlead_process.starting import bind
 
 COLLECTED_AFTER = (50_000, 10, 10)
-"""New objects until the youngest are searched for cycles, and such searches until the older ones are."""
+"""Thresholds of the garbage collector: new objects before a search of the youngest generation, and such searches before
+one of the older generations.
+"""
 
 CONNECTIONS = 4096
 """Connections of people, routers and operators; each may need one of its own, to the Kubernetes API for instance."""
@@ -34,7 +37,7 @@ _LOOPBACK = ("127.", "localhost", "::1")
 
 
 class DatabaseAway(FairleadError):
-    """The database did not answer within the time to wait for it."""
+    """The database did not answer within the waiting time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +51,13 @@ class Place:
 
 
 def where_to_serve(command: Callable[[Place], None]) -> Callable[..., None]:
-    """Gives a click command `--host`, `--port` and `--wait-for-database`, which it gets as one Place."""
+    """Gives a click command `--host`, `--port` and `--wait-for-database`, passed to it as one Place."""
 
     @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
     @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
-    @click.option("--wait-for-database", default=10.0, show_default=True, help="Seconds to wait for the database at start.")
+    @click.option(
+        "--wait-for-database", type=NumberOption(), default=10.0, show_default=True, help="Seconds to wait for the database at start."
+    )
     @wraps(command)
     def with_place(host: str, port: int, wait_for_database: float) -> None:
         command(Place(host=host, port=port, wait_for_database=wait_for_database))

@@ -25,7 +25,7 @@ MOST_DAYS = 36_500
 
 DATABASE_SCHEME = "postgresql+psycopg://"
 _OTHER_SCHEMES = ("postgresql://", "postgres://")
-"""The schemes that libpq knows, which secrets of Postgres operators and providers have."""
+"""Other URL schemes that libpq accepts, as found in secrets of Postgres operators and providers."""
 
 
 DATABASE_URL = variable(
@@ -44,7 +44,7 @@ class DatabaseSettings:
 
 
 class BootstrapToken(NamedTuple):
-    """A token given by the environment. It is never stored, and never expires while the process lives."""
+    """A token given by the environment. It is never stored, and does not expire while the process runs."""
 
     role: str
     name: str
@@ -58,7 +58,7 @@ def _days(kept: str, default: int, goes: str, costs: str) -> Any:
 
 
 ROLLED_UP = ("load_samples_days", "rollups_10s_days", "rollups_1m_days")
-"""Each setting but the first keeps rows that are computed from the rows of the setting before it."""
+"""The rows of each setting, except the first, are computed from the rows of the previous setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,19 +81,19 @@ class Retention:
         "ROLLUPS_1M",
         90,
         "load per minute, SLO kept per hour, use of gateway keys per minute; not fewer than FAIRLEAD_KEEP_ROLLUPS_10S_DAYS",
-        "older heatmaps, attainment of SLO versions, use of keys; below 30 also what is left of error budgets",
+        "older heatmaps, attainment of SLO versions, use of keys; below 30 also the remaining error budgets",
     )
     decisions_days: int = _days("DECISIONS", 7, "sampled decisions", "why a request went where it went")
     traffic_days: int = _days("TRAFFIC", 1, "recorded requests: lengths and hashes, no text", "what-if on the traffic of that time")
     rejections_days: int = _days("REJECTIONS", 30, "refusals per second", "refusals by cause")
     reports_days: int = _days(
-        "REPORTS", 7, "ids of reports taken", "a router that was cut off for longer and repeats a report is counted twice"
+        "REPORTS", 7, "ids of reports taken", "reports that a router repeats after a longer interruption are counted twice"
     )
     history_days: int = _days(
         "HISTORY",
         180,
         "migrations, re-routes, former holders of sessions, ended sessions",
-        "where a session was; its present holder and the move that led there stay",
+        "where a session was; its present holder and the last move stay",
     )
     routing_tables_days: int = _days(
         "ROUTING_TABLES",
@@ -103,11 +103,13 @@ class Retention:
     )
     events_days: int = _days("EVENTS", 90, "changes of instances' states, pool events, scaling decisions, gone instances", "their past")
     plans_days: int = _days("PLANS", 365, "plans that expired or can no longer be undone", "the plan's page; its audit entries stay")
-    simulations_days: int = _days("SIMULATIONS", 90, "simulations and their results", "what was tried; plans made from it stay")
+    simulations_days: int = _days("SIMULATIONS", 90, "simulations and their results", "the tried policies; plans made from them stay")
     credentials_days: int = _days("CREDENTIALS", 30, "web sessions and login links that ended", "nothing")
 
     def __post_init__(self) -> None:
-        """Raises InvalidInput where finer rows outlive coarser ones: a late report rebuilds coarser rows from them."""
+        """Raises InvalidInput if finer rows are kept longer than coarser ones: a late report rebuilds coarser rows from
+        finer ones.
+        """
         kept = [(one.metadata["variable"].name, getattr(self, one.name)) for one in fields(self) if one.name in ROLLED_UP]
         for (finer, least), (name, days) in pairwise(kept):
             if days < least:
@@ -132,7 +134,7 @@ class Settings:
         metadata=variable(
             "FAIRLEAD_BOOTSTRAP_TOKENS",
             Parsed(lambda text: parse_bootstrap_tokens(text), "role:name:secret", "`role:name:secret` with commas", secret=True),
-            "tokens that are good while they stand here; a router's is named after its routers",
+            "tokens that are valid while they are listed here; a router's token has the routers' name",
             "without any, nobody can make the first token",
             default_shown="none",
         ),
@@ -144,9 +146,9 @@ class Settings:
             "FAIRLEAD_AUTH_MODE",
             Choice(("bootstrap", "kubernetes", "oidc", "none")),
             "how people sign in",
-            "API tokens and login links always; kubernetes: with tokens of the cluster too, and rights by its RBAC; oidc: by an identity provider "
-            "too, and rights by FAIRLEAD_OIDC_PEOPLE and FAIRLEAD_OIDC_GROUPS; none lets everybody in as "
-            "admin, only on a loopback address",
+            "API tokens and login links always; kubernetes: with tokens of the cluster too, and rights by its "
+            "RBAC; oidc: by an identity provider "
+            "too, and rights by FAIRLEAD_OIDC_PEOPLE and FAIRLEAD_OIDC_GROUPS; none accepts everybody as admin, only on a loopback address",
         ),
     )
     kubernetes_audience: str | None = field(
@@ -166,7 +168,7 @@ class Settings:
             "FAIRLEAD_REQUESTS_PER_SECOND",
             Whole("requests", 0, 1_000_000),
             "requests that one person's session or token may make each second at one API process; ten times as many at once",
-            "more are answered 429 with Retry-After; 0 limits nothing; routers and the operator are never limited",
+            "more are answered 429 with Retry-After; 0: no limit; routers and the operator are never limited",
         ),
     )
     router_live_seconds: int = field(
@@ -175,7 +177,8 @@ class Settings:
             "FAIRLEAD_ROUTER_LIVE_SECONDS",
             Whole("seconds", 3, 3600),
             "how long a router is live after its last report",
-            "more lets drains wait longer for a router that vanished; less takes slow ones for gone; give all API processes the same",
+            "more lets drains wait longer for a router that vanished; less treats slow routers as gone; set the "
+            "same value for all API processes",
         ),
     )
     migrate: bool = field(
@@ -192,8 +195,8 @@ class Settings:
         metadata=variable(
             "FAIRLEAD_SIMULATION_PROCESSES",
             Whole("processes", 0, 64),
-            "processes of the simulator that `fairlead what-if` may have at once, at low priority beside this one",
-            "0 simulates nothing and refuses to; more end sooner and take more cores",
+            "maximum number of simulator processes for what-if and plans, at low priority",
+            "0: simulations are refused; more processes finish sooner and use more cores",
         ),
     )
     retention: Retention = field(default_factory=Retention, metadata=group(Retention))

@@ -67,8 +67,9 @@ PARTITIONED = {kind.table: kind.time.value for kind in ROW_KINDS.values() if kin
 """Tables partitioned by UTC day, with the column that decides the day."""
 
 RETIRED: "frozenset[tuple[str, str]]" = frozenset()
-"""Columns (table and column) that this version neither reads nor writes, while the one before still does.
+"""Columns (table and column) that this version neither reads nor writes, while the previous version still does.
 
-Such a column is in the database and in no table here, so that no statement names it. It must be nullable or have a
-default, as new rows say nothing of it. A migration of a later release drops it, marked `contract`; then its line goes.
+Such a column exists in the database but in no table here, so that no statement names it. It must be nullable or have a
+default, because new rows do not set it. A migration of a later release, marked `contract`, drops it; then its line is
+removed here.
 """

@@ -1,4 +1,6 @@
-"""Pools that adopt: their roles select running pods of workloads, which they may scale; the rules of their specs."""
+"""Pools that adopt running pods: their roles select pods of existing workloads and may scale those workloads. Also the
+rules of such specs.
+"""
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
 
@@ -11,7 +13,7 @@ from fairlead.scaling.specs import RatioMode, ScalingMode
 from fairlead.schemas.shapes import Rule, document_name, shape_of, text
 
 ADOPTED_BY_ANNOTATION = "fairlead.dev/adopted-by"
-"""Annotation of an adopted pod: the uid of the pool that selects it. One pool at a time has a pod."""
+"""Annotation of an adopted pod: the uid of the pool that selects it. At most one pool adopts a pod at a time."""
 
 MOST_BY_DEFAULT = 64
 """The default of `roles[].maxReplicas`."""
@@ -26,12 +28,16 @@ class WorkloadKind(StrEnum):
 
 
 def adopts(spec: Any) -> bool:
-    """Whether the roles of a spec select their pods; either all of them do or none."""
+    """Whether the pool adopts running pods, that is, whether its roles have selectors; either all roles have one or
+    none has.
+    """
     return any(role.selector is not None for role in spec.roles)
 
 
 def is_scaled(spec: Any) -> bool:
-    """Whether the spec's numbers start and end instances: the pool's own pods, or those of workloads that it names."""
+    """Whether Fairlead sets the number of instances: of the pool's own pods, or by scaling the workloads that the spec
+    names.
+    """
     return not adopts(spec) or all(role.scale_target_ref is not None for role in spec.roles)
 
 
@@ -53,7 +59,7 @@ def _as_by_default(section: type[Any], path: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleTargetSpec:
-    """The workload that makes and ends the pods that a role selects, as an autoscaler names it."""
+    """The workload whose pods a role selects and which Fairlead scales, named as an HPA names its target."""
 
     kind: WorkloadKind = text(
         "Kind of the workload.", WorkloadKind.DEPLOYMENT.value, enum=tuple(kind.value for kind in WorkloadKind), convert=WorkloadKind
@@ -66,13 +72,13 @@ OF_ROLES = (
         cel="!has(self.selector) || !has(self.template)",
         holds=lambda role: role.selector is None or role.template is None,
         field="template",
-        message="roles[].template cannot stand beside roles[].selector: the workload has the template of the pods that are selected; remove one",
+        message="roles[].template cannot be combined with roles[].selector: the selected pods have their workload's template; remove one",
     ),
     Rule(
         cel="!has(self.scaleTargetRef) || has(self.selector)",
         holds=lambda role: role.scale_target_ref is None or role.selector is not None,
         field="scaleTargetRef",
-        message="roles[].scaleTargetRef needs roles[].selector: it names the workload of the pods that are selected; write both or none",
+        message="roles[].scaleTargetRef needs roles[].selector: it names the workload of the selected pods; write both or neither",
     ),
     Rule(
         cel="!has(self.selector) || has(self.scaleTargetRef) || !has(self.replicas)",
@@ -86,7 +92,10 @@ OF_ROLES = (
             role.selector is None or role.scale_target_ref is not None or (role.min_replicas, role.max_replicas) == (0, MOST_BY_DEFAULT)
         ),
         field="minReplicas",
-        message="minReplicas and maxReplicas beside roles[].selector need roles[].scaleTargetRef; name the workload to scale there, or remove them",
+        message=(
+            "minReplicas and maxReplicas beside roles[].selector need roles[].scaleTargetRef; name the workload "
+            "to scale there, or remove them"
+        ),
     ),
     Rule(
         cel="!has(self.scaleTargetRef) || self.minReplicas >= 1",
@@ -103,22 +112,22 @@ OF_ROLES = (
 )
 
 _OWN = "self.roles.all(role, !has(role.selector))"
-"""CEL that holds for a pool that does not adopt."""
+"""CEL that holds for a pool that does not adopt pods."""
 _SCALED = f"{_OWN} || self.roles.all(role, has(role.scaleTargetRef))"
-"""CEL that holds for a pool whose instances are made and ended by its numbers."""
+"""CEL that holds for a pool whose number of instances Fairlead sets."""
 
 OF_POOLS = (
     Rule(
         cel=f"{_OWN} || self.roles.all(role, has(role.selector))",
         holds=lambda spec: len({role.selector is None for role in spec.roles}) == 1,
         field="roles",
-        message="roles[].selector must stand in every role or in none",
+        message="roles[].selector must be set in every role or in none",
     ),
     Rule(
         cel=f"{_SCALED} || self.roles.all(role, !has(role.scaleTargetRef))",
         holds=lambda spec: len({role.scale_target_ref is None for role in spec.roles}) == 1,
         field="roles",
-        message="roles[].scaleTargetRef must stand in every role or in none",
+        message="roles[].scaleTargetRef must be set in every role or in none",
     ),
     Rule(
         cel=f"{_SCALED} || self.replicas == 1",
@@ -130,7 +139,9 @@ OF_POOLS = (
         cel=f"{_OWN} || !has(self.engine.simulated)",
         holds=lambda spec: not adopts(spec) or spec.engine.simulated is None,
         field="engine",
-        message="engine.simulated cannot stand beside roles[].selector: it is of engines that the pool makes; remove it",
+        message=(
+            "engine.simulated cannot stand beside roles[].selector: simulated engines run only in pods that the pool creates; remove it"
+        ),
     ),
     Rule(
         cel=f"{_OWN} || self.ratio.mode == 'Fixed'",

@@ -4,9 +4,9 @@ The first writer wins: a change counts only if its router knew the binding that 
 one of two ways: it has the version from the API, or the binding is the router's previous change, whose version has not
 come back yet (`after`). So when a router's change loses, every later change that the router built on it loses too, in
 the same report or in a later one, and the loser need not be remembered. Two cases are not races: a change that names
-the instance which already holds the session (a sign of life), and a change that takes a session nobody holds. On an
-instance with data-parallel ranks, one of them holds it; a change that names another rank is a move, unless one of the
-two names none.
+the instance which already holds the session (a sign of life), and a change that claims a session no instance holds. On
+an instance with data-parallel ranks, one of them holds it; a change that names another rank is a move, unless the old
+or the new binding names no rank.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from fairlead.reports.bindings import BindingChange
 class Held:
     """The instance that holds a session now, and which of its ranks; `instance` None = nobody holds it.
 
-    `version` 0 = never bound. `change` is the id of the change that made it so.
+    `version` 0 = never bound. `change` is the id of the change that created this binding.
     """
 
     instance: str | None
@@ -40,9 +40,9 @@ class Verdict(Enum):
 def judge(change: BindingChange, held: Held) -> Verdict:
     """Decide whether a change binds the session, only confirms its binding, or lost the race.
 
-    A session that the database has never seen accepts any version its router knows, because the database may have
-    been restored from a backup older than the session. For a session the database does know, a version above the
-    stored one is not believed.
+    A session that the database has never seen accepts any version its router knows, because the database may have been
+    restored from a backup older than the session. For a session the database does know, a version above the stored one
+    is not trusted.
     """
     if held.instance is None:
         return Verdict.BIND if held.version == 0 or change.based_on <= held.version else Verdict.CONFLICT
@@ -54,8 +54,7 @@ def judge(change: BindingChange, held: Held) -> Verdict:
 
 
 def next_version(change: BindingChange, held: Held) -> int:
-    """The version given to a change that binds: the one after the version in force.
-
-    For a session unknown here, it is the one after the version its router knew.
+    """The version for a change that binds: the stored version plus one. For a session unknown here, it is one more than
+    the version its router knew.
     """
     return (held.version or change.based_on) + 1

@@ -1,10 +1,10 @@
-"""What an engine can do, and how well that is known: the one home of speeds, sizes and start times.
+"""What an engine can do, and how well that is known: the single source of speeds, sizes and start times.
 
     measured > fitted > declared > unknown
 
-A figure of a better source replaces one of a worse source. Only what was observed, on this pool's own instances or by
-a fit to its own requests, may refuse a request, move a session or scale a pool. A declared figure, or a guess in place
-of an unknown one, may order choices, which costs little where it is wrong and teaches the right figure.
+A figure of a better source replaces one of a worse source. Only observed figures (measured on this pool's own
+instances, or fitted to its own requests) may be a reason to refuse a request, move a session or scale a pool. Declared
+figures and guesses may only rank choices: a wrong ranking costs little, and the requests then measure the right figure.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,16 +17,18 @@ class Source(StrEnum):
     """Where a figure comes from, best source first."""
 
     MEASURED = "measured"
-    """Observed on the pool's own instances, of late."""
+    """Observed recently on the pool's own instances."""
     FITTED = "fitted"
-    """By an engine model whose constants were fitted to recorded requests."""
+    """Predicted by an engine model whose constants were fitted to recorded requests."""
     DECLARED = "declared"
     """The pool's spec says so."""
     UNKNOWN = "unknown"
 
 
 REMEMBERED_SECONDS = 7 * 86_400.0
-"""How long a figure counts that was observed and is not observed now: a pool may be at zero over a weekend."""
+"""Seconds for which an observed figure still counts after its last observation: a pool may be at zero
+over a weekend.
+"""
 
 _RANKS = {source: rank for rank, source in enumerate(Source)}
 
@@ -59,7 +61,7 @@ class Figure:
 
     @property
     def is_observed(self) -> bool:
-        """Whether it may refuse, move or scale."""
+        """Whether the figure was observed, and so may be a reason to refuse, move or scale."""
         return self.source in (Source.MEASURED, Source.FITTED)
 
     @property
@@ -129,7 +131,7 @@ def _age(seconds: float) -> str:
 
 
 _UNITS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
-"""The words for an age, which has at least two of its unit."""
+"""The words for an age, in the largest unit of which it has at least two."""
 
 
 def best(*figures: Figure) -> Figure:
@@ -168,11 +170,11 @@ class EngineCapability:
     """The capability of one instance of a pool, measured over all of its instances."""
 
     prefill_tokens_per_second: Figure = UNKNOWN
-    """Uncached prompt tokens that an instance computes per second while it computes any."""
+    """Uncached prompt tokens that an instance computes per second while it is computing prompts."""
     decode_step_seconds: Figure = UNKNOWN
     """Seconds per output token after the first, as one request sees it."""
     bytes_per_token: Figure = UNKNOWN
-    """Prompt text."""
+    """Bytes of prompt text per token."""
     kv_cache_tokens: Figure = UNKNOWN
     start_seconds: Figure = UNKNOWN
     """Seconds from the creation of an instance until it serves."""
@@ -198,12 +200,13 @@ _WORDINGS = (
     ("bytes_per_token", "Bytes per token", "{:.2f}", "", 1.0, "prompt"),
     ("start_seconds", "Start", "{:.0f}", "s", 1.0, "start"),
 )
-"""For each figure: its name, how a value is written, its unit and how many of these its own unit has, and one sample.
+"""For each figure: its name, how to format a value, its unit, the factor from the figure's own unit to that one, and
+the name of one sample.
 """
 
 
 def in_words(known: EngineCapability) -> list[FigureWords]:
-    """All figures, for people, with their sources."""
+    """All figures as text, with their sources."""
     return [_words(getattr(known, field), name, form, unit, times, sample) for field, name, form, unit, times, sample in _WORDINGS]
 
 

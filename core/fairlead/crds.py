@@ -41,7 +41,7 @@ def custom_resource_definition() -> dict[str, Any]:
             column("Present", "integer", ".status.replicas", "Instances that exist and do not drain.", wide=True),
             column("Attainment", "number", ".status.slo.attainment", "Share of requests within the SLO, last 5 minutes.", wide=True),
             column("Model", "string", ".spec.model", "Model that is served.", wide=True),
-            column("Reason", "string", f"{_READY}.reason", "Why it is ready or not.", wide=True),
+            column("Reason", "string", f"{_READY}.reason", "Why the pool is ready or not.", wide=True),
         ),
     )
 
@@ -67,7 +67,7 @@ def _status() -> dict[str, Any]:
                     "desired": count("Desired instances."),
                     "ready": count("Instances that serve."),
                     "updated": count("Instances with the present template, not counting those that drain."),
-                    "starting": count("Instances on their way to serve."),
+                    "starting": count("Instances that are not serving yet."),
                     "draining": count("Instances being emptied."),
                     "lost": count("Instances that served and cannot be reached."),
                     "lastScale": {
@@ -75,9 +75,9 @@ def _status() -> dict[str, Any]:
                         "description": "The last change of the desired number of instances.",
                         "properties": {
                             "at": text("When.", format="date-time"),
-                            "from": count("Desired instances before."),
-                            "to": count("Desired instances since."),
-                            "reason": text("Who or what changed it."),
+                            "from": count("Desired instances before the change."),
+                            "to": count("Desired instances after the change."),
+                            "reason": text("Who or what changed the number."),
                         },
                     },
                 },
@@ -130,10 +130,10 @@ def _status() -> dict[str, Any]:
                     "description": "Largest number of updated instances of each role that served at once.",
                     "additionalProperties": {"type": "integer"},
                 },
-                "updatedAt": text("When one of these numbers grew last.", format="date-time"),
-                "worseSince": text("Since when it is worse.", format="date-time"),
-                "measured": text("What is worse."),
-                "regressed": {"type": "boolean", "description": "Whether the rollout was stopped for that."},
+                "updatedAt": text("When one of these numbers last grew.", format="date-time"),
+                "worseSince": text("Since when the pool has been worse than before the rollout.", format="date-time"),
+                "measured": text("What is worse than before the rollout."),
+                "regressed": {"type": "boolean", "description": "Whether the rollout was stopped because of this."},
             },
         },
         "scaling": {
@@ -143,7 +143,7 @@ def _status() -> dict[str, Any]:
                 "memory": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
                 "decisions": {
                     "type": "array",
-                    "description": "The newest of each controller and role within a day: what was recommended, why, and what became of it.",
+                    "description": "The newest of each controller and role within a day: what was recommended, why, and its outcome.",
                     "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
                 },
             },

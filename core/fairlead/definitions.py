@@ -1,4 +1,4 @@
-"""What our CustomResourceDefinitions have alike: the frame, the scale subresource, columns, small schemas. Pure."""
+"""Parts common to our CustomResourceDefinitions: the frame, the scale subresource, columns, small schemas. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +19,8 @@ def definition(
 ) -> dict[str, Any]:
     """A whole CRD object, ready to be applied.
 
-    `spec` is a schema, `status` the properties of one; `rules` are CEL rules over the object and the message of each.
+    `spec` is a schema, `status` the properties of a schema; `rules` are CEL rules over the object and the message of
+    each.
     """
     return {
         "apiVersion": "apiextensions.k8s.io/v1",

@@ -1,4 +1,4 @@
-"""Chooses the instance to remove, and decides when a drain has ended, so that the instance may be deleted."""
+"""Chooses the instance to remove, and decides when a drain has ended and the instance may be deleted."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -30,10 +30,10 @@ def is_drained(observations: PoolObservations | None, instance: str) -> bool:
 
 
 def without_hasty_silence(observations: PoolObservations, draining: Collection[str]) -> PoolObservations:
-    """The observations to plan with when the control API has only just begun to answer.
+    """The observations to plan with when the control API has just started to answer.
 
-    Routers that have not reported to it yet may still be routing. So while none has, draining instances count as
-    unacknowledged. With live routers the observations are returned unchanged.
+    Some routers may not have reported to it yet and still be routing. So if it has no live router yet, draining
+    instances count as unacknowledged; otherwise the observations are returned unchanged.
     """
     if observations.live_routers > 0:
         return observations
@@ -42,8 +42,8 @@ def without_hasty_silence(observations: PoolObservations, draining: Collection[s
 
 
 def without_hasty_idleness(observations: PoolObservations) -> PoolObservations:
-    """The observations to plan with when the control API has only just begun to answer: a router that has not reported
-    yet may have had requests all the time, so it is not known how long the pool has been idle.
+    """The observations to plan with when the control API has just started to answer. A router that has not reported yet
+    may have had requests all the time, so the pool's idle time is treated as unknown.
     """
     if observations.demand is None:
         return observations

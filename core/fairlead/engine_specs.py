@@ -14,7 +14,10 @@ MAX_ADAPTERS = 256
 def adapter_names() -> Any:
     """The field `adapters` of a pool and of a file that serves one."""
     return texts(
-        "LoRA adapters that every engine also serves (--lora-modules of vLLM), as clients name them in requests. Only for engine.type vllm.",
+        (
+            "LoRA adapters that every engine also serves (--lora-modules of vLLM), as clients name them in "
+            "requests. Only for engine.type vllm."
+        ),
         pattern=r"^\S+$",
         max_length=256,
         max_items=MAX_ADAPTERS,
@@ -43,7 +46,7 @@ class SimulatedSpec:
     block_size: int = whole("Tokens per block of the engine's prefix cache.", 16, minimum=1, maximum=4096)
     decode_step_seconds: float = duration("Time of one decode step.", "20ms", minimum=0.0, maximum=60.0)
     max_running: int = whole("Requests computed at once.", 256, minimum=1, maximum=100000)
-    max_waiting: int = whole("Requests that may wait inside the engine before it answers 503.", 1024, minimum=0, maximum=1000000)
+    max_waiting: int = whole("Requests that may wait inside the engine; it answers 503 to further ones.", 1024, minimum=0, maximum=1000000)
     startup_seconds: float = duration("Time from start to ready, as if weights were loaded.", "1s", minimum=0.0, maximum=3600.0)
 
 
@@ -62,12 +65,15 @@ class EngineSpec(EngineSpecFacts):
             cel="self.type != 'sglang' || !has(self.kvTransfer)",
             holds=lambda engine: engine.type != "sglang" or engine.kv_transfer is None,
             field="kvTransfer",
-            message="engine.kvTransfer is not for engine.type sglang, which has no such handshake; remove it",
+            message="engine.kvTransfer is not for engine.type sglang, which has no such protocol; remove it",
         ),
     )
 
     replace_stalled_after_seconds: float = duration(
-        "How long an engine that has requests and makes no progress, as routers see it, keeps its pod; then another instance replaces it. 0s: permanently.",
+        (
+            "How long an engine may have requests without making progress (as routers see it) before another "
+            "instance replaces it. 0s: it is never replaced."
+        ),
         "60s",
         minimum=0.0,
         maximum=86400.0,

@@ -5,6 +5,7 @@ FairleadError
 └── UnknownName         a name (policy, instance, pool) that does not exist; lists what does
 """
 
+import re
 from enum import Enum
 
 
@@ -15,23 +16,30 @@ class FairleadError(Exception):
 LONGEST_SHOWN = 120
 """Characters of a value that an error message repeats."""
 
+_CREDENTIALS = re.compile(r"(?<=//)\S*@")
+"""What stands before the host of a URL: a user, and often a password."""
+_PARAMETERS = re.compile(r"(?<=//)([^\s?'\"]*)\?[^\s'\"]+")
+"""What stands behind its path, where tokens may be."""
+
+
+def shown(value: object) -> str:
+    """A value as an error message repeats it: not longer than a line, and without the credentials of a URL in it."""
+    text = _PARAMETERS.sub(r"\1?…", _CREDENTIALS.sub("…@", repr(value.value if isinstance(value, Enum) else value)))
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} … ({len(text):,} characters)"
+
 
 class InvalidInput(FairleadError):
     """A value that a person gave cannot be used.
 
     `field` is its path in the user's document (`spec.routing.parameters.slo_fraction`), `value` the text found there
-    (None when there is none to show), `remedy` says what to write instead, and `told` what is wrong, without the
-    remedy.
+    (None when there is none to show), `remedy` says what to write instead, and `told` says what is wrong.
     """
 
     def __init__(self, field: str, value: object, remedy: str) -> None:
         self.field = field
         self.value = value
         self.remedy = remedy
-        shown = repr(value.value if isinstance(value, Enum) else value)
-        if len(shown) > LONGEST_SHOWN:  # a whole document, say, would bury the remedy
-            shown = f"{shown[:LONGEST_SHOWN]} … ({len(shown):,} characters)"
-        self.told = f"{field} cannot be used" if value is None else f"{field}: {shown} cannot be used"
+        self.told = f"{field} cannot be used" if value is None else f"{field}: {shown(value)} cannot be used"
         super().__init__(f"{field}: {remedy}" if value is None else f"{self.told}; {remedy}")
 
     @property

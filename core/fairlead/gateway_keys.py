@@ -40,21 +40,23 @@ class GatewayKeyFacts:
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     priority_class: str | None = None
-    """The class of its requests in pools that declare it; they may ask for a lower one. None is the default one's."""
+    """The class of its requests in pools that declare it; its requests may ask for a lower one. None = the pool's
+    default class.
+    """
     explain: bool = False
     """Whether its requests may ask for their decisions to be kept (`x-fairlead-explain`)."""
 
     def opens(self, pool: PoolKey, model: str) -> bool:
-        """Whether the key opens this pool, which serves this model."""
+        """Whether the key gives access to this pool, which serves this model."""
         return (not self.pools or str(pool) in self.pools) and (not self.models or model in self.models)
 
 
 class RateLimit:
     """A token bucket that holds a minute's worth and is full at first.
 
-    In any span of `t` seconds at most `per_minute * (1 + t / 60)` is taken, and the last amount, if each taking asks
-    first (`take_if_any`). A taking that does not (an answer's tokens are known when it ends) makes a debt, which is
-    waited for.
+    In any span of `t` seconds at most `per_minute * (1 + t / 60)` is taken, plus the last amount, if every caller
+    checks first (`take_if_any`). `take` does not check, because an answer's tokens are only known at its end; it may
+    leave a debt, and later requests wait until it is repaid.
     """
 
     __slots__ = ("_at", "_level", "_most", "_per_second")
@@ -72,14 +74,14 @@ class RateLimit:
         self._level = min(self._level, self._most)
 
     def wait_seconds(self, now: float, *, returning: float = 0.0) -> float:
-        """Seconds until one can be taken, if `returning` were given back now; 0 when it can be now."""
+        """Seconds until one unit can be taken, assuming `returning` were given back now; 0 if one can be taken now."""
         self._refill(now)
         missing = 1.0 - (min(self._most, self._level + returning) if returning else self._level)
         return 0.0 if missing <= 1e-9 else missing / self._per_second
 
     def take_if_any(self, amount: float, now: float) -> float:
-        """Take this amount if at least 1 is left, and return 0; else take nothing and return the seconds until there
-        is. An amount above the balance leaves a debt, so that an amount above the limit is not refused forever.
+        """Take this amount and return 0 if at least 1 is left; otherwise take nothing and return the seconds to wait.
+        An amount larger than the balance leaves a debt, so that a request larger than the limit is not refused forever.
         """
         seconds = self.wait_seconds(now)
         if not seconds:
@@ -87,7 +89,7 @@ class RateLimit:
         return seconds
 
     def take(self, amount: float, now: float) -> None:
-        """Take this much; a negative amount is given back."""
+        """Take this amount without a check; a negative amount is given back."""
         self._refill(now)
         self._level = min(self._most, self._level - amount)
 

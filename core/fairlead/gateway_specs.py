@@ -1,7 +1,8 @@
-"""`spec.gateway`: a pool that gateways send to, by an InferencePool of the Gateway API Inference Extension.
+"""`spec.gateway`: a pool to which gateways send requests through an InferencePool of the Gateway API Inference
+Extension.
 
-That project (GAIE) has a kind of the same name in another group. Gateways read that one: which pods they may send to,
-and who picks one of them for each request (the endpoint picker), which here are the routers.
+That project (GAIE) has a kind of the same name in another API group. Gateways read from it which pods they may send to,
+and which endpoint picker chooses one of them for each request; in Fairlead, the routers are the endpoint picker.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
@@ -27,11 +28,13 @@ class FailureMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySpec:
-    """Lets gateways send requests to this pool, and says what they do while no router picks an endpoint."""
+    """Lets gateways send requests to this pool, and says what a gateway does when no router answers."""
 
     failure_mode: FailureMode = text(
-        "What a gateway does with a request while no router answers it. FailClose: it refuses the request; FailOpen: it sends it to an instance of its "
-        "own choice, past all limits and priorities.",
+        (
+            "What a gateway does with a request while no router answers it. FailClose: it refuses the request; "
+            "FailOpen: it sends it to an instance of its own choice, bypassing all limits and priorities."
+        ),
         FailureMode.FAIL_CLOSE.value,
         enum=tuple(mode.value for mode in FailureMode),
         convert=FailureMode,

@@ -1,4 +1,6 @@
-"""Marks on an instance's pod that the control API writes, or asks by, and that the operator obeys."""
+"""Labels and annotations on an instance's pod that the control API writes or queries by, and that the
+operator obeys.
+"""
 
 POOL_LABEL = "fairlead.dev/pool"
 """The label that names the instance's pool."""
@@ -10,4 +12,6 @@ DRAIN_ANNOTATION = "fairlead.dev/drain"
 """Set by people: with the value `true` the instance is drained, and another takes its place."""
 
 WEIGHT_ANNOTATION = "fairlead.dev/weight"
-"""Set by people: the instance's part of the keys as a multiple of the others', such as `0.5`."""
+"""Set by people: the instance's weight on the hash ring; `0.5` gives it half of another instance's
+share of the keys.
+"""

@@ -30,7 +30,7 @@ class InstanceState(StrEnum):
 
 
 class Role(StrEnum):
-    """The part of a request that an instance computes: `both`, or the two parts apart."""
+    """The part of a request that an instance computes: `both`, or only prefill or decode."""
 
     BOTH = "both"
     PREFILL = "prefill"
@@ -44,14 +44,16 @@ REACHABLE = ACCEPTING | {InstanceState.CORDONED, InstanceState.DRAINING}
 """States in which requests already dispatched to the instance are expected to finish."""
 
 MAX_REPLICAS = 4096
-"""Maximum number of instances of a role, and of every number of instances that a pool's spec declares."""
+"""Maximum number of instances of a role; bounds every number of instances in a pool's spec."""
 
 LEAST_WEIGHT, MOST_WEIGHT = 0.01, 100.0
-"""Bounds of an instance's weight on the hash ring: its part of the keys as a multiple of the others', which have 1."""
+"""Bounds of an instance's weight on the hash ring: its share of the keys relative to an instance of weight 1."""
 
 
 def weight_of(written: str | None) -> float:
-    """The weight that a person gave an instance; 1 without one, or if it is not a number within the bounds."""
+    """The weight that a person set for an instance; 1 if none was set or the value is not a number
+    within the bounds.
+    """
     try:
         weight = float(written) if written is not None else 1.0
     except ValueError:

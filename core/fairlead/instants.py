@@ -1,19 +1,44 @@
 """Reads instants as people and programs write them (RFC 3339, ISO 8601), alike on every Python."""
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 _WRITTEN = re.compile(r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d)(:\d\d(?::\d\d(?:[.,]\d+)?)?)?([Zz]|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII)
 
 
 def read_instant(text: str) -> datetime:
-    """The instant, without a time zone where the text has none; a day alone is its midnight.
+    """The instant that a text names.
 
-    Raises ValueError for another text and for an instant that does not exist: hour 24, which newer interpreters read as
-    the next day, does not exist (RFC 3339, section 5.6).
+    It has no time zone if the text has none; a date alone means its midnight. Raises ValueError for any other text and
+    for an instant that does not exist, such as hour 24 (RFC 3339, section 5.6), which newer interpreters would read as
+    the next day.
     """
     found = _WRITTEN.fullmatch(text)
     if found is None or found[2] == "24":
         raise ValueError("write RFC 3339, such as 2026-12-01T07:00:00Z")
     day, hour, rest, offset = found.groups()
     return datetime.fromisoformat(day if hour is None else f"{day}T{hour}{rest or ''}{(offset or '').upper()}")
+
+
+TIME_WANTED = "RFC 3339 (2026-11-21T10:00:00Z) or now-15m, now-1h, now-7d"
+_RELATIVE = re.compile(r"now(?:-(\d{1,6})([smhd]))?", re.ASCII)
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def read_time(text: str, now: datetime) -> datetime:
+    """The time in UTC that people mean by `now-15m`, or by an instant, in UTC where it names no zone.
+
+    Raises ValueError or OverflowError for what is neither.
+    """
+    text = text.strip()
+    if relative := _RELATIVE.fullmatch(text):
+        return now - timedelta(seconds=int(relative[1]) * _UNITS[relative[2]] if relative[1] else 0)
+    found = read_instant(text.replace(" ", "+") if "T" in text else text)  # a plus in a query is read as a space
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+def is_usual(instant: datetime) -> bool:
+    """Whether the instant is in the years 2000 to 2199: at the years 1 and 9999, a time one week earlier or later does
+    not exist, and neither does the same hour in another time zone.
+    """
+    return 2000 <= instant.year < 2200

@@ -1,8 +1,8 @@
 """Counts latencies of requests in cells of a fixed grid, so that other targets can be tried on them later. Pure.
 
-A request has a cell: the step of its TTFT and the step of its TPOT. Steps end at round numbers (1, 1.1, … 9 times a
-power of ten, 25 to the decade, from a millisecond to a hundred minutes). A target at such a number is answered exactly.
-Any other target cuts through one step, and the answer is a range between two numbers of requests.
+A request belongs to one cell: the step of its TTFT and the step of its TPOT. Steps end at round numbers (1, 1.1, … 9
+times a power of ten, 25 to the decade, from a millisecond to a hundred minutes). A target at such a number is answered
+exactly. Any other target cuts through one step, and the answer is a range between two numbers of requests.
 """
 
 from bisect import bisect_right
@@ -16,14 +16,14 @@ EDGES: tuple[float, ...] = tuple(float(f"{mantissa}e{_SMALLEST + decade}") for d
 """Where steps end, in seconds, ascending. Step 0 is below the first, step `n` from `EDGES[n - 1]` on."""
 
 NO_TPOT = 255
-"""The TPOT's step of an answer of one token, which has no TPOT and so none that is late."""
+"""The TPOT step of an answer of one token, which has no TPOT and is never late by it."""
 WIDTH = 256
-"""TPOT steps of a TTFT step: a cell is TTFT step * WIDTH + TPOT step."""
+"""Number of TPOT steps per TTFT step: a cell is TTFT step * WIDTH + TPOT step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InTime:
-    """How many of `requests` meet two targets: `least` to `most`, which are equal where the answer is exact."""
+    """How many of `requests` meet two targets: between `least` and `most`, which are equal if the answer is exact."""
 
     requests: int
     least: int
@@ -55,7 +55,7 @@ def quantile(steps: Mapping[int, int], share: float) -> float | None:
 
     Within its step it is interpolated as if the requests were spread evenly, so its error is less than a step: a tenth
     of the latency. Only two digits are significant, and no more should be shown. A latency beyond the last edge is
-    given as that edge.
+    reported as that edge.
     """
     known = sorted((step, count) for step, count in steps.items() if step != NO_TPOT and count > 0)
     before, wanted = 0.0, share * sum(count for _, count in known)
@@ -91,6 +91,6 @@ def is_edge(seconds: float) -> bool:
 
 
 def _steps_below(target: float) -> tuple[int, int]:
-    """The first step that does not lie wholly below the target, and the first that does not even in part."""
+    """Two steps: the first that does not lie entirely below the target, and the first that lies entirely above it."""
     step = bisect_right(EDGES, target)
     return step, step if step and target == EDGES[step - 1] else step + 1

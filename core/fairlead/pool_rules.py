@@ -18,14 +18,14 @@ NEEDS_PREFILL_ROLE = (
 
 
 def _scheduled_roles(spec: Any) -> Iterator[tuple[str, ScheduledRole]]:
-    """The bounds of roles in all schedules, with their paths below the spec."""
+    """The roles in all schedules, each with its path below the spec."""
     for place, schedule in enumerate(spec.scaling.schedules):
         for row, bounds in enumerate(schedule.roles):
             yield f"scaling.schedules[{place}].roles[{row}]", bounds
 
 
 def _scheduled_ratios(spec: Any) -> Iterator[tuple[str, object]]:
-    """Path and value of each schedule's section ratio."""
+    """Each schedule's section ratio, with its path."""
     return (
         (f"scaling.schedules[{place}].ratio", written(schedule.ratio))
         for place, schedule in enumerate(spec.scaling.schedules)
@@ -34,7 +34,7 @@ def _scheduled_ratios(spec: Any) -> Iterator[tuple[str, object]]:
 
 
 def _scheduled_after_prefill(spec: Any) -> Iterator[tuple[str, object]]:
-    """Path and value of each schedule's section earlyRejection that refuses after the prefill."""
+    """Each schedule's section earlyRejection that refuses after the prefill, with its path."""
     return (
         (f"scaling.schedules[{place}].earlyRejection", written(schedule.early_rejection))
         for place, schedule in enumerate(spec.scaling.schedules)
@@ -43,13 +43,13 @@ def _scheduled_after_prefill(spec: Any) -> Iterator[tuple[str, object]]:
 
 
 def _unknown_roles(spec: Any) -> Iterator[tuple[str, object]]:
-    """Path and name of each role in a schedule that the pool does not have."""
+    """Each role in a schedule that the pool does not have, with its path."""
     known = {role.name for role in spec.roles}
     return ((f"{path}.name", bounds.name.value) for path, bounds in _scheduled_roles(spec) if bounds.name not in known)
 
 
 def _bounds_outside(spec: Any) -> Iterator[tuple[str, object]]:
-    """Path and value of each bound in a schedule that its role's own bounds do not allow."""
+    """Each bound in a schedule outside its role's own bounds, with its path."""
     of_role = {role.name: range(role.min_replicas, role.max_replicas + 1) for role in spec.roles}
     for path, bounds in _scheduled_roles(spec):
         given = (("replicas", bounds.replicas), ("minReplicas", bounds.min_replicas), ("maxReplicas", bounds.max_replicas))
@@ -75,12 +75,6 @@ BETWEEN_SECTIONS = (
         holds=lambda spec: spec.replicas == 1 or all(role.name is Role.BOTH for role in spec.roles),
         field="replicas",
         message="replicas is only for the role both; leave it out, and write roles[].replicas for prefill and decode",
-    ),
-    Rule(
-        cel="!has(self.engine.kvTransfer) || self.roles.all(role, role.name == 'both')",
-        holds=lambda spec: spec.engine.kv_transfer is None or all(role.name is Role.BOTH for role in spec.roles),
-        field="engine.kvTransfer",
-        message="engine.kvTransfer is for the role both; prefill instances give every prompt to a decode instance without it, remove it",
     ),
     Rule(
         cel="self.roles.all(role, role.name != 'both' || self.replicas >= role.minReplicas)",

@@ -1,8 +1,8 @@
 """The exchange between the operator and the control API about one pool.
 
-The operator sends everything it observes after each change and at least every few seconds; sending the same state
-twice changes nothing (the exchange is level-triggered). The answer carries what only routers and Postgres know: such
-as the sessions and requests that each instance still has. These dataclasses are the wire format (JSON).
+The operator sends everything it observes after each change and at least every few seconds; sending the same state twice
+changes nothing (the exchange is level-triggered). The answer carries what only routers and Postgres know, such as the
+sessions and requests that each instance still has. These dataclasses are the wire format (JSON).
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from fairlead.schedules.windows import Window
 from fairlead.tables import EarlyRejectionFacts, InstanceEngine, Outlook, PoolKey, PriorityClass, SloFacts
 
 LONGEST_MESSAGE = 1024
-"""Bytes; an index of Postgres holds no more than 2,704."""
+"""Longest message, in bytes; a Postgres index entry holds no more than 2,704."""
 
 INSTANCES_STARTING = "InstancesStarting"
 """Ready's reason while instances start and nothing is wrong: advice and pages show it as a notice, not as an alarm."""
@@ -28,7 +28,7 @@ class InstanceReport:
     """One instance as the operator sees it.
 
     `address` is host:port, None until the pod has an IP; `reason` says why the instance is in this state; for
-    `revision` and `engine` see `fairlead.tables.InstanceEntry`.
+    `revision`, `engine` and `stays` see `fairlead.tables.InstanceEntry`.
     """
 
     id: str
@@ -43,14 +43,15 @@ class InstanceReport:
     revision: str = ""
     created_at: float
     engine: InstanceEngine | None = None
+    stays: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulesInForce:
     """What the schedules of the spec in force set at an instant, by the operator's clock.
 
-    `windows` are open. `slo` and `early_rejection` are the pool's, with what the windows override. `overruled` names,
-    for a schedule with an open window that decides nothing, those that decide.
+    `windows` are open. `slo` and `early_rejection` are the pool's, with what the windows override. `overruled` maps
+    each schedule whose open window has no effect to the schedules that take precedence.
     """
 
     at: datetime
@@ -86,7 +87,7 @@ class PoolState:
     schedules: SchedulesInForce | None = None
     """None: no spec was ever in force, or the pool is being deleted."""
     desired: dict[str, int] = field(default_factory=dict)
-    """Instances wanted, per role, by the object's status; empty when it has none yet."""
+    """Desired instances per role, from the object's status; empty before it has one."""
     instances: tuple[InstanceReport, ...]
     outlook: Outlook = Outlook.UNKNOWN
     opens_at: float | None = None
@@ -121,7 +122,7 @@ class InstanceTrouble:
     trouble: str
     words: str
     seconds: float = 0.0
-    """Seconds that the trouble has lasted, where that matters: the smallest value that a router reports."""
+    """Seconds that the trouble has lasted, if that matters; routers' smallest value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,10 +139,11 @@ class PoolObservations:
     """The answer to a PoolState.
 
     `live_routers` counts the routers that reported in the last 10 s (`FAIRLEAD_ROUTER_LIVE_SECONDS`). Attainments are
-    shares (0-1) of requests of the last 5 minutes: of those with a first token by TTFT, of finished ones by TPOT and by
-    both (`slo_attainment`). `signals` None = nothing is measured, or a router does not report what is needed. `demand`
-    None = no router reports it. `figures_behind_seconds` is how far the control API's roll-ups lag where that is too
-    far to judge by, else 0: then attainments and signals are None, and nobody knows how long the pool has been idle.
+    shares (0-1) of requests of the last 5 minutes: those with a first token are judged by TTFT, finished ones by TPOT
+    and by both (`slo_attainment`). `signals` None = nothing is measured, or a router does not report what is needed.
+    `demand` None = no router reports it. `figures_behind_seconds` is how far the control API's roll-ups lag where that
+    is too far to judge by, else 0: then attainments and signals are None, and nobody knows how long the pool has been
+    idle.
     """
 
     table_version: int

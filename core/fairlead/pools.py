@@ -59,7 +59,8 @@ class PoolScalingSpec(ScalingSpec):
 
     schedules: tuple[ScheduleSpec, ...] = listing(
         ScheduleSpec,
-        "Windows in time that bound the replicas of roles and override slo, earlyRejection and ratio; where several are open, the last to open decides.",
+        "Windows in time that bound the replicas of roles and override slo, earlyRejection and ratio; where "
+        "several are open, the last to open decides.",
         (),
         key="name",
         max_items=MAX_SCHEDULES,
@@ -123,7 +124,8 @@ class PoolSpec:
     rollout: RolloutSpec = nested(RolloutSpec, "How instances are replaced after a change of their template or engine.")
     gateway: GatewaySpec | None = nested(
         GatewaySpec,
-        "Lets Envoy-based gateways send to this pool, with the routers as their endpoint picker: by an InferencePool of inference.networking.k8s.io, which "
+        "Lets Envoy-based gateways send to this pool, with the routers as their endpoint picker: by an "
+        "InferencePool of inference.networking.k8s.io, which "
         "the operator makes.",
         optional=True,
     )
@@ -171,7 +173,7 @@ class PoolSpec:
 
 
 def _part(of: type[Facts], section: object, **others: Any) -> Facts:
-    """Build `of` from the fields of the same name in a section of the spec, and from `others`."""
+    """Build `of` from the fields of the same name in a section of the spec, and `others`."""
     told = {item.name: getattr(section, item.name) for item in fields(of) if hasattr(section, item.name)}  # type: ignore[arg-type]  # facts are dataclasses
     return of(**{**told, **others})
 

@@ -1,8 +1,8 @@
 """Priority classes of a pool: their order, and which clients may claim one. Pure.
 
-A pool declares up to eight (`spec.priorityClasses`). A request that names none of them is of the class `default`, which
-has priority 0 and every limit's whole share unless it is declared otherwise; so a pool without classes has one class.
-The priorities are those of llm-d's InferenceObjectives: higher first, 0 if nothing is said.
+A pool declares up to eight (`spec.priorityClasses`). A request that names no declared class belongs to `default`, which
+has priority 0 and may use all of every limit unless the pool declares it differently; so a pool without classes has one
+class. The priorities are those of llm-d's InferenceObjectives: higher first, 0 if nothing is said.
 """
 
 from collections.abc import Iterable

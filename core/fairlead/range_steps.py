@@ -1,7 +1,7 @@
-"""What a range of time covers: the whole steps that its figures are counted in and its charts are drawn in. Pure.
+"""The time range that a page shows, in whole steps: its figures are counted and its charts drawn by these steps.
 
-Tiles, bars and sentences of one range agree only if they count the same requests. So all of them take the range from
-here: it begins with a whole step and ends with one, and the steps of every chart divide its own.
+Pure. Tiles, bars and sentences of one range agree only if they count the same requests. So all of them use the range
+computed here: it begins and ends with a whole step, and every chart's steps divide the range's steps.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 STEP_SECONDS = (10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600)
 """Lengths of steps, ascending."""
 MOST_COVERED = 100
-"""Maximum number of steps of a range that is counted; a range of years has more of the longest."""
+"""Maximum number of steps of a range, except that a range of years may have more of the longest step."""
 BY_MINUTES = timedelta(hours=6)
 """Longer ranges are counted in whole hours, as are ranges that begin before MINUTES_KEPT."""
 MINUTES_KEPT = timedelta(hours=25)
@@ -37,8 +37,8 @@ def rollup_of(seconds: int) -> str:
 
 
 def covered(start: datetime, end: datetime, now: datetime) -> Covered:
-    """The whole steps around [start, end): in the shortest steps of which at most MOST_COVERED are needed; at least a
-    minute each, or an hour for a range that is long or begins early. `start` must lie before `end`.
+    """The whole steps around [start, end), using the shortest step length that needs at most MOST_COVERED steps: at
+    least a minute each, or an hour if the range is long or begins early. `start` must lie before `end`.
     """
     early = start < now - MINUTES_KEPT or end - start > BY_MINUTES
     for seconds in (one for one in STEP_SECONDS if one >= (_HOUR if early else _MINUTE)):

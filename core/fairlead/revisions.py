@@ -1,6 +1,6 @@
-"""Revisions of a pool: the part of its spec that a rollout brings to the instances, and how to go back to one.
+"""Revisions of a pool: the part of its spec that a rollout brings to the instances, and how to roll back to one.
 
-The operator keeps the last ones as ControllerRevision objects; their `data` is what `revision_data` returns.
+The operator keeps the last ones as ControllerRevision objects; their `data` is the result of `revision_data`.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ def revision_data(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def revision_hash(data: Mapping[str, Any]) -> str:
-    """Ten characters that differ between different data."""
+    """A hash of ten characters that identifies the data."""
     return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:10]
 
 

@@ -12,7 +12,7 @@ from fairlead.schemas.shapes import Rule, nested, text, verbatim, whole
 from fairlead.selectors import SelectorSpec
 
 _OBJECT: Mapping[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-"""Copied where it is used, as YAML would write references to one object."""
+"""The schema of an object; copied at each use, because YAML would write a shared one as a reference."""
 
 POD_TEMPLATE_SCHEMA: Mapping[str, Any] = {
     "type": "object",
@@ -90,20 +90,23 @@ class RoleSpec:
     )
     replicas: int | None = whole("Desired number of instances; only for prefill and decode.", None, minimum=1, maximum=MAX_REPLICAS)
     min_replicas: int = whole(
-        "Never fewer instances than this while enough are healthy. Prefill and decode have at least one, even if this is 0, unless the whole pool "
-        "is at zero. In scaling.mode SLO, 0 lets the pool go to zero after scaling.zero.idleAfter.",
+        "Minimum number of instances, as long as enough are healthy. Prefill and decode have at least one, "
+        "even if this is 0, unless the whole pool is at zero. In scaling.mode SLO, 0 lets the pool go to zero "
+        "after scaling.zero.idleAfter.",
         0,
         maximum=MAX_REPLICAS,
     )
-    max_replicas: int = whole("Never more instances than this.", adoption_specs.MOST_BY_DEFAULT, maximum=MAX_REPLICAS)
+    max_replicas: int = whole("Maximum number of instances.", adoption_specs.MOST_BY_DEFAULT, maximum=MAX_REPLICAS)
     template: dict[str, Any] | None = verbatim(
-        "Pod template of the instances, with the container `engine` (or the first) serving the OpenAI API. Optional for simulated engines, and for a role "
+        "Pod template of the instances, with the container `engine` (or the first) serving the OpenAI API. "
+        "Optional for simulated engines, and for a role "
         "without instances (maxReplicas 0).",
         POD_TEMPLATE_SCHEMA,
     )
     selector: SelectorSpec | None = nested(
         SelectorSpec,
-        "Labels of running pods that are the instances, instead of pods made from a template: those of a Deployment, StatefulSet or LeaderWorkerSet.",
+        "Labels that select running pods as instances, instead of pods made from a template: pods of a "
+        "Deployment, StatefulSet or LeaderWorkerSet.",
         optional=True,
     )
     scale_target_ref: adoption_specs.ScaleTargetSpec | None = nested(
@@ -114,7 +117,7 @@ class RoleSpec:
 
     @property
     def least(self) -> int:
-        """The fewest instances that may be wanted: `minReplicas`, and at least one of prefill and decode."""
+        """Minimum number of instances that may be desired: `minReplicas`, and at least one of prefill and decode."""
         return self.min_replicas if self.name is Role.BOTH else max(1, self.min_replicas)
 
     @property

@@ -16,13 +16,13 @@ class RegressionSpec:
     """When a rollout is stopped because it is worse than the version it replaces."""
 
     attainment_drop: float = number(
-        "Percentage points by which the SLO attainment may be below that at the rollout's start; 100 = it is not looked at.",
+        "Percentage points by which the SLO attainment may fall below its value at the rollout's start; 100 = attainment is ignored.",
         10,
         minimum=0,
         maximum=100,
     )
     window_seconds: float = duration(
-        "How long attainment must be down, or updated instances fail, until the rollout stops.", "60s", minimum=0.0, maximum=_DAY
+        "How long attainment must be too low, or updated instances must fail, before the rollout stops.", "60s", minimum=0.0, maximum=_DAY
     )
 
 
@@ -43,9 +43,9 @@ class RolloutSpec:
     max_unavailable: int = whole(
         "Instances that may be missing during a rollout; never below minReplicas or an open window's minimum.", 0, maximum=MAX_REPLICAS
     )
-    paused: bool = truth("Whether outdated instances stay as they are for now.", False)
+    paused: bool = truth("Whether the rollout is paused: outdated instances are not replaced.", False)
     progress_deadline_seconds: float = duration(
-        "Longest time without another updated instance until Progressing says so.", "10m", minimum=1.0, maximum=_DAY
+        "Longest time without another updated instance before Progressing becomes False.", "10m", minimum=1.0, maximum=_DAY
     )
-    revision_history: int = whole("Revisions that are kept to go back to, the present one among them.", 10, minimum=1, maximum=100)
+    revision_history: int = whole("Number of revisions kept for roll-backs, including the present one.", 10, minimum=1, maximum=100)
     regression: RegressionSpec = nested(RegressionSpec, "When a rollout is stopped because it is worse than the version it replaces.")

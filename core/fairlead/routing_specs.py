@@ -10,12 +10,12 @@ from fairlead.tables import RoutingFacts, SessionFacts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmingSpec:
-    """How a new instance gets its part of the keys among instances with full caches."""
+    """How a new instance gets its part of the keys while other instances have full caches."""
 
     duration_seconds: float = duration(
         "Time from the first keys to the full weight, in four steps; 0s gives all at once.", "20s", minimum=0.0, maximum=3600.0
     )
-    first_weight: float = number("Share of the full weight that it begins with.", 0.25, minimum=0.01, maximum=1)
+    first_weight: float = number("Share of the full weight with which it begins.", 0.25, minimum=0.01, maximum=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,5 +24,5 @@ class RoutingSpec(RoutingFacts):
 
     block_tokens: int = whole("Tokens per routing block; prompts are compared in whole blocks.", 512, minimum=1, maximum=65536)
     anchors_per_instance: int = whole("Points of one instance on each hash ring.", 160, minimum=1, maximum=4096)
-    warming: WarmingSpec = nested(WarmingSpec, "How a new instance gets its part of the keys among instances with full caches.")
+    warming: WarmingSpec = nested(WarmingSpec, "How a new instance gets its part of the keys while other instances have full caches.")
     session: SessionFacts = nested(SessionFacts, "How requests of one session are recognised, and how long a binding lives.")

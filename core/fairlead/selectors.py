@@ -1,4 +1,4 @@
-"""Which running pods a role selects: a label selector with the words and meanings of Kubernetes' own."""
+"""Which running pods a role selects: a label selector with the syntax and semantics of Kubernetes."""
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
 
@@ -36,11 +36,11 @@ class ExpressionSpec:
     )
 
     key: str = text("Name of the label.", pattern=_NAME, max_length=317)
-    operator: str = text("How the label's value relates to values.", enum=(*_SETS, "Exists", "DoesNotExist"))
+    operator: str = text("Relation between the label's value and values.", enum=(*_SETS, "Exists", "DoesNotExist"))
     values: tuple[str, ...] = texts("Values of the label.", pattern=VALUE, max_length=63, max_items=64, convert=str)
 
     def holds(self, found: Mapping[str, str]) -> bool:
-        """Whether these labels meet it; a pod without the label meets NotIn, as in Kubernetes."""
+        """Whether these labels meet the requirement; a pod without the label meets NotIn, as in Kubernetes."""
         match self.operator:
             case "In":
                 return found.get(self.key) in self.values
@@ -63,7 +63,7 @@ class ExpressionSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectorSpec:
-    """The labels of the pods that a role selects; all of them must hold."""
+    """The labels of the pods that a role selects; all requirements must hold."""
 
     RULES: ClassVar = (
         Rule(
@@ -76,7 +76,7 @@ class SelectorSpec:
 
     match_labels: dict[str, str] = labels("Labels that a pod must have, with these values.", pattern=VALUE, max_length=63, max_items=_MOST)
     match_expressions: tuple[ExpressionSpec, ...] = listing(
-        ExpressionSpec, "What other labels of a pod must be.", (), key="key", max_items=_MOST
+        ExpressionSpec, "Requirements on labels of a pod.", (), key="key", max_items=_MOST
     )
 
     def holds(self, found: Mapping[str, str]) -> bool:
@@ -84,7 +84,7 @@ class SelectorSpec:
         return self.match_labels.items() <= found.items() and all(one.holds(found) for one in self.match_expressions)
 
     def bad_name(self) -> str | None:
-        """A name in `matchLabels` that no label can have; None when all can. A schema cannot say it of a map's keys."""
+        """A name in `matchLabels` that no label can have; None if all are valid. A schema cannot check a map's keys."""
         return next((name for name in self.match_labels if re.search(_NAME[:-1] + r"\Z", name) is None), None)
 
     def __str__(self) -> str:

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 FEW = 8
-"""Up to this many bits are cheaper to read one by one."""
+"""Up to this many bits, reading them one by one is cheaper."""
 KEPT_MASKS = 64
-"""This many masks with more bits are remembered with their places: prefixes that many instances hold recur often."""
+"""This many masks with more bits are cached with their slots: prefixes that many instances hold recur often."""
 
 SlotVector = npt.NDArray[np.int64]
 
@@ -20,7 +20,7 @@ def bits_of(mask: int, width: int) -> SlotVector:
 
 
 def slots_of(mask: int) -> Iterator[int]:
-    """The same slots, one by one."""
+    """The slots of a mask, one by one."""
     while mask:
         lowest = mask & -mask
         yield lowest.bit_length() - 1
@@ -35,8 +35,12 @@ class SlotPlaces:
         self._one_by_one: list[int] = places.tolist()
         self._kept: dict[int, SlotVector] = {}
 
+    def of(self, slot: int) -> int:
+        """The position of one slot."""
+        return self._one_by_one[slot]
+
     def write(self, values: SlotVector, rows: Iterable[tuple[int, int]]) -> None:
-        """For each (mask, value) in turn write the value at the place of every slot of the mask."""
+        """For each (mask, value) in turn, write the value at the place of every slot of the mask."""
         places = self._one_by_one
         for mask, value in rows:
             left = mask

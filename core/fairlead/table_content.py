@@ -1,7 +1,7 @@
 """Computes the content of a pool's routing table from the pool's facts and its instances.
 
-Pure; a table gets a new version exactly when this content changes. `outlook` is what routers should expect of a pool
-while none of its instances accepts requests.
+Pure; a table gets a new version exactly when this content changes. `outlook` says what routers should expect while none
+of the pool's instances accepts requests.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +36,7 @@ class MirroredFacts:
         return MirroredFacts(table=spec.facts(), scales=not fixed)
 
     def under(self, schedules: SchedulesInForce | None) -> "MirroredFacts":
-        """The facts with the SLO and early rejection that open windows set, or no longer set."""
+        """The facts, with the SLO and early rejection that open windows set at that time."""
         if schedules is None:
             return self
         return replace(self, table=replace(self.table, slo=schedules.slo, early_rejection=schedules.early_rejection))
@@ -55,7 +55,7 @@ def table_of(
 ) -> RoutingTable:
     """A table without a version (0): the reachable instances, by id; ring anchors only where new work may go.
 
-    `objectives` are classes of requests besides the spec's.
+    `objectives` are classes of requests in addition to the spec's.
     """
     reports = tuple(instances)
     entries = tuple(
@@ -68,6 +68,7 @@ def table_of(
             anchors=facts.anchors_per_instance if instance.state in ACCEPTING else 0,
             revision=instance.revision,
             engine=instance.engine,
+            stays=instance.stays,
         )
         for instance in sorted(reports, key=lambda instance: instance.id)
         if instance.address is not None and instance.state in REACHABLE
@@ -94,9 +95,10 @@ def table_of(
 
 
 def _engine_at_work(declared: EngineFacts, reports: Iterable[InstanceReport]) -> EngineFacts:
-    """The engine that routers reckon with: by the mean speed and cache of the instances that take requests.
+    """The engine figures with which routers calculate: the mean speed and cache size of the instances that take
+    requests.
 
-    Those are the declared ones, unless a rollout changes them.
+    These equal the declared figures except during a rollout that changes them.
     """
     at_work = [declared.at(report.engine) for report in reports if report.state in ACCEPTING]
     if all(engine == declared for engine in at_work):
@@ -106,14 +108,14 @@ def _engine_at_work(declared: EngineFacts, reports: Iterable[InstanceReport]) ->
 
 
 def changed_entries(before: RoutingTable | None, after: RoutingTable) -> set[str]:
-    """Ids of instances that came, went or changed between two tables."""
+    """Ids of instances that were added, removed or changed between two tables."""
     old = {entry.id: entry for entry in before.instances} if before else {}
     new = {entry.id: entry for entry in after.instances}
     return {name for name in {*old, *new} if old.get(name) != new.get(name)}
 
 
 _LOOKS_AHEAD = 64
-"""Changes of windows that are looked at to find the next one that starts instances."""
+"""Maximum number of window changes that are examined to find the next one that starts instances."""
 
 
 def outlook(
@@ -126,8 +128,9 @@ def outlook(
 ) -> tuple[Outlook, float | None]:
     """The outlook of a pool at `now` (Unix seconds), and when it opens if it is closed and that is known.
 
-    `declared` has the declared number of each role, `wanted` that of the last round, empty before the first. `stuck`
-    names the instances that cannot start as they are. Prefill instances do not count: alone they take no request.
+    `declared` has the declared number of each role, `wanted` the desired number of the last round, empty before the
+    first. `stuck` names the instances that cannot start without a change. Prefill instances do not count: alone they
+    take no requests.
     """
     instant = datetime.fromtimestamp(now, UTC)
     if not any(wanted.values()) and not _may_serve(spec, declared, instant):

@@ -61,7 +61,7 @@ class PoolKey:
 class InstanceEngine:
     """The engine of one instance that was made from another template than the present one; see `EngineFacts`.
 
-    The port is in the instance's address. What is not here is the pool's (docs/rollouts.md says why).
+    Its port is in the instance's address. All other fields are the pool's (docs/rollouts.md says why).
     """
 
     type: str
@@ -78,7 +78,7 @@ class InstanceEntry:
 
     `address` is host:port of its OpenAI API; `anchors` counts its ring points (0 unless accepting). Instances with the
     same `revision` can hand KV blocks to each other; empty = not known, which matches all. `engine` None: the table's
-    engine.
+    engine. `stays`: nothing is known that takes it away soon; without it, it takes requests, but is nobody's heir.
     """
 
     id: str
@@ -89,6 +89,7 @@ class InstanceEntry:
     anchors: int = 160
     revision: str = ""
     engine: InstanceEngine | None = None
+    stays: bool = True
 
     def pairs_with(self, other: "InstanceEntry") -> bool:
         """Whether one of the two can decode what the other prefilled: engines of different revisions may lay out their
@@ -109,8 +110,9 @@ KV_USAGE_METRICS: Mapping[str, str] = MappingProxyType(
 
 
 NIXL = "Nixl"
-KV_TRANSFER_KINDS = (NIXL, "OffloadingP2P", "SharedStore")
-"""Every way in which engines hand KV blocks to each other that has a place here; only the first one works."""
+SHARED_STORE = "SharedStore"
+KV_TRANSFER_KINDS = (NIXL, "OffloadingP2P", SHARED_STORE)
+"""Every way in which engines hand KV blocks to each other that has a place here; the second one is refused."""
 MOVES_THAT_PAY = "Pays"
 EVERY_MOVE = "Always"
 WHEN_MOVED = (MOVES_THAT_PAY, EVERY_MOVE)
@@ -118,37 +120,83 @@ WHEN_MOVED = (MOVES_THAT_PAY, EVERY_MOVE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvTransferFacts:
-    """`spec.engine.kvTransfer`: how KV blocks get from one instance to another, and when a session takes its along."""
+    """`spec.engine.kvTransfer`: how KV blocks get from one instance to another, and when a session takes its blocks
+    along.
+    """
 
     RULES: ClassVar = (
         Rule(
-            cel="self.kind == 'Nixl'",
-            holds=lambda transfer: transfer.kind == NIXL,
+            cel="self.kind != 'OffloadingP2P'",
+            holds=lambda transfer: transfer.kind != "OffloadingP2P",
             field="kind",
-            message="engine.kvTransfer.kind OffloadingP2P and SharedStore are not proven with real engines, and not supported; use Nixl, or remove kvTransfer",
+            message="engine.kvTransfer.kind OffloadingP2P is not proven with real engines, and not supported; use Nixl, or remove kvTransfer",
+        ),
+        Rule(
+            cel="(self.kind == 'SharedStore') == has(self.storeTokens)",
+            holds=lambda transfer: (transfer.kind == SHARED_STORE) == (transfer.store_tokens is not None),
+            field="storeTokens",
+            message="engine.kvTransfer.storeTokens is required for kind SharedStore and only for it; write how many tokens the store holds, or remove it",
+        ),
+        Rule(
+            cel="self.kind != 'SharedStore' || !has(self.storeTokens) || (self.when == 'Pays' && self.longest.matches('^(0|([0.]+(ms|s|m|h))+)$'))",
+            holds=lambda transfer: (
+                transfer.kind != SHARED_STORE
+                or transfer.store_tokens is None
+                or (transfer.when == MOVES_THAT_PAY and transfer.longest_seconds == 0)
+            ),
+            field="when",
+            message="engine.kvTransfer.when and longest are not for kind SharedStore, whose engines load without being asked; remove them",
+        ),
+        Rule(
+            cel="self.kind == 'SharedStore' || !has(self.storeMedium)",
+            holds=lambda transfer: transfer.kind == SHARED_STORE or transfer.store_medium is None,
+            field="storeMedium",
+            message="engine.kvTransfer.storeMedium is only for kind SharedStore; remove it",
         ),
     )
 
     kind: str = text(
         "Nixl: vLLM's NixlConnector with kv_role kv_both; the instance that holds a prompt computes one token of it and says where the blocks are, the "
-        "other one fetches them. OffloadingP2P (vLLM's OffloadingConnector with a p2p tier) and SharedStore (a store that all engines read) are refused.",
+        "other one fetches them. SharedStore: all engines put what they compute into one store and load from it without being asked (LMCache, Mooncake "
+        "Store, a file or object tier), so what it holds counts for every instance at the time that loading takes. OffloadingP2P (vLLM's "
+        "OffloadingConnector with a p2p tier) is refused.",
         NIXL,
         enum=KV_TRANSFER_KINDS,
     )
     when: str = text(
-        "Pays: a session that moves takes its KV blocks along when that is predicted to be faster than computing them again. Always: it does whatever is "
-        "predicted.",
+        "Pays: a session that moves takes its KV blocks along when that is predicted to be faster than "
+        "computing them again. Always: it takes them regardless of predictions.",
         MOVES_THAT_PAY,
         enum=WHEN_MOVED,
     )
     tokens_per_second: float | None = number(
-        "Tokens whose KV blocks go from one instance to another per second: a first guess, until routers have measured it.",
+        "Tokens whose KV blocks go from one instance to another, or out of the store, per second: a first guess, until routers have measured it.",
         None,
         minimum=1,
         maximum=1e9,
     )
+    store_tokens: int | None = whole(
+        "Tokens that the store of kind SharedStore holds: of what was computed, routers take the newest that fit as held there.",
+        None,
+        minimum=1,
+        maximum=10**12,
+    )
+    store_medium: str | None = text(
+        "Medium by which engines' KV events name the store; without it, what they name with the locality REMOTE. Until an event names it, routers use "
+        "what they have sent.",
+        None,
+        pattern=r"^\S+$",
+        max_length=64,
+    )
+
+    @property
+    def is_store(self) -> bool:
+        """Whether engines read one store; otherwise routers ask them to hand blocks on."""
+        return self.kind == SHARED_STORE
+
     longest_seconds: float = duration(
-        "How long a request waits at most for its KV blocks; then the new instance computes them. 0s: as long as computing them is predicted to take.",
+        "Maximum time that a request waits for its KV blocks; then the new instance computes them. 0s: the "
+        "predicted time of computing them.",
         "0s",
         minimum=0.0,
         maximum=600.0,
@@ -157,7 +205,7 @@ class KvTransferFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFigures:
-    """The fields of `spec.engine` that say how routers reckon with an engine, whatever it is."""
+    """The fields of `spec.engine` with the figures that routers use for calculations, for any type of engine."""
 
     bytes_per_token: int = whole(
         "Bytes of prompt text that routers take as one token, until they have measured it from the counts that engines report.",
@@ -166,33 +214,46 @@ class EngineFigures:
         maximum=64,
     )
     prefill_tokens_per_second: float = number(
-        "Prompt tokens that one instance prefills per second: a first guess, by which routers order choices until they have measured it; it "
-        "refuses no request, moves no session and scales nothing. Of engine.type simulated it is the engine's speed.",
+        "Prompt tokens that one instance prefills per second: a first guess, by which routers rank choices "
+        "until they have measured it; it refuses no request, moves no session and scales nothing. For "
+        "engine.type simulated it is the engine's speed.",
         6250,
         minimum=1,
         maximum=1e9,
     )
     kv_cache_tokens: int = whole(
-        "Tokens that fit into one instance's KV cache; routers take what engines tell instead.", 1198372, minimum=1, maximum=10**12
+        "Tokens that fit into one instance's KV cache; routers prefer the size that engines report.", 1198372, minimum=1, maximum=10**12
     )
     pass_client_credentials: bool = truth(
-        "Whether the router passes a client's Authorization, Cookie and X-Api-Key headers on to the engines; for engines started with --api-key.",
+        "Whether the router passes a client's Authorization, Cookie and X-Api-Key headers on to the engines; "
+        "for engines started with --api-key.",
         False,
     )
     canary: bool = truth(
-        "Whether routers ask an engine that has been idle for half a minute for one token, to find one that hangs before a client does. "
-        "Not for engines that sleep, or that ask for a credential.",
+        "Whether routers ask an engine that has been idle for half a minute for one token, to find a hanging "
+        "engine before a client does. Not for engines that sleep or require credentials.",
         False,
     )
     kv_transfer: KvTransferFacts | None = nested(
         KvTransferFacts,
-        "How sessions that move take their KV blocks along. Declare it only if all engines are started so; without it a moved session is computed again.",
+        "How sessions that move take their KV blocks along, from one instance that prefills to another. Declare it only if all engines that prefill are "
+        "started so; without it a moved session is computed again.",
         optional=True,
     )
 
     @property
+    def handing_on(self) -> KvTransferFacts | None:
+        """`kv_transfer` where routers ask engines to hand blocks on."""
+        return None if self.kv_transfer is None or self.kv_transfer.is_store else self.kv_transfer
+
+    @property
+    def shared_store(self) -> KvTransferFacts | None:
+        """`kv_transfer` where all engines read one store."""
+        return None if self.kv_transfer is None or not self.kv_transfer.is_store else self.kv_transfer
+
+    @property
     def declared(self) -> EngineCapability:
-        """What the spec says that an instance can do, for where nothing better is known."""
+        """The declared capability of an instance, used where no better figure is known."""
         return EngineCapability(
             prefill_tokens_per_second=declared(self.prefill_tokens_per_second),
             bytes_per_token=declared(self.bytes_per_token),
@@ -202,7 +263,7 @@ class EngineFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSpecFacts(EngineFigures):
-    """The fields of `spec.engine` that routers obey, as they are written there."""
+    """The fields of `spec.engine` that routers obey, with the spec's names."""
 
     type: str = text(
         "Engine of the instances; cannot be changed later.",
@@ -217,13 +278,14 @@ class EngineSpecFacts(EngineFigures):
 class ModelledFacts:
     """Facts that only a model of engines can give. Only the simulator sets them.
 
-    `PoolSpec.facts` leaves the defaults, which mean that nothing is known. In a real pool routers learn decode step
-    times from finished requests (`fairlead.routing.knowledge.estimators`, for the early rejection mode `Predicted`),
-    and how long KV blocks take from one instance to another where `kv_transfer` is declared.
+    `PoolSpec.facts` leaves the defaults, which mean unknown. In a real pool routers measure decode step times on
+    finished requests (`fairlead.routing.knowledge.estimators`, for the early rejection mode `Predicted`), and transfer
+    times of KV blocks if `kv_transfer` is declared.
     """
 
     decode_base_seconds: float = 0.0
-    """Base time of a decode step. The next two fields are added per context token and per request; all 0 = not known.
+    """Base time of a decode step. The next two fields are added per context token and per request; all
+    0 = not known.
     """
     decode_seconds_per_context_token: float = 0.0
     decode_seconds_per_request: float = 0.0
@@ -265,11 +327,11 @@ class EngineFacts(EngineSpecFacts):
     """Facts that only a simulated pool knows; a real pool keeps the defaults, which mean unknown."""
 
     def of_instance(self) -> InstanceEngine:
-        """The facts that are an instance's own."""
+        """The facts that may differ for one instance."""
         return InstanceEngine(**{item.name: getattr(self, item.name) for item in fields(InstanceEngine)})
 
     def at(self, instance: InstanceEngine | None) -> "EngineFacts":
-        """The facts of an instance with this engine; None = one like these say."""
+        """The facts with this engine's figures in place of the pool's; None = unchanged."""
         return self if instance is None else replace(self, **{item.name: getattr(instance, item.name) for item in fields(instance)})
 
 
@@ -309,9 +371,11 @@ class EarlyRejectionFacts:
     """
 
     mode: str = text(
-        "Disabled: refuse nothing early; Load: refuse a request when every instance is predicted to miss slo.ttft, or every decoding instance "
-        "slo.tpot as it is loaded now; Predicted: the same for slo.ttft, and slo.tpot as the pool will be loaded when the request begins to decode; "
-        "AfterPrefill, with the roles prefill and decode: at arrival for slo.ttft only, and for slo.tpot once the prompt is computed, in vain. "
+        "Disabled: refuse nothing early; Load: refuse a request when every instance is predicted to miss "
+        "slo.ttft, or every decoding instance slo.tpot at its present load; Predicted: the same for slo.ttft, "
+        "and slo.tpot at the load predicted for when the request begins to decode; AfterPrefill, with the "
+        "roles prefill and decode: at arrival for slo.ttft only, and for slo.tpot only after the prompt has "
+        "been computed, in vain. "
         "Decode steps are measured on finished requests.",
         "Disabled",
         enum=EARLY_REJECTION_MODES,
@@ -321,16 +385,18 @@ class EarlyRejectionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldingFacts:
-    """The fields of `spec.scaling.zero` that routers obey: what waits for the first instance of a pool."""
+    """The fields of `spec.scaling.zero` that routers obey: limits for requests that wait for a pool's
+    first instance.
+    """
 
     hold_for_seconds: float = duration(
-        "How long a router holds a request while no instance serves and one is to come; then it answers 503. Longer than an instance takes "
-        "to start.",
+        "How long a router holds a request while no instance serves but one is expected; then it answers 503. "
+        "Should be longer than an instance takes to start.",
         "2m",
         minimum=0.0,
         maximum=1800.0,
     )
-    held_requests: int = whole("Requests that a router holds at most; further ones get 503.", 1024, maximum=100_000)
+    held_requests: int = whole("Maximum number of requests that a router holds; further ones get 503.", 1024, maximum=100_000)
 
 
 DEFAULT_CLASS = "default"
@@ -343,19 +409,21 @@ MAX_PRIORITY_CLASSES = 8
 class PriorityClass:
     """An entry of `spec.priorityClasses`: which requests go first, and which are refused first.
 
-    See `fairlead.priority_classes` for what a pool does without one of them.
+    `fairlead.priority_classes` describes pools without classes.
     """
 
     name: str = text(
-        "Name of the class, as requests and API keys give it. Requests without a class are of the class `default`, which has priority 0 unless "
+        "Name of the class, as requests and API keys give it. Requests without a class are of the class "
+        "`default`, which has priority 0 unless "
         "it is declared.",
         pattern=CLASS_NAME,
         max_length=63,
     )
     priority: int = whole("Waiting requests of a higher number are sent first, on every instance.", 0, minimum=-(2**31), maximum=2**31 - 1)
     share: float = number(
-        "Share of the limits that requests of this class may use: of those of earlyRejection while no instance is idle, of a queue's length and "
-        "of held requests. What waits with lower priority counts for none of them.",
+        "Share of the limits that requests of this class may use: the limits of earlyRejection (while no "
+        "instance is idle), of a queue's length and of held requests. Waiting requests of lower priority do "
+        "not count towards them.",
         1.0,
         minimum=0.01,
         maximum=1,
@@ -368,9 +436,9 @@ class Outlook(StrEnum):
     UNKNOWN = "Unknown"
     """Its instances are lost, broken or cordoned; routers hold requests for a few seconds only."""
     COMING = "Coming"
-    """An instance starts, or is started for the first request that a router holds."""
+    """An instance is starting, or will be started for the first request that a router holds."""
     CLOSED = "Closed"
-    """No instance is wanted, and no request changes that."""
+    """No instance is desired, and a request does not change that."""
 
 
 FAIR_TENANTS = "Tenants"
@@ -402,34 +470,39 @@ class RoutingFacts:
         maximum=1024,
     )
     fairness: str = text(
-        "None: requests of a priority class wait in one order, whoever sent them. Tenants: a tenant that has had less of an instance's time goes before one "
-        "that has had more, so that a tenant that sends much makes no other wait or be refused. A tenant is an API key, or what a trusted client names in "
+        "None: requests of a priority class wait in one order, whoever sent them. Tenants: the tenant that "
+        "has had less of an instance's time goes first, so that a tenant that sends much does not make others "
+        "wait or be refused. A tenant is an API key, or what a trusted client names in "
         "x-llm-d-inference-fairness-id.",
         "None",
         enum=FAIRNESS_MODES,
     )
     migrations: str = text(
-        "Enabled: the policy moves sessions and queued requests by its own rules. Paused: a session stays where it is, and a queued request waits "
-        "where it does, as long as that instance takes requests; only what drains, is lost, or was moved by a person moves.",
+        "Enabled: the policy moves sessions and queued requests by its own rules. Paused: sessions and queued "
+        "requests stay on their instance as long as it takes requests; they move only if it drains or is "
+        "lost, or if a person moves them.",
         "Enabled",
         enum=MIGRATIONS_MODES,
     )
     continue_answers: str = text(
-        "Enabled: a streamed answer that has begun goes on at another instance, in the same stream, when its engine dies, stalls or drains; that "
-        "one computes the prompt and the given text again. Disabled: such an answer ends with an error.",
+        "Enabled: a streamed answer that has begun goes on at another instance, in the same stream, when its "
+        "engine dies, stalls or drains; the new instance recomputes the prompt and the text given so far. "
+        "Disabled: such an answer ends with an error.",
         ANSWERS_CONTINUE,
         enum=CONTINUING_MODES,
     )
     hand_over_after_seconds: float = duration(
-        "How long a draining instance keeps the answers that it has begun; then those go on elsewhere, as far as continueAnswers allows. What "
-        "cannot go on stays until its end, or until drain.timeout.",
+        "How long a draining instance keeps answers that it has begun; then they continue elsewhere, as far "
+        "as continueAnswers allows. Answers that cannot continue elsewhere stay until they end, or until "
+        "drain.timeout.",
         "5s",
         minimum=0.0,
         maximum=86400.0,
     )
     hand_over_budget: float = number(
-        "Share of the pool's prefill throughput that may go into computing the last prompts of sessions again elsewhere while their instance leaves, "
-        "before their next turns come. Routers keep these prompts in memory for it, and write them nowhere. 0: nothing is kept or computed.",
+        "Share of the pool's prefill throughput that may be spent on recomputing the last prompts of sessions "
+        "elsewhere while their instance leaves, before their next turns come. Routers keep these prompts only "
+        "in memory. 0: nothing is kept or recomputed.",
         0.2,
         minimum=0.0,
         maximum=1.0,
@@ -458,5 +531,5 @@ class RoutingTable:
     priority_classes: tuple[PriorityClass, ...] = ()
     outlook: Outlook = Outlook.UNKNOWN
     opens_at: float | None = None
-    """When instances will be wanted again (Unix seconds), if the outlook is Closed and that is known."""
+    """When instances will be desired again (Unix seconds), if the outlook is Closed and the time is known."""
     instances: tuple[InstanceEntry, ...]

@@ -1,10 +1,10 @@
-"""Targets: what a request is placed on, queued for and sent to.
+"""Targets: the unit on which a request is placed, for which it is queued and to which it is sent.
 
-An instance whose engine computes as one is one target, which has the instance's name. An engine with several
-data-parallel ranks (vLLM's `--data-parallel-size`, SGLang's `--dp-size`) is a target for each: a rank has a batch, a KV
-cache and a prefix cache of its own. Its name is that of the instance, `#` and the rank as `X-Data-Parallel-Rank` counts
-it, from 0 on; names of pods and engines have no `#`. Policies, queues, loads and the prefix index know targets only;
-health, circuits and drains are the instance's. Only this module reads or writes such names.
+An instance with a single engine process is one target, with the instance's name. An engine with several data-parallel
+ranks (vLLM's `--data-parallel-size`, SGLang's `--dp-size`) has one target per rank: a rank has its own batch, KV cache
+and prefix cache. Its name is the instance's name, `#` and the rank as `X-Data-Parallel-Rank` counts it, from 0 on;
+names of pods and engines contain no `#`. Policies, queues, loads and the prefix index know only targets; health,
+circuits and drains belong to the instance. Only this module reads or writes such names.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,27 +13,28 @@ from functools import lru_cache
 
 from xxhash import xxh3_64_intdigest
 
+from fairlead.plausibility import MOST_RANKS
 from fairlead.tables import InstanceEntry
 
 _SIGN = "#"
 _REMEMBERED = 65_536
 """Names are divided several times for each request; all of a router's are remembered."""
-MOST_RANKS = 1024
-"""An engine that reports more ranks is not believed."""
 LOST_SECONDS = 10.0
-"""An engine that has reported nothing about a rank for this many seconds, while it reported others, has lost it."""
+"""An engine that has reported nothing about a rank for this many seconds, while it reported others, no longer has that
+rank.
+"""
 
 Ranks = tuple[int, ...]
 
 
 def target_of(instance: str, rank: int | None) -> str:
-    """The target that this rank of the instance is; with None, the instance as a whole."""
+    """The target for this rank of the instance; with None, the whole instance."""
     return instance if rank is None else f"{instance}{_SIGN}{rank}"
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def instance_of(target: str) -> str:
-    """The instance that the target is, or is a rank of."""
+    """The instance to which the target belongs."""
     return target.partition(_SIGN)[0]
 
 
@@ -45,12 +46,12 @@ def rank_of(target: str) -> int | None:
 
 
 def is_part(target: str, of: str) -> bool:
-    """Whether the target is a rank of the target `of`, which is a whole instance."""
+    """Whether the target is a rank of the whole instance `of`."""
     return target != of and instance_of(target) == of
 
 
 def targets_of(instances: Iterable[InstanceEntry], ranks: Mapping[str, Ranks]) -> tuple[InstanceEntry, ...]:
-    """An entry for each target of these instances, of which `ranks` has those with several ranks."""
+    """An entry for each target of these instances; `ranks` has the ranks of those with several."""
     return tuple(
         replace(entry, id=target_of(entry.id, rank)) if rank is not None else entry
         for entry in instances
@@ -68,8 +69,8 @@ def chosen_rank(key: str, targets: Sequence[str]) -> str:
 class RanksSeen:
     """The data-parallel ranks of one engine, from its reports about each in turn.
 
-    An engine may name its ranks from another number than 0 on: an API server of vLLM's hybrid load balancing names
-    those of its node as the whole deployment does, and counts them in the header from 0 on.
+    An engine may start the numbers of its ranks above 0: with vLLM's hybrid load balancing, an API server uses the
+    whole deployment's numbers for its node's ranks, but counts them from 0 in the header.
     """
 
     __slots__ = ("_first", "_seen_at", "ranks")
@@ -81,7 +82,7 @@ class RanksSeen:
         """Ranks in the order in which the request header numbers them; empty while at most one rank is known."""
 
     def see(self, names: Collection[int], now: float) -> bool:
-        """The engine reported these ranks, all that it has, at `now` (seconds of any clock); returns whether `ranks`
+        """The engine reported these as its only ranks, at `now` (seconds of any clock); returns whether `ranks`
         changed.
         """
         if not names or max(names) - min(names) >= MOST_RANKS or min(names) < 0:
@@ -95,6 +96,6 @@ class RanksSeen:
         return self.ranks != before
 
     def rank(self, name: int) -> int | None:
-        """The rank with the engine's name; None if the engine has only one rank, or none with this name."""
+        """The rank with the engine's name; None if the engine has only one rank, or no rank of this name."""
         rank = name - self._first
         return rank if rank in self.ranks else None

@@ -1,4 +1,4 @@
-"""Records of which a router makes several for every request."""
+"""A fast dataclass for records of which a router creates several per request."""
 
 from dataclasses import dataclass, field
 from typing import TypeVar, dataclass_transform

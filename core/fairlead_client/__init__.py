@@ -1,7 +1,7 @@
 """Typed clients of the control API.
 
-`client` is for the public API, which people and the web UI use; `internal` is for the operator and routers.
-`resources` holds the public API's wire types and `lines` those of the routers' stream; the API serves and encodes the
-same classes. The package knows only HTTP and the core. It never imports a component and never sends anything twice:
-the caller decides whether to try again.
+`client` is for the public API, which people and the web UI use; `internal` is for the operator and routers. `resources`
+holds the public API's wire types, and `lines` the wire types of the routers' stream; the API serves and encodes the
+same classes. The package knows only HTTP and the core. It never imports a component and never sends anything twice: the
+caller decides whether to try again.
 """

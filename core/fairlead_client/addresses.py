@@ -11,7 +11,9 @@ import httpx
 from fairlead_client.tls import client_context
 
 UNWELL = frozenset({502, 503, 504})
-"""Answers after which the next call goes to another address: this API, its database or its proxy is away or busy."""
+"""Statuses after which the next call uses another address: this API, its database or its proxy is
+unavailable or busy.
+"""
 
 
 def reaching(urls: str | Sequence[str], transport: httpx.AsyncBaseTransport | None = None) -> tuple[str, httpx.AsyncBaseTransport]:
@@ -68,7 +70,7 @@ class SeveralAddresses(httpx.AsyncBaseTransport):
 
 
 class _Watched(httpx.AsyncByteStream):
-    """An answer's body; when it breaks off or falls silent, its address is left."""
+    """An answer's body; if it breaks off or stalls, its address is no longer used."""
 
     def __init__(self, addresses: SeveralAddresses, number: int, inner: httpx.AsyncByteStream) -> None:
         self._addresses = addresses

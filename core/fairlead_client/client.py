@@ -1,8 +1,8 @@
 """`ControlApi`: one method per endpoint of the public API, returning the shared dataclasses.
 
 It never retries: the caller knows whether waiting is worth it. `with_token` gives another identity the same connection
-pool, so that one web process can serve many people. The endpoints are in `fairlead_client.public`, by what they are
-about; here are the streams of text.
+pool, so that one web process can serve many people. The endpoints are in `fairlead_client.public`, grouped by subject;
+this module adds the text streams.
 """
 
 from collections.abc import AsyncIterator

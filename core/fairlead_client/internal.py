@@ -24,9 +24,9 @@ from fairlead_client.report_posts import post_body
 from fairlead_client.resources.problems import Problem
 
 SILENCE_SECONDS = 7.0
-"""The API sends a heartbeat every 2 s; a stream silent for this long is taken as dead."""
+"""The API sends a heartbeat every 2 s; a stream that is silent for this long counts as dead."""
 REPORT_SECONDS = 30.0
-"""A post of reports may take the API this long."""
+"""Time limit for a post of reports."""
 REFUSED_FOR_EVER = frozenset({400, 413, 422})
 """Statuses that resending the same body cannot change."""
 
@@ -77,7 +77,9 @@ class SystemApi:
     # ── as the operator ──
 
     async def put_state(self, pool: PoolKey, state: PoolState) -> Outcome[PoolObservations]:
-        """Send everything observed of a pool, and get what the routers do with it. Sending it again changes nothing."""
+        """Send everything observed about a pool, and get the routers' observations of it. Sending it again changes
+        nothing.
+        """
         outcome = await self._send("PUT", _of(pool, internal_paths.POOL_STATE), msgspec.json.encode(state))
         return _read(outcome, _observations)
 
@@ -123,15 +125,15 @@ class SystemApi:
         raise StreamLost("the control API ended the stream")
 
     async def post_reports(
-        self, batches: Sequence[bytes], state: RouterState, *, seconds: float = REPORT_SECONDS
+        self, batches: Sequence[bytes], state: RouterState, *, seconds: float = REPORT_SECONDS, behind: Sequence[float] = ()
     ) -> Outcome[tuple[ReportReceipt, ...]]:
         """Send neighbouring batches (of `encode_batch`) of one router, at least one; returns a
-        receipt for each, in order.
+        receipt for each, in order. `behind` is that of `post_body`.
 
         The API stores a batch once however often it is sent. `Later` with Cause.UNREADABLE means that the batches were
         stored but the receipts cannot be read.
         """
-        body = post_body(batches, state)
+        body = post_body(batches, state, behind)
         outcome = await self._send("POST", internal_paths.REPORTS, body, seconds=seconds)
         return _read(outcome, _receipts)
 
@@ -140,7 +142,7 @@ class SystemApi:
         return _done(await self._send("POST", internal_paths.PREDICTOR_MODELS, msgspec.json.encode(model)))
 
     async def newest_model(self, pool: PoolKey) -> Outcome[SharedModel]:
-        """The newest model of a pool, whichever router trained it."""
+        """The newest model of a pool, regardless of the router that trained it."""
         path = f"{internal_paths.PREDICTOR_MODELS}?{urlencode({'namespace': pool.namespace, 'name': pool.name})}"
         return _read(await self._send("GET", path, b""), _shared_models)
 
@@ -177,7 +179,7 @@ class SystemApi:
 
 
 def _words(response: httpx.Response) -> str:
-    """The status and what the problem document says, else the beginning of the body; in one line."""
+    """The status and the problem document's text, else the beginning of the body; in one line."""
     try:
         problem = _problems.decode(response.content)
         words = f"{problem.type}: {told(problem)}"

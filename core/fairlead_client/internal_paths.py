@@ -1,6 +1,5 @@
-"""Paths of the internal protocol.
-
-The API serves them and `SystemApi` asks for them; `{namespace}` and `{name}` are those of the pool.
+"""Paths of the internal protocol. The API serves them and `SystemApi` calls them; `{namespace}` and `{name}` are the
+pool's.
 """
 
 POOL = "/internal/v1/pools/{namespace}/{name}"

@@ -17,12 +17,12 @@ from fairlead.tables import PoolKey, RoutingTable
 from fairlead_client.problems import UnreadableLine
 
 LONGEST_LINE = 64 * 1024 * 1024
-"""A line that has no end after this many bytes is given up."""
+"""Maximum length of a line in bytes; longer lines are an error."""
 
 
 class TableLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="table"):
-    """A pool's routing table, the first or a newer version, and what was observed of its engines by then, if anything
-    was: by all routers, or by a fit to the pool's requests.
+    """A pool's routing table, the first or a newer version, and the figures of its engines observed so far, if any: by
+    all routers, or by a fit to the pool's requests.
     """
 
     table: RoutingTable
@@ -53,15 +53,15 @@ class GatewayKeysLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type
 
 
 class OthersLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="others"):
-    """Other routers' requests in flight for a pool, for a router that decides for itself beside them. Each line
-    replaces the pool's line before; one comes every second while there is work to report.
+    """Other routers' requests in flight for a pool, sent to a router that decides alone. Each line replaces the pool's
+    previous one; one comes every second while there is work to report.
     """
 
     share: OthersShare
 
 
 class KeptSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A session all of whose decisions are kept until then (Unix seconds)."""
+    """A session whose decisions are all kept until then (Unix seconds)."""
 
     pool: PoolKey
     session: str
@@ -69,7 +69,7 @@ class KeptSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeptSessionsLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="kept_sessions"):
-    """All sessions of all pools whose decisions are kept on request, each until its time."""
+    """All sessions of all pools whose decisions are kept on request, each with its end."""
 
     sessions: tuple[KeptSession, ...] = ()
 
@@ -121,7 +121,7 @@ def _is_of_unknown_kind(line: bytes | bytearray) -> bool:
 
 
 class LineCutter:
-    """Cuts the pieces in which a stream arrives into lines, for one connection."""
+    """Splits a stream's chunks into lines, for one connection."""
 
     def __init__(self, longest: int = LONGEST_LINE) -> None:
         self._longest = longest

@@ -1,4 +1,4 @@
-"""Events of the live stream that people watch."""
+"""Events of the live stream for people."""
 
 from dataclasses import dataclass
 

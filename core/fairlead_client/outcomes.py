@@ -1,6 +1,6 @@
 """The possible outcomes of one call of the internal protocol.
 
-No call was tried twice here; the caller decides what to do about its outcome.
+Calls are never retried here; the caller decides what to do about the outcome.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Taken(Generic[Answer]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The API understood the body and will never take it (400, 413, 422), so sending it again is pointless.
+    """The API understood the body and will never accept it (400, 413, 422), so sending it again is pointless.
 
     `problem` is one line.
     """
@@ -37,11 +37,11 @@ class Cause(Enum):
     FAULT = "fault"
     """Answered 500: the API failed at this particular body, or at everything."""
     UNAVAILABLE = "unavailable"
-    """Answered 429, or 5xx other than 500: the API or its database is away or busy."""
+    """Answered 429, or 5xx other than 500: the API or its database is unavailable or busy."""
     DECLINED = "declined"
     """Any other answer of the API, such as 401 for an unknown token or 409 for a state older than the stored one."""
     UNREADABLE = "unreadable"
-    """The API took the body, but this version cannot read its answer."""
+    """The API accepted the body, but this version cannot read its answer."""
 
 
 OUTAGES = frozenset({Cause.UNREACHABLE, Cause.TIMED_OUT, Cause.FAULT, Cause.UNAVAILABLE})
@@ -52,7 +52,7 @@ OUTAGES = frozenset({Cause.UNREACHABLE, Cause.TIMED_OUT, Cause.FAULT, Cause.UNAV
 class Later:
     """The call was not accepted, or its acceptance is not known: it may succeed later, and repeating it does no harm.
 
-    `problem` is one line; `retry_after_seconds` is the pause the API asked for, None when it asked for none.
+    `problem` is one line; `retry_after_seconds` is the pause the API asked for, None if it asked for none.
     """
 
     cause: Cause

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def told(problem: Problem) -> str:
-    """What is wrong and what to do about it, in one line; a remedy that the detail has already is not repeated."""
+    """What is wrong and what to do about it, in one line; a remedy that the detail already contains is not repeated."""
     text = problem.detail or problem.title
     return f"{text}; {problem.remedy}" if problem.remedy and problem.remedy not in text else text
 
@@ -38,8 +38,8 @@ class ApiProblem(ClientError):
 
     @property
     def retryable(self) -> bool:
-        """Whether the same call may succeed later without any change (the API or its database was away, or it was
-        busy).
+        """Whether the same call may succeed later without any change (the API or its database was
+        unavailable or busy).
         """
         return self.problem.status in {429, 502, 503, 504}
 
@@ -52,7 +52,7 @@ class ApiUnreachable(ClientError):
 
 
 class StreamLost(ClientError):
-    """The stream is over; the message says why. What it brought until then stays true."""
+    """The stream is over; the message says why. Lines received before stay valid."""
 
 
 class UnreadableLine(ClientError):

@@ -1,17 +1,18 @@
-"""The version of the internal protocol, said with every call, so that processes too far apart say so in words.
+"""The version of the internal protocol, sent with every call, so that processes whose versions are too far apart say so
+clearly.
 
-Members and kinds of messages that one side does not know are skipped, so most changes need no new version. The number
-rises when an older side would misunderstand a message, and then the release before still understands it.
+Unknown members and kinds of messages are skipped, so most changes need no new version. The number rises when an older
+side would misunderstand a message; the previous release then still understands it.
 """
 
 VERSION = 1
 HEADER = "x-fairlead-protocol"
 MOST_APART = 1
-"""Versions this far apart understand each other: while a release replaces the one before, both run."""
+"""Maximum difference between compatible versions: during an upgrade, two consecutive releases run together."""
 
 
 def too_far(said: str | None, ours: int = VERSION) -> str | None:
-    """Why a caller with this header is not understood; None if it is. A caller that says nothing is of version 1."""
+    """Why a caller with this header is not understood; None if it is. A caller without the header has version 1."""
     theirs = 1 if said is None else int(said) if said.isascii() and said.isdecimal() and len(said) < 10 else None
     if theirs is None:
         return f"{HEADER}: {said[:40] if said else said!r} is not a version; send a whole number"

@@ -1,8 +1,8 @@
-"""The messages between the control API and the processes that simulate for it: a job and its runs in, lines of progress
+"""The messages between the control API and its simulator processes: a job and its runs go in, lines of progress come
 out.
 
-A process reads lines of JSON on its standard input: the job, and then a run whenever it is to simulate one more. When
-the input closes, the process ends. Every line it prints is a JobLine.
+A process reads JSON lines on its standard input: first the job, then a line for each run. When the input closes, the
+process ends. Every line it prints is a JobLine.
 """
 
 from dataclasses import dataclass, field
@@ -12,6 +12,7 @@ import msgspec
 
 from fairlead.engine_specs import SimulatedSpec
 from fairlead.instances import Role
+from fairlead.scaling.host_caches import HostCache
 from fairlead.scaling.specs import RatioSpec, ScalingSpec
 from fairlead_client.resources.engine_fits import EngineCosts
 from fairlead_client.resources.simulations import EngineModel, TraceRequest
@@ -19,7 +20,7 @@ from fairlead_client.resources.simulations import EngineModel, TraceRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleRange:
-    """The least and the greatest number of a role's instances."""
+    """The minimum and maximum number of a role's instances."""
 
     role: Role
     min_replicas: int
@@ -30,7 +31,7 @@ class RoleRange:
 class Autoscaled:
     """The rules by which a pool changes its own instances.
 
-    `min_replicas` and `max_replicas` hold for a role that `roles` does not name; what an older API kept has none.
+    `min_replicas` and `max_replicas` hold for roles that `roles` does not name; data stored by an older API has none.
     """
 
     scaling: ScalingSpec
@@ -42,7 +43,7 @@ class Autoscaled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolChange:
-    """The change of a pool when half of the requests have arrived; None leaves a thing as it is.
+    """The change of a pool when half of the requests have arrived; None leaves a value unchanged.
 
     `role` gets `replicas` instances, new ones serving after `startup_seconds`. In that role, the instance at place
     `drained` in the order of its cost of leaving, cheapest first, is drained, and `is_replaced` by a new one.
@@ -60,17 +61,17 @@ class PoolChange:
     early_rejection: str | None = None
     headroom: float | None = None
     slo_ttft_seconds: float | None = None
-    """The target by which the pool's routers decide and the run's requests are judged, after the change."""
+    """The TTFT target after the change, for the pool's routers and for judging the run's requests."""
     autoscaled: Autoscaled | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRun:
-    """One run of a job: a policy at a multiple of the rate at which the requests came.
+    """One run of a job: a policy at a multiple of the recorded request rate.
 
-    With a `change`, also one of nothing, only the requests after it are measured. `seed` None = the job's. Seed 0
-    replays the requests as they came; another one of the run's own also exchanges when sessions begin, as what is
-    recorded is one outcome of many.
+    With a `change` (even an empty one), only the requests after it are measured. `seed` None = the job's. Seed 0
+    replays the requests as recorded; another seed of the run also exchanges the start times of sessions, because the
+    record is only one outcome of many.
     """
 
     number: int
@@ -79,11 +80,14 @@ class JobRun:
     rate: float
     seed: int | None = None
     change: PoolChange | None = None
+    host_cache_tokens: int | None = None
+    """Instead of a policy's figures, what a cache of this size in each instance's host memory would add is asked for
+    (`RunFigures.host_cache`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedTarget:
-    """The pool to simulate: by its spec in force, and by what its instances were seen to do."""
+    """The pool to simulate: from its spec in force, and from observations of its instances."""
 
     engine: EngineModel
     instances: int = 0
@@ -99,27 +103,28 @@ class SimulatedTarget:
     slo_ttft_seconds: float
     slo_tpot_seconds: float
     weights: list[float] = field(default_factory=list)
-    """Weights of the instances that have keys, in their order; empty = all have 1."""
+    """Weights of the instances that have keys, in order; empty = all have weight 1."""
     simulated: SimulatedSpec | None = None
-    """Settings of a pool whose engines are simulated themselves; `engine` is then theirs."""
+    """Settings of a pool whose engines are simulated engines; `engine` then describes them."""
     fitted: EngineCosts | None = None
-    """What an engine costs that was fitted to the pool's requests, in place of the model's costs and declared speed."""
+    """The costs of an engine fitted to the pool's requests; they replace the model's costs and the declared speed."""
     speed_source: str = ""
-    """Where the prefill speed comes from, in words."""
+    """Source of the prefill speed, in words."""
     decode_step_seconds: float | None = None
-    """A token after the first, as the pool's `decoding_instances` gave it to the requests that are simulated; None
-    where that was not measured, or other requests are simulated."""
+    """Measured seconds per token after the first, with `decoding_instances`, for the requests that are simulated; None
+    if it was not measured, or other requests are simulated.
+    """
     decode_source: str = ""
-    """Where the decode step comes from, in words."""
+    """Source of the decode step time, in words."""
     decoding_instances: int = 0
     fit_words: str = ""
-    """Where the fitted costs come from, their age and their error, in words."""
+    """Source, age and error of the fitted costs, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationJob:
-    """What all runs have in common. `weight` is how many requests each stands for, as only a share of sessions may have
-    been recorded; `hash_ids` may leave out the last, partial block.
+    """The common part of all runs. `weight` is the number of requests that each one represents, because only a share of
+    sessions may have been recorded; `hash_ids` may leave out the last, partial block.
     """
 
     requests: list[TraceRequest]
@@ -127,11 +132,11 @@ class SimulationJob:
     target: SimulatedTarget
     seed: int
     tells_alone: bool = False
-    """Whether `JobLine.alone` is asked for."""
+    """Whether `JobLine.alone` is requested."""
 
 
 PARTS = 5
-"""The number of parts into which the requests after a run's change are divided, once by time and once by session."""
+"""Number of parts into which the requests after a run's change are divided, once by time and once by session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,22 +168,25 @@ class RunFigures:
     migrations: int
     reroutes: int
     sessions_moved: int | None = None
-    """Sessions that changed their home at least once after the run's change, times how many each stands for; None
-    without one."""
+    """Sessions that changed their home at least once after the run's change, times the number that each represents;
+    None without a change.
+    """
     parts: list[PartFigures] = field(default_factory=list)
-    """For the requests after the run's change, in their order of arrival; empty without a change."""
+    """Figures for parts of the requests after the run's change, in order of arrival; empty without a change."""
     session_parts: list[PartFigures] = field(default_factory=list)
     """For the same requests, with each session whole in one part; empty also if there are fewer sessions than parts."""
+    host_cache: HostCache | None = None
+    """None where it was not asked for, and of engines whose prefix cache is not on the GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLine:
-    """Requests simulated since the line before; a run's figures when it ends; once what the job assumes, in words; or
-    why nothing can be simulated.
+    """Requests simulated since the previous line; a run's figures when it ends; once, the job's assumptions in words;
+    or why nothing can be simulated.
 
-    `alone` is sent once, if the job asks for it: for each request of the job, the seconds to its first token on an
-    instance that is idle and has every prefix that came before; None for one longer than an engine's KV memory. No
-    number of instances serves a request sooner.
+    `alone` is sent once, if the job asks for it: for each request of the job, the seconds to its first token on an idle
+    instance with every earlier prefix cached; None for one larger than an engine's KV memory. No number of instances
+    serves a request sooner.
     """
 
     done: int = 0
@@ -194,15 +202,15 @@ def encode_line(content: SimulationJob | JobRun | JobLine) -> bytes:
 
 
 def decode_job(line: bytes) -> SimulationJob:
-    """Raises msgspec.DecodeError."""
+    """Reads a job. Raises msgspec.DecodeError."""
     return msgspec.json.decode(line, type=SimulationJob)
 
 
 def decode_run(line: bytes) -> JobRun:
-    """Raises msgspec.DecodeError."""
+    """Reads a run. Raises msgspec.DecodeError."""
     return msgspec.json.decode(line, type=JobRun)
 
 
 def decode_line(line: bytes) -> JobLine:
-    """Raises msgspec.DecodeError."""
+    """Reads a line. Raises msgspec.DecodeError."""
     return msgspec.json.decode(line, type=JobLine)

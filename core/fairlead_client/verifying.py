@@ -91,7 +91,7 @@ def _move(move: Migration | ReRoute, what: str) -> list[str]:
         move.actual_ttft_seconds,
     )
     if move.source == move.target:
-        found.append("it went nowhere")
+        found.append("it has no destination")
     if move.trigger is BindingReason.COLD:
         found.append("a first placement is not a move")
     found += cause_contradictions(move)
@@ -122,7 +122,7 @@ def _step(migration: Migration, detail: SessionDetail) -> list[str]:
     history = sorted(detail.history, key=lambda holder: holder.version)
     steps = [index for index, holder in enumerate(history) if holder.migration == migration.id]
     if len(steps) != 1:
-        return [f"it is {len(steps)} steps of its session's history instead of one"]
+        return [f"its session's history has {len(steps)} such steps instead of one"]
     found: list[str] = []
     step = history[steps[0]]
     if step.instance != migration.target:

@@ -1,6 +1,6 @@
 """Code that every Fairlead process needs: settings, logs, tasks, clocks, policies, starting, the Kubernetes API.
 
 The decision core does not use it; the components build on it side by side. It must know no component: code that only
-one component needs (a router's token, a pool's object) stays there. The danger here is weight: whatever a module here
-imports, every process that uses it loads too, so each module stands alone.
+one component needs (a router's token, a pool's object) stays there. The danger here is weight: every process that uses
+a module also loads the module's imports, so each module stands alone.
 """

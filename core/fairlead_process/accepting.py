@@ -1,7 +1,7 @@
 """Takes the connections that wait at a listening socket, within the limits of a door.
 
-The event loop's own servers take in one turn all that wait, however many files that needs, and count no connection
-whose TLS handshake is under way.
+The event loop's own servers take in one turn all that wait, however many files that needs, and do not count
+a connection during its TLS handshake.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from fairlead_process.doors import Door, Visitor
 BACKLOG = 2048
 """Connections that may wait at a socket."""
 MOST_A_TURN = 16
-"""Connections taken before others have their turn; so many files may be open beyond those that the door counts."""
+"""Connections taken before other tasks run; this many files may be open beyond those that the door counts."""
 HANDSHAKE_SECONDS = 5.0
 PAUSE_SECONDS = 0.5
-"""Pause after no connection could be taken, for want of files for instance."""
+"""Pause after no connection could be taken, for example because file descriptors are missing."""
 
 logger = logging.getLogger(__name__)
 

@@ -13,58 +13,71 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-LOOK_SECONDS = 1.0
-"""Pause between two looks at the wall clock."""
-BEHIND_SECONDS = 5.0
-"""The time is behind by more than this only if the machine stood still unnoticed, or its wall clock was set."""
-BELIEVED_SECONDS = 60.0
-"""A wall clock that is ahead is believed after this long: one that was set wrong may be set right until then."""
+def file_age(modified_at: float) -> float:
+    """Seconds since a file was written: its time is of the wall clock too, which may have been set since."""
+    return max(0.0, time.time() - modified_at)
+
+
+SET_SECONDS = 1.0
+"""Another process's clock that differs by this much more than before was set, or is another machine's."""
 
 
 def _ticking() -> Callable[[], float]:
-    """The monotonic clock; if the system has one, the clock that continues while the machine is suspended."""
+    """The monotonic clock; if the system has one, the variant that continues while the machine is suspended."""
     return partial(time.clock_gettime, time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic
 
 
 class SteadyClock:
-    """Unix seconds that never go back, even when the machine's wall clock is set back.
+    """Unix seconds at the beginning, to which the monotonic clock adds: never more or less than the seconds that have
+    passed, whatever becomes of the machine's wall clock.
 
-    The monotonic clock advances the time. As that may stand still, with a virtual machine for one, the time leaps to
-    the wall clock when it is far behind it for a while.
+    So differences of its times are durations. Its times are as wrong as the wall clock was at the beginning; who keeps
+    them corrects them (`OtherClock`, docs/reports.md).
     """
 
-    __slots__ = ("_anchor", "_behind_since", "_look_at", "_monotonic", "_wall")
+    __slots__ = ("_anchor", "_monotonic")
 
     def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] | None = None) -> None:
-        self._wall = wall
         self._monotonic = monotonic or _ticking()
         self._anchor = wall() - self._monotonic()
-        self._look_at = 0.0
-        self._behind_since: float | None = None
 
     def __call__(self) -> float:
-        ticks = self._monotonic()
-        if ticks >= self._look_at:
-            self._look(ticks)
-        return self._anchor + ticks
+        return self._anchor + self._monotonic()
 
-    def _look(self, ticks: float) -> None:
-        self._look_at = ticks + LOOK_SECONDS
-        anchor = self._wall() - ticks
-        if anchor - self._anchor <= BEHIND_SECONDS:
-            self._behind_since = None
-        elif self._behind_since is None:
-            self._behind_since = ticks
-        elif ticks - self._behind_since >= BELIEVED_SECONDS:
-            self._anchor, self._behind_since = anchor, None
+    def utc(self) -> datetime:
+        """The same time with its zone."""
+        return datetime.fromtimestamp(self(), UTC)
+
+
+class OtherClock:
+    """How far another process's clock is ahead of this process's steady clock, so that times which it wrote can be
+    compared with times of here. Until it is heard, both count as equal.
+    """
+
+    __slots__ = ("ahead_seconds", "is_known")
+
+    def __init__(self) -> None:
+        self.ahead_seconds = 0.0
+        self.is_known = False
+
+    def hear(self, said: float | None, asked_at: float, answered_at: float) -> bool:
+        """The other process was asked and answered at these times of here, and `said` the time between; None if it
+        says no times. Returns whether this changed what is known.
+        """
+        latest, earliest = said - asked_at if said is not None else 0.0, said - answered_at if said is not None else 0.0
+        if self.is_known and earliest - SET_SECONDS <= self.ahead_seconds <= latest + SET_SECONDS:
+            return False
+        self.is_known = True
+        self.ahead_seconds = min(max(0.0, earliest), latest)
+        return True
 
 
 class AwakeClock:
-    """The time of `clock` at first, which then goes on only while this process runs: not while it is stopped, swapped
+    """Starts at the time of `clock` and then advances only while this process runs: not while it is stopped, swapped
     out or suspended.
 
-    By it silence is measured, as this process receives nothing while it sleeps. `look` must be called often; of the
-    time between two looks at most `LONGEST_LOOK_SECONDS` count.
+    It is used to measure silence, because a process receives nothing while it sleeps. `look` must be called often; of
+    the time between two calls, at most `LONGEST_LOOK_SECONDS` count.
     """
 
     __slots__ = ("_clock", "_looked_at", "_seconds")
@@ -76,7 +89,7 @@ class AwakeClock:
         self._looked_at = self._seconds = clock()
 
     def look(self) -> None:
-        """The process runs."""
+        """Record that the process runs."""
         now = self._clock()
         self._seconds += min(max(0.0, now - self._looked_at), self.LONGEST_LOOK_SECONDS)
         self._looked_at = now

@@ -17,7 +17,7 @@ FILES_KEPT_BACK = 256
 """Open files reserved for everything but connections: logs, spool, control API, database, listening sockets."""
 
 SIDE_SHARE = 16
-"""Where files are short, a port beside the main one gets at most one part in so many of those that are left."""
+"""When few file descriptors are left, a port other than the main one gets at most this fraction of them (1/N)."""
 
 STRANGER_SECONDS = 1.0
 """After this long without a whole request a new connection gives its place to another, if the door is full."""
@@ -34,7 +34,7 @@ class Visitor(Protocol):
     """A connection, as its door sees it."""
 
     def may_go(self) -> bool:
-        """Whether it has asked for nothing for so long that another may have its place."""
+        """Whether it has been idle long enough for another connection to take its place."""
 
     def turn_away(self) -> None:
         """End it, with an answer where it waits for one."""
@@ -92,8 +92,7 @@ class Door:
         return len(self._inside)
 
     def enter(self, visitor: Visitor) -> bool:
-        """Let a connection in, in place of one that has asked for nothing if need be. Otherwise the caller refuses it.
-        """
+        """Admit a connection, if need be in place of an idle one; False if the caller must refuse it."""
         if len(self._inside) >= self.most and not self._make_room():
             return False
         self._inside[visitor] = None

@@ -36,8 +36,8 @@ class MissingSetting(InvalidInput):
 class Variable:
     """One environment variable.
 
-    `meaning` says what it sets, `consequence` what another value changes. `default_shown` replaces a default that is
-    only computed at the start.
+    `meaning` says what the variable sets, `consequence` what another value changes. `default_shown` replaces a default
+    that is only computed at the start.
     """
 
     name: str
@@ -107,12 +107,12 @@ def variables(settings: type[Any]) -> Iterator[tuple[Variable, Any]]:
 
 
 def names(*settings: type[Any]) -> frozenset[str]:
-    """Names of the variables these settings are read from."""
+    """Names of the variables from which these settings are read."""
     return frozenset(found.name for one in settings for found, _ in variables(one))
 
 
 def unread(environment: Mapping[str, str], known: frozenset[str]) -> dict[str, str]:
-    """Fairlead's variables that are set and not among `known`, each with the most similar known name (empty: none)."""
+    """Fairlead's variables that are set but not among `known`, each with the most similar known name (empty: none)."""
     strange = sorted(name for name in environment if name.startswith(PREFIX) and not name.startswith(NOT_SETTINGS) and name not in known)
     return {name: next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.8)), "") for name in strange}
 

@@ -61,7 +61,14 @@ def http_config(app: Any, door: Door, **more: Any) -> uvicorn.Config:
     bounded = type("BoundedAtDoor", (BoundedConnection,), {"door": door})
     return uvicorn.Config(
         app,
-        **{"http": bounded, "log_config": None, "access_log": False, "server_header": False, "timeout_keep_alive": KEEP_ALIVE_SECONDS, **more},
+        **{
+            "http": bounded,
+            "log_config": None,
+            "access_log": False,
+            "server_header": False,
+            "timeout_keep_alive": KEEP_ALIVE_SECONDS,
+            **more,
+        },
     )
 
 
@@ -235,7 +242,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._drop_later()
 
     def _drop_later(self) -> None:
-        """Closing waits until all was sent, which a client that reads nothing would make for ever."""
+        """Closing waits until everything was sent; a client that reads nothing would make it wait permanently."""
         if self.transport.get_write_buffer_size():
             self.loop.call_later(CLOSING_SECONDS, self.transport.abort)
 

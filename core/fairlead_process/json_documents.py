@@ -14,7 +14,7 @@ DEEPEST = 64
 _CHUNK = 65_536
 _QUOTE = ord('"')
 _STEPS = bytes({"[": 1, "{": 1, "]": 255, "}": 255}.get(chr(byte), 0) for byte in range(256))
-"""For each byte, how many levels it goes down, as a signed byte."""
+"""For each byte, the change of the nesting level, as a signed byte."""
 
 Kind = TypeVar("Kind")
 
@@ -22,8 +22,8 @@ Kind = TypeVar("Kind")
 def decode_json(content: bytes, decoder: "msgspec.json.Decoder[Kind]", *, deepest: int = DEEPEST) -> Kind:
     """The document that the bytes are.
 
-    Raises msgspec.DecodeError for what is not JSON in UTF-8 or nests deeper than `deepest` levels, and its subclass
-    ValidationError for what is not as the decoder wants it.
+    Raises msgspec.DecodeError if it is not JSON in UTF-8 or nests deeper than `deepest` levels, and its subclass
+    ValidationError if it does not fit the decoder's type.
     """
     if nests_deeper(content, deepest):
         raise msgspec.DecodeError(too_deep(deepest))
@@ -33,11 +33,24 @@ def decode_json(content: bytes, decoder: "msgspec.json.Decoder[Kind]", *, deepes
         raise msgspec.DecodeError(not_utf8(error)) from None
 
 
+def read_json(content: bytes, decoder: "msgspec.json.Decoder[Kind]") -> Kind:
+    """As `decode_json`, for long documents of which little is read: how deep they may nest depends on the interpreter.
+
+    Raises msgspec.DecodeError.
+    """
+    try:
+        return decoder.decode(content)
+    except RecursionError:
+        raise msgspec.DecodeError("it is nested too deeply") from None
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(not_utf8(error)) from None
+
+
 def nests_deeper(content: bytes, deepest: int = DEEPEST) -> bool:
     """Whether JSON, or what begins as JSON, nests deeper than `deepest` levels.
 
-    Looks at the bytes, since decoders answer by the depth that their interpreter allows. It takes a microsecond where
-    brackets are few, and about 10 ms per MB elsewhere.
+    It examines the bytes, because the depth that decoders accept depends on the interpreter. It takes a microsecond if
+    there are few brackets, otherwise about 10 ms per MB.
     """
     if content.count(b"[") + content.count(b"{") <= deepest:
         return False
@@ -56,7 +69,7 @@ def nests_deeper(content: bytes, deepest: int = DEEPEST) -> bool:
 
 
 def too_deep(deepest: int = DEEPEST) -> str:
-    """The fault of a document that nests too deeply, in words."""
+    """Words for a document that nests too deeply."""
     return f"it is nested deeper than {deepest} levels"
 
 

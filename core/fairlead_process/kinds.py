@@ -1,8 +1,10 @@
 """The kinds of values that an environment variable may hold: how each is read, and how a message asks for it."""
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -14,7 +16,7 @@ T_co = TypeVar("T_co", covariant=True)
 class Kind(Protocol[T_co]):
     """One kind of value.
 
-    `wanted` completes the sentence "write …"; docs/settings.md shows `unit`; a `secret` is shown nowhere.
+    `wanted` completes the sentence "write …"; docs/settings.md shows `unit`; a `secret` is never shown.
     """
 
     @property
@@ -27,7 +29,7 @@ class Kind(Protocol[T_co]):
     def secret(self) -> bool: ...
 
     def parse(self, text: str) -> T_co:
-        """The value of `text`. Raises ValueError, or InvalidInput if `wanted` alone would not say what to write."""
+        """The value of `text`. Raises ValueError, or InvalidInput if `wanted` alone is not a sufficient remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Parsed(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A whole number of `noun`, such as bytes; both bounds are included."""
+    """A whole number of `noun`, such as bytes; bounds are inclusive."""
 
     noun: str
     least: int = 0
@@ -150,7 +152,11 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An http or https URL without user and password; a slash at its end is dropped."""
+    """An http or https URL of a server; a slash at its end is dropped.
+
+    It is judged whole here, so that no later use of it fails: host and port must be possible, and it has no user, query
+    or fragment, which no server of ours is named by.
+    """
 
     example: str
     secret: bool = field(default=False, init=False)
@@ -162,7 +168,8 @@ class Address:
 
     def parse(self, text: str) -> str:
         parts = urlsplit(text)
-        if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:  # addresses are logged
+        excess = "@" in parts.netloc or "?" in text or "#" in text or any(sign.isspace() or not sign.isprintable() for sign in text)
+        if parts.scheme not in {"http", "https"} or excess or parts.port == 0 or not _is_host(parts.hostname or ""):
             raise ValueError(text)
         return text.rstrip("/")
 
@@ -200,7 +207,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A path; the file is not looked at before it is used."""
+    """A path; the file is opened only when it is used."""
 
     wanted: str = field(default="the path of a file", init=False)
     unit: str = field(default="path", init=False)
@@ -210,7 +217,17 @@ class File:
         return Path(text)
 
 
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.IGNORECASE)
+"""A part of a host's name; underscores occur, though DNS has none."""
+
 PORT = Whole("port", 0, 65535)
+
+
+def _is_host(name: str) -> bool:
+    """Whether it is an IP address or could be a host's name. Raises ValueError for a name that IDNA cannot write."""
+    if ":" in name:
+        return bool(ip_address(name.partition("%")[0]))
+    return len(name) <= 253 and all(_LABEL.fullmatch(label) for label in name.encode("idna").decode("ascii").removesuffix(".").split("."))
 
 
 def _bounds(least: float, most: float | None) -> str:

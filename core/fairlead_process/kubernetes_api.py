@@ -1,14 +1,15 @@
-"""Requests to the Kubernetes API, for every process that makes some.
+"""Requests to the Kubernetes API, for all processes.
 
-It handles credentials, which expire, time limits, and the meaning of errors. The official asyncio client reads the
-configuration and the credentials; the requests are made here, because the client gives no say in how JSON is written.
-Objects are plain JSON documents; the callers choose the objects.
+Handles expiring credentials, time limits, and the meaning of errors. The official asyncio client reads the
+configuration and the credentials; the requests are made here, because that client does not allow control over how JSON
+is written. Objects are plain JSON documents; the callers choose the objects.
 """
 
 import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -42,8 +43,8 @@ class ClusterError(Exception):
 class ClusterUnavailable(ClusterError):
     """No usable answer; the call may or may not have had its effect.
 
-    `status` is None when there was no answer at all; `is_late` then says whether a write was sent, and only its answer
-    did not come in time.
+    `status` is None if there was no answer; `is_late` then says whether a write was sent and only its answer came too
+    late.
     """
 
     def __init__(self, message: str, status: int | None = None, *, is_late: bool = False) -> None:
@@ -103,7 +104,7 @@ class _Login:
 class KubernetesApi:
     """A connection to the Kubernetes API. Create it with `connect`, end it with `close`.
 
-    Expired credentials are read again, once per call. Answers to writes are awaited for `write_seconds`.
+    Expired credentials are read again, once per call. Writes wait up to `write_seconds` for their answer.
     """
 
     def __init__(self, api: client.ApiClient, kubeconfig: str | None, write_seconds: float) -> None:
@@ -138,7 +139,7 @@ class KubernetesApi:
         """Make one request, within ten seconds if it reads, and return its answer; None when the answer's status is
         `absent`.
 
-        A `decoder` of a TypedDict leaves out what the caller does not read, which is most of a list of pods.
+        A `decoder` for a TypedDict skips fields that the caller does not read, which is most of a list of pods.
 
         Raises ClusterUnavailable, ClusterRefused.
         """
@@ -162,7 +163,7 @@ class KubernetesApi:
         raise ClusterRefused(status, reason, line, text, field)
 
     async def _later_than(self, refused: _Login) -> _Login:
-        """Log in again, unless another call has done so since."""
+        """Log in again, unless another call has done so since that login."""
         async with self._logging_in:
             if self._login is refused:
                 self._login = _Login(await _log_in(self._kubeconfig))
@@ -201,7 +202,8 @@ class KubernetesApi:
 
 
 def as_go_writes(document: Mapping[str, Any]) -> bytes:
-    """The document as Go's encoding/json writes it: sorted keys, no spaces, `<`, `>`, `&` and line separators escaped.
+    """The document in the form in which Go's encoding/json writes it: sorted keys, no spaces, `<`, `>`, `&` and line
+    separators escaped.
 
     A ControllerRevision's `data` may never change, and the API server compares texts: it rewrites an object at every
     patch, and refuses the patch (422) when the text differs.
@@ -213,7 +215,7 @@ def as_go_writes(document: Mapping[str, Any]) -> bytes:
 
 
 _GO_ESCAPES = tuple((character.encode(), b"\\u%04x" % ord(character)) for character in "<>&\u2028\u2029")
-"""In JSON these stand in strings only."""
+"""Characters to escape; in JSON they occur only in strings."""
 
 
 def _session(api: client.ApiClient) -> aiohttp.ClientSession:
@@ -234,19 +236,26 @@ async def open_session(kubeconfig: str | None, connections: int, *traces: aiohtt
     return api.configuration.host, aiohttp.ClientSession(connector=connector, headers=headers, trace_configs=list(traces))
 
 
+def _require_a_file(kubeconfig: str) -> None:
+    """Raises FileNotFoundError when no file of the list is there: the client reads that as an empty kubeconfig."""
+    if not any(Path(part).expanduser().exists() for part in kubeconfig.split(os.pathsep)):
+        raise FileNotFoundError("there is no such file")
+
+
 async def _log_in(kubeconfig: str | None) -> client.ApiClient:
     configuration = client.Configuration()
     # What Python 3.13 refuses beyond chain, dates and name: many clusters' authorities lack key usage or identifiers.
     configuration.disable_strict_ssl_verification = True
     try:
         if kubeconfig is not None:
+            _require_a_file(kubeconfig)
             await config.load_kube_config(config_file=kubeconfig, client_configuration=configuration, persist_config=False)
         else:
             config.load_incluster_config(client_configuration=configuration)
         # Asked once: a session that trusts the environment asks at every request, in a thread: a third of its cost.
         configuration.proxy = configuration.proxy or proxy_for(configuration.host, os.environ)
         return client.ApiClient(configuration=configuration)
-    except (config.ConfigException, OSError, ValueError, yaml.YAMLError) as error:
+    except Exception as error:  # the client's reader fails in its own ways at a document that is no kubeconfig
         told = isinstance(error, config.ConfigException | OSError)
         reason = (
             " ".join(str(error).split()) if told else complaint(error) if isinstance(error, yaml.YAMLError) else "it is not a kubeconfig"

@@ -8,6 +8,8 @@ The event is a fixed sentence; its data are named values (`extra=`), never forma
     {"at": "2026-11-21T10:00:00.000Z", "level": "warning", "logger": "fairlead_router.reporting", "event": "report set
      aside", "file": …}
 
+Of warnings and errors that repeat, few are written and the rest is counted (`FloodGate`).
+
 Prompts, keys and tokens are never logged. Values have the same names everywhere: `error` for the problem, `pool` as
 namespace/name, `instance`, `router`, `request`, `session`.
 """
@@ -15,7 +17,8 @@ namespace/name, `instance`, `router`, `request`, `session`.
 import json
 import logging
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TextIO
@@ -24,7 +27,7 @@ from fairlead_process.environment import group, read, variable
 from fairlead_process.kinds import Choice
 
 CHATTY = ("alembic", "apscheduler", "httpcore", "httpx", "kopf.activities", "kopf.objects", "uvicorn.access", "uvicorn.error")
-"""Library loggers whose INFO lines repeat ours or help nobody."""
+"""Loggers of libraries whose INFO lines repeat ours or are of no use."""
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 _OF_LIBRARIES = frozenset({"color_message", "k8s_ref", "k8s_skip", "settings"})
@@ -32,7 +35,7 @@ _OF_LIBRARIES = frozenset({"color_message", "k8s_ref", "k8s_skip", "settings"})
 
 
 _PROGRAM = spec.name if (spec := getattr(sys.modules["__main__"], "__spec__", None)) is not None else "__main__"
-"""The name of the module that `python -m` runs, which that module itself knows as `__main__`."""
+"""The name of the module that was run with `python -m`, which is `__main__` inside that module."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,16 +96,72 @@ def _values(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _shown(value: object) -> str:
-    """The value as text, quoted if a reader, or `cut`, could take it for more than one value."""
+    """The value as text, quoted if it could otherwise be mistaken for several values."""
     text = str(value)
     plain = text.isprintable() and not set(text) & set(' "=')
     return text if plain and text else json.dumps(text, ensure_ascii=False)
+
+
+MOST_ALIKE = 10
+"""Lines of one event and subject that are written in `WINDOW_SECONDS`."""
+WINDOW_SECONDS = 60.0
+MOST_SUBJECTS = 1_000
+"""Events and subjects that are counted apart; more are counted by logger alone."""
+_SUBJECTS = ("pool", "instance", "task")
+
+
+class FloodGate(logging.Filter):
+    """Lets few warnings and errors that are alike through, and counts the rest: a full disk, a stranger or an engine
+    can cause very many. The next line of the kind says how many were left out (`left_out`). `clock` gives seconds.
+
+    Alike are those of one event and its pool, instance or task.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._windows: dict[tuple[object, ...], _Window] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is written."""
+        if record.levelno < logging.WARNING:
+            return True
+        now = self._clock()
+        window = self._window((record.name, record.msg, *(record.__dict__.get(name) for name in _SUBJECTS)), now)
+        if now - window.began >= WINDOW_SECONDS:
+            if window.left_out:
+                record.left_out = window.left_out
+            window.began, window.written, window.left_out = now, 0, 0
+        if window.written >= MOST_ALIKE:
+            window.left_out += 1
+            return False
+        window.written += 1
+        return True
+
+    def _window(self, kind: tuple[object, ...], now: float) -> "_Window":
+        found = self._windows.get(kind)
+        if found is None and len(self._windows) >= MOST_SUBJECTS:
+            self._windows = {one: window for one, window in self._windows.items() if now - window.began < WINDOW_SECONDS or window.left_out}
+            kind = kind[:1] if len(self._windows) >= MOST_SUBJECTS else kind
+            found = self._windows.get(kind)
+        return self._windows.setdefault(kind, _Window(now)) if found is None else found
+
+
+class _Window:
+    """What was written of one kind of line since `began`."""
+
+    __slots__ = ("began", "left_out", "written")
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.written = self.left_out = 0
 
 
 def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
     """Sends all logs of this process to `stream`; None = standard error."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LogLines(as_json=settings.format == "json"))
+    handler.addFilter(FloodGate())
     logging.basicConfig(level=settings.level, handlers=[handler], force=True)
     for name in CHATTY:
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,7 +1,7 @@
 """How a process starts: settings, logs, sockets. An impossible start ends with one line and an exit code.
 
-The exit code is 2 for a person's input (a setting, an address that cannot be bound), as for a wrong command line,
-and 1 for anything else.
+The exit code is 2 for wrong input (a setting, an address that cannot be bound, the command line), and 1 for anything
+else.
 """
 
 import logging
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class ProcessSettings(Protocol):
-    """The part of its settings that every process has."""
+    """The settings that every process has."""
 
     @property
     def logs(self) -> LogSettings: ...
@@ -62,7 +62,12 @@ def one_line_errors(program: str) -> Iterator[None]:
 
 
 def line_of(problem: Exception) -> str | None:
-    """One line for a person about an error raised on purpose or by the operating system; None for a bug in Fairlead."""
+    """One line for a person about an error raised on purpose or by the operating system; None for a bug in Fairlead.
+
+    The first error counts in a group, which tasks that run together end with.
+    """
+    while isinstance(problem, ExceptionGroup):
+        problem = problem.exceptions[0]
     if isinstance(problem, OSError) and problem.filename and problem.strerror:
         return f"{problem.filename}: {problem.strerror}"
     return " ".join(str(problem).splitlines()) if isinstance(problem, FairleadError | OSError) else None
@@ -80,7 +85,7 @@ def begin(reader: Callable[[Mapping[str, str]], S]) -> S:
 
 
 def report_unread(environment: Mapping[str, str], known: frozenset[str]) -> None:
-    """Logs each Fairlead variable that this process does not read: it may be misspelt."""
+    """Logs each Fairlead variable that this process does not read: its name may be misspelt."""
     for name, similar in unread(environment, known).items():
         logger.warning("a setting is set that this process does not have", extra={"variable": name, "did_you_mean": similar or None})
 

@@ -1,6 +1,6 @@
-"""Reads text as people save it: packed by gzip, with a byte-order mark, in UTF-16; and nothing without bounds.
+"""Reads text files as people save them: compressed with gzip, with a byte-order mark, in UTF-16; always within bounds.
 
-What a file is shows in its first bytes, not in its name.
+The type of a file is recognised by its first bytes, not by its name.
 """
 
 import io
@@ -11,12 +11,12 @@ from typing import Any, BinaryIO
 
 MOST_LINE_BYTES = 256 * 1024 * 1024
 MOST_RATIO = 250
-"""How many times as large as it is packed a file may become; JSON and CSV reach a tenth of that."""
+"""Maximum ratio of unpacked to packed size; JSON and CSV reach a tenth of it."""
 _FREE_BYTES = 4 * 1024 * 1024
-"""This many bytes are unpacked before the ratio counts."""
+"""This many bytes are unpacked before the ratio is checked."""
 _PIECE = 64 * 1024
 _ENCODINGS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-"""Keyed by byte-order mark, the longer ones first."""
+"""Encodings by byte-order mark, longer ones first."""
 _MARK = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
 _OTHERS = {
@@ -30,7 +30,9 @@ _OTHERS = {
 
 
 class TextUnreadable(Exception):
-    """The text says why, as a predicate of the file or the line: `is a ZIP archive; unpack it first`."""
+    """A text that cannot be read. The message is a predicate of the file or line: `is a ZIP archive;
+    unpack it first`.
+    """
 
     def __init__(self, problem: str, line: int = 0) -> None:
         self.line = line
@@ -39,9 +41,9 @@ class TextUnreadable(Exception):
 
 
 def text_lines(file: BinaryIO, *, most_line_bytes: int = MOST_LINE_BYTES, most_bytes: int | None = None) -> Iterator[bytes]:
-    """Its lines in UTF-8 with their ends, unpacked, without a byte-order mark.
+    """The lines of the file in UTF-8 with their ends, unpacked, without a byte-order mark.
 
-    Raises TextUnreadable, when it comes to the place, for what is not text, for a line longer than `most_line_bytes`
+    On reaching the place, raises TextUnreadable for data that is not text, for a line longer than `most_line_bytes`,
     and for more than `most_bytes` in all.
     """
     stream = _plain(file)
@@ -89,7 +91,7 @@ def _decoded(stream: "io.BufferedReader[Any]") -> "io.BufferedReader[Any] | io.T
 
 
 class _Reading(io.RawIOBase):
-    """Any readable file as a raw one, so that it can be buffered once more."""
+    """Any readable file as a raw stream, so that it can be buffered."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -104,7 +106,7 @@ class _Reading(io.RawIOBase):
 
 
 class _Unpacking(io.RawIOBase):
-    """The content of a gzip file, of one member or several."""
+    """The content of a gzip file with one or several members."""
 
     def __init__(self, packed: "io.BufferedReader[Any]") -> None:
         self._packed = packed
@@ -122,11 +124,11 @@ class _Unpacking(io.RawIOBase):
             filled += len(piece)
         self._given += filled
         if self._given > max(_FREE_BYTES, MOST_RATIO * self._taken):
-            raise TextUnreadable(f"unpacks to more than {MOST_RATIO} times its size, as no data of this kind does")
+            raise TextUnreadable(f"unpacks to more than {MOST_RATIO} times its size, which no data of this kind does")
         return filled
 
     def _piece(self, most: int) -> bytes:
-        """The next part; empty at the end."""
+        """The next chunk; empty at the end."""
         piece = b""
         while not piece:
             if self._unpacker.eof and not self._next_member():
@@ -147,7 +149,7 @@ class _Unpacking(io.RawIOBase):
         return data
 
     def _next_member(self) -> bool:
-        """Begin another member, if one follows; zeros may fill up the end."""
+        """Begin the next gzip member, if one follows; the file may end with zero bytes."""
         rest = self._unpacker.unused_data or self._take()
         while rest and not rest.strip(b"\0"):
             rest = self._take()

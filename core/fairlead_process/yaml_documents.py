@@ -1,7 +1,7 @@
-"""Reads YAML that people write, as JSON has it and in the same way on every Python.
+"""Reads YAML that people write as JSON values, in the same way on every Python.
 
-PyYAML passes on Python's own words for a date that does not exist or for an integer of very many digits, and the
-allowed depth follows from the interpreter's stack; here these have fixed bounds and Fairlead's own words.
+PyYAML passes on Python's own messages for impossible dates or very long integers, and its nesting limit depends on the
+interpreter's stack; here the bounds are fixed and the messages are Fairlead's own.
 """
 
 from collections.abc import Iterator
@@ -14,16 +14,20 @@ import yaml
 from fairlead_process.json_documents import DEEPEST, not_utf8, too_deep
 
 MOST_VALUES = 100_000
-"""More than any document here has; aliases and merges make billions of a few lines."""
+"""Maximum number of values: more than any document here has; with aliases and merges, a few lines
+could make billions.
+"""
 MOST_DIGITS = 100
-"""Characters of a whole number: more than any that can be used, and fewer than Python refuses to read."""
+"""Maximum number of characters of a whole number: more than any usable number has, and fewer than Python refuses to
+read.
+"""
 
 
 def read_yaml(content: str | bytes) -> Any:
-    """The document as JSON has it: a date stays text, an instant becomes RFC 3339 in UTC.
+    """The document as JSON values: a date stays text, an instant becomes RFC 3339 in UTC.
 
-    Raises YAMLError, also for a date that does not exist, for what is not UTF-8, and for what holds itself, nests
-    deeper than DEEPEST levels, or is made huge by aliases.
+    Raises YAMLError, also for a date that does not exist, for data that is not UTF-8, and for a document that contains
+    itself, nests deeper than DEEPEST levels, or is made huge by aliases.
     """
     try:
         text = content.decode() if isinstance(content, bytes) else content
@@ -33,7 +37,7 @@ def read_yaml(content: str | bytes) -> Any:
 
 
 def complaint(error: yaml.YAMLError) -> str:
-    """Where and what is wrong with a document: `line 2, column 5: expected ',' or ']', but got '}'`."""
+    """Where and why a document is invalid: `line 2, column 5: expected ',' or ']', but got '}'`."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
     return where + (problem or "it has a character that YAML does not allow")
@@ -44,7 +48,7 @@ def _refused(problem: str, mark: yaml.Mark | None = None) -> yaml.MarkedYAMLErro
 
 
 class BoundedLoader(yaml.SafeLoader):
-    """SafeLoader that bounds depth and merges while it reads, and names the place of what it refuses."""
+    """SafeLoader with bounded depth and merges; its errors name the place."""
 
     deepest = DEEPEST
     _level = 0
@@ -63,7 +67,7 @@ class BoundedLoader(yaml.SafeLoader):
             raise _refused(f"it has more than {MOST_VALUES:,} values", node.start_mark)
 
     def construct_plain(self, node: yaml.Node) -> Any:
-        """SafeLoader's value of a number, boolean or date."""
+        """SafeLoader's value for a number, boolean or date."""
         kind = node.tag.rpartition(":")[2]
         if kind == "int" and len(node.value) > MOST_DIGITS:
             raise _refused(f"a number has more than {MOST_DIGITS} digits", node.start_mark)

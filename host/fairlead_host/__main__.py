@@ -11,6 +11,7 @@ from fairlead_api.serving import Place, serve, where_to_serve
 from fairlead_api.settings import Settings
 from fairlead_host.app import SIMULATOR, create_app
 from fairlead_host.settings import read_settings
+from fairlead_process.commands import run_program
 from fairlead_process.starting import begin, one_line_errors
 
 
@@ -28,4 +29,4 @@ def main(place: Place) -> None:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m fairlead_host")
+    run_program(main, "python -m fairlead_host")

@@ -12,17 +12,17 @@ from fairlead_api.settings import Settings
 from fairlead_web.app import create_web_app
 
 SIMULATOR = (sys.executable, "-m", "fairlead_simulator.what_if")
-"""The command that simulates for the API, which must not know the simulator."""
+"""The command that runs simulations for the API, which must not depend on the simulator."""
 
 API_PATHS = ("/v1", "/internal", "/healthz", "/readyz", "/metrics", "/openapi.json")
 """Paths that the API answers; all others go to the web UI."""
 
 
 def create_app(settings: Settings, public_url: str, cluster: ClusterGateway | None = None) -> ASGIApp:
-    """The API with the web UI beside it. Nothing is connected or migrated before the app's lifespan starts. `cluster`
-    takes the place of the Kubernetes API.
+    """The API together with the web UI. Nothing is connected or migrated before the app's lifespan starts. `cluster`
+    replaces the Kubernetes API.
 
-    Raises InvalidInput for a `public_url` that nobody can open.
+    Raises InvalidInput for an unusable `public_url`.
     """
     api = create_api(settings, cluster=cluster, simulator=SIMULATOR)
     web = create_web_app(

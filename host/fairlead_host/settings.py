@@ -16,7 +16,9 @@ class HostSettings:
 
     web: bool = field(
         default=True,
-        metadata=variable("FAIRLEAD_WEB", Switch(), "serve the web UI beside the API", "0 leaves paths outside the API unanswered (404)"),
+        metadata=variable(
+            "FAIRLEAD_WEB", Switch(), "serve the web UI together with the API", "0 leaves paths outside the API unanswered (404)"
+        ),
     )
     public_url: str | None = field(default=None, metadata=PUBLIC_URL)
     api: ApiSettings = field(metadata=group(ApiSettings))

@@ -18,7 +18,7 @@ _LONG_SECONDS = 10.0
 @dataclass(slots=True, kw_only=True)
 class FailedAction:
     """An action that was refused: how often in a row, why, when to try again, and when that was decided. `told` is the
-    message for people, empty while the refusal may be temporary; `is_news` says whether it was not published yet.
+    message for people, empty while the refusal may be temporary; `is_news` says whether it still has to be published.
     """
 
     times: int
@@ -47,9 +47,8 @@ class ActionBackoff:
     _known: dict[Hashable, FailedAction] = field(default_factory=dict)
 
     def waiting(self, action: Hashable, now: float) -> FailedAction | None:
-        """The refusal whose pause still lasts; None when the action may be tried.
-
-        A clock that went back ends the pause.
+        """The refusal whose pause is not over; None if the action may be tried. A clock that was set back ends the
+        pause.
         """
         refusal = self._known.get(action)
         return refusal if refusal is not None and refusal.decided_at <= now < refusal.again_at else None
@@ -81,7 +80,7 @@ class ActionBackoff:
         self._known.clear()
 
     def keep(self, wanted: set[Hashable]) -> None:
-        """Forget refusals of actions that are not wanted any more."""
+        """Keep only the refusals of these actions; the others are no longer needed."""
         for action in self._known.keys() - wanted:
             del self._known[action]
 
@@ -93,7 +92,7 @@ class ActionBackoff:
 class ServerBackoff:
     """Decides when a server that does not answer may be asked again, by any caller.
 
-    The pause is 1, 2, 4, … seconds with jitter, or as long as the server asked for.
+    The pause is 1, 2, 4, … seconds with jitter, or as long as the server requests.
 
     `monotonic` counts seconds and never goes back; `chance` gives numbers from 0 to 1.
     """

@@ -16,7 +16,7 @@ __all__ = ["Cluster", "ClusterError", "ClusterRefused", "ClusterUnavailable", "H
 FIELD_MANAGER = "fairlead-operator"
 
 _WRITE_SECONDS = 35.0
-"""An admission webhook may take 30 s, and only then the server answers that it failed."""
+"""Time limit of a write: an admission webhook may take 30 s before the server reports its failure."""
 
 
 class Resource(Enum):
@@ -25,6 +25,7 @@ class Resource(Enum):
     POOLS = (f"/apis/{GROUP}/{VERSION}", PLURAL)
     ROLES = (f"/apis/{GROUP}/{VERSION}", pool_roles.PLURAL)
     PODS = ("/api/v1", "pods")
+    NODES = ("/api/v1", "nodes")
     SERVICES = ("/api/v1", "services")
     BUDGETS = ("/apis/policy/v1", "poddisruptionbudgets")
     REVISIONS = ("/apis/apps/v1", "controllerrevisions")
@@ -39,13 +40,16 @@ class Resource(Enum):
     ENDPOINT_SLICES = ("/apis/discovery.k8s.io/v1", "endpointslices")
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
-        """The URL path of one object, or of the namespace's list."""
+        """The URL path of one object, or of the namespace's list. Nodes are in no namespace."""
         prefix, plural = self.value
-        return "/".join(part for part in (prefix, "namespaces", namespace, plural, name, subresource) if part)
+        place = ("namespaces", namespace) if self is not Resource.NODES else ()
+        return "/".join(part for part in (prefix, *place, plural, name, subresource) if part)
 
 
 class Cluster(Protocol):
-    """Objects are plain JSON documents. Every method raises ClusterError."""
+    """The operator's calls to the Kubernetes API. Objects are plain JSON documents. Every method
+    raises ClusterError.
+    """
 
     async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> dict[str, Any] | None:
         """The object, or a part of it, as it is now; None if it does not exist."""
@@ -114,8 +118,8 @@ class _Pods(TypedDict):
 
 
 _READ_PARTS = MappingProxyType({Resource.PODS: cast("msgspec.json.Decoder[dict[str, Any]]", msgspec.json.Decoder(_Pods))})
-"""What is read of lists that are long: without most of their specs and managedFields, 50 pods take a thirteenth of the
-CPU.
+"""The parts that are read of long lists: without most specs and managedFields, reading 50 pods takes a thirteenth of
+the CPU time.
 """
 
 _WHOLE = msgspec.json.Decoder(dict[str, Any])

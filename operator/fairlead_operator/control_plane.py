@@ -1,4 +1,6 @@
-"""The operator's calls to the control API, with a bound on the calls in flight and a pause while the API is away."""
+"""The operator's calls to the control API, with a bound on the calls in flight and a pause while the API is
+unreachable.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,7 +14,7 @@ from fairlead_operator.backoff import ServerBackoff
 
 
 class ControlPlane(Protocol):
-    """The operator's half of the internal protocol, as `fairlead_client.internal.SystemApi` speaks it."""
+    """The operator's half of the internal protocol, as implemented by `fairlead_client.internal.SystemApi`."""
 
     async def put_state(self, pool: PoolKey, state: PoolState) -> Outcome[PoolObservations]:
         """Send everything observed of the pool; returns what the routers reported."""
@@ -33,7 +35,8 @@ class ControlPlane(Protocol):
 class PacedControlPlane:
     """A ControlPlane with at most `calls_at_once` calls in flight.
 
-    While `backoff` lasts no call is made, for any pool: the outcome is at once Later, with the rest of the pause.
+    During a pause of `backoff` no call is made for any pool: the outcome is immediately Later, with the rest of the
+    pause.
     """
 
     def __init__(self, api: ControlPlane, backoff: ServerBackoff, calls_at_once: int) -> None:

@@ -63,7 +63,7 @@ class EventRecorder:
     async def deliver(self) -> None:
         """Send what is queued, oldest first; stop at the first failure and keep the rest.
 
-        A batch that is refused permanently is given up.
+        A batch that is refused permanently is dropped.
         """
         while self._backlog:
             batch = [self._backlog[index] for index in range(min(_BATCH, len(self._backlog)))]

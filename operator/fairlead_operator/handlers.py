@@ -29,7 +29,7 @@ POOLS = (GROUP, VERSION, PLURAL)
 
 @kopf.on.startup()
 async def started(memo: kopf.Memo, settings: kopf.OperatorSettings, **_: Any) -> None:
-    """Wait for the Kubernetes API and for the Lease; until this returns kopf watches nothing."""
+    """Wait for the Kubernetes API and for the Lease; kopf watches nothing until this returns."""
     await start(memo, settings)
 
 
@@ -58,7 +58,7 @@ def worker_of(body: kopf.Body, memo: kopf.Memo) -> PoolWorker:
 async def reconciled(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
     """Reconcile the pool's instances with its spec as long as the pool lives.
 
-    Kopf cancels this when the pool is deleted.
+    Kopf cancels it when the pool is deleted.
     """
     with contextlib.suppress(asyncio.CancelledError):
         await worker_of(body, memo).run()
@@ -66,7 +66,7 @@ async def reconciled(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
 
 @kopf.on.delete(*POOLS)
 async def finalized(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
-    """Drain the deleted pool's instances and tell the control API; then kopf lets the pool go."""
+    """Drain the deleted pool's instances and tell the control API; then kopf removes the finalizer."""
     await worker_of(body, memo).finalize()
 
 
@@ -74,7 +74,8 @@ async def finalized(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
 async def changed(event: kopf.RawEvent, body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
     """Wake the pool's worker.
 
-    A pool that went while the control API was away, or without its finalizer, is reported as soon as the API answers.
+    A pool that disappeared while the control API was unreachable, or without its finalizer, is reported as soon as the
+    API answers.
     """
     worker = worker_of(body, memo)
     if is_news(memo, event, pool_essence):
@@ -118,7 +119,7 @@ Document = Mapping[str, Any]
 
 
 def is_news(memo: kopf.Memo, event: kopf.RawEvent, essence: Callable[[Document], Hashable]) -> bool:
-    """Whether the object is gone, or its `essence` differs from what was seen last."""
+    """Whether the object is gone, or its `essence` differs from the last one seen."""
     seen, memo.seen = memo.get("seen"), essence(event["object"])
     return event["type"] == "DELETED" or memo.seen != seen
 

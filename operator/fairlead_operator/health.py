@@ -1,6 +1,6 @@
 """The operator's health endpoints.
 
-`/healthz` answers while the process lives, `/readyz` once it can work; both describe what it does.
+`/healthz` answers while the process lives, `/readyz` once it can work; both describe its state.
 """
 
 import asyncio
@@ -65,8 +65,8 @@ class _Visit(asyncio.Protocol):
 
 
 class RefusedReads:
-    """Paths that the Kubernetes API lets kopf neither list nor watch (403), each until it is answered. Kopf retries,
-    and events of that namespace go unseen until then.
+    """Paths that the Kubernetes API does not let kopf list or watch (403), until they succeed. Kopf retries, and events
+    of that namespace are not seen until then.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class RefusedReads:
 
 
 class Health:
-    """The operator's health. `waiting_for` names what keeps the operator from working; empty when nothing does."""
+    """The operator's health. `waiting_for` names what keeps the operator from working; empty if nothing does."""
 
     def __init__(self) -> None:
         self.waiting_for = "the Kubernetes API"
@@ -96,7 +96,7 @@ class Health:
         self._watched = (lease, pools)
 
     def document(self) -> dict[str, object]:
-        """The document that both paths answer.
+        """The document that both paths return.
 
         It says whether the operator waits, leads or stands by, who holds the Lease, how many pools it reconciles, what
         it may not read, and why it could not lead.
@@ -115,7 +115,7 @@ class Health:
         return document["state"] != "waiting" and "problem" not in document
 
     async def serve(self, host: str, port: int) -> None:
-        """Answer on this address until `close`. Raises InvalidInput when it is taken."""
+        """Answer on this address until `close`. Raises InvalidInput if the address is taken."""
         app = web.Application()
         app.add_routes([web.get("/healthz", self._alive), web.get("/readyz", self._ready)])
         self._runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=1.0, access_log=None)
@@ -136,5 +136,7 @@ class Health:
         return web.json_response(self.document())
 
     async def _ready(self, request: web.Request) -> web.Response:
-        """A standby is ready too: it would take over, and a rolling update waits for it before it stops the holder."""
+        """Whether it is ready. A standby is ready too: it would take over, and a rolling update waits for it before it
+        stops the holder.
+        """
         return web.json_response(self.document(), status=200 if self.is_ready() else 503)

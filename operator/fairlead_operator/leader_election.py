@@ -1,8 +1,8 @@
-"""Leader election: of several operators only the holder of the Lease acts; the others watch the Lease and wait.
+"""Leader election: only the operator that holds the Lease acts; the others watch the Lease and wait.
 
-No two clocks are compared. The holder measures from the moment it sent its last successful renewal, and stops acting
-after two thirds of the Lease's duration. The others measure from the moment they saw that renewal, and take over after
-the whole duration.
+Clocks of different machines are never compared. The holder measures from the moment it sent its last successful
+renewal, and stops acting after two thirds of the Lease's duration. The others measure from the moment they saw that
+renewal, and take over after the whole duration.
 """
 
 import asyncio
@@ -41,12 +41,12 @@ class Lease:
 
     @property
     def hold_seconds(self) -> float:
-        """How long one may act after a renewal was sent."""
+        """Seconds for which the holder may act after it sent a renewal."""
         return self._settings.seconds * 2 / 3
 
     @property
     def seconds_left(self) -> float:
-        """How long this operator may still act without another renewal; 0 when it may not."""
+        """Seconds for which this operator may still act without another renewal; 0 if it may not act."""
         return 0.0 if self._held_until is None else max(0.0, self._held_until - self._monotonic())
 
     def is_held(self) -> bool:
@@ -56,7 +56,7 @@ class Lease:
     async def hold(self) -> bool:
         """Take or renew the Lease if nobody else holds it.
 
-        Returns whether this operator holds it now. Raises ClusterError, which leaves the hold as it was.
+        Returns whether this operator now holds it. Raises ClusterError, which does not change the present hold.
         """
         began = self._monotonic()
         found = await self._cluster.get(Resource.LEASES, self._settings.namespace, self._settings.name)
@@ -105,9 +105,8 @@ class Lease:
         }
 
     async def _write(self, found: dict[str, Any], spec: dict[str, Any]) -> bool:
-        """Write the Lease if it is still as it was read.
-
-        Returns whether it was: of two operators that take it at the same time only one succeeds.
+        """Write the Lease if it is unchanged since it was read. Returns whether it was written: of two operators that
+        try at the same time only one succeeds.
         """
         body = {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}, "spec": spec}
         try:
@@ -152,11 +151,11 @@ class FencedCluster:
 
     def _demand(self) -> None:
         if not self._lease.is_held():
-            raise ClusterUnavailable("this operator does not hold the Lease any more; the one that does goes on")
+            raise ClusterUnavailable("this operator no longer holds the Lease; another operator continues")
 
 
 class LeaderElection:
-    """Takes and renews the Lease, and goes on after any error; `lease` remembers the last one."""
+    """Takes and renews the Lease, and continues after any error; `lease` remembers the last error."""
 
     def __init__(self, lease: Lease, retry_seconds: float) -> None:
         self._lease = lease
@@ -179,8 +178,8 @@ class LeaderElection:
         logger.warning("standby: the lease is lost", extra={"holder": self._lease.holder or None})
 
     async def _try(self) -> None:
-        """Try once to hold the Lease. The attempt ends before the hold does, because acting must stop by then; without
-        a hold, when it could give none any more.
+        """Try once to hold the Lease. If it is held, the attempt ends before the hold does, because acting must stop by
+        then; otherwise it ends when success would be too late to be of use.
         """
         try:
             async with asyncio.timeout(self._lease.seconds_left or self._lease.hold_seconds):

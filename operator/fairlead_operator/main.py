@@ -5,9 +5,12 @@ import asyncio
 import click
 import kopf
 
+from fairlead.errors import InvalidInput
 from fairlead_operator import handlers
+from fairlead_operator.cluster import ClusterUnavailable, HttpCluster
 from fairlead_operator.settings import OperatorSettings, read_settings
-from fairlead_process.starting import begin, one_line_errors
+from fairlead_process.commands import run_program
+from fairlead_process.starting import begin, bind, one_line_errors
 
 __all__ = ["handlers", "main"]
 
@@ -17,8 +20,30 @@ def main() -> None:
     """Run the Kubernetes operator until a signal stops it. Exit code 2 and one line for unusable settings."""
     with one_line_errors("operator"):
         settings = begin(read_settings)
+        asyncio.run(require_startable(settings))
         while lead_once(settings):
             pass
+
+
+async def require_startable(settings: OperatorSettings) -> None:
+    """Try what a start needs of this machine, before kopf runs: it prints what a handler raises as three tracebacks.
+
+    Raises InvalidInput, which names the setting.
+    """
+    try:
+        await (await HttpCluster.connect(settings.kubeconfig)).close()
+    except ClusterUnavailable as error:
+        raise UnusableSetting(str(error)) from error
+    if settings.health_port:
+        bind("FAIRLEAD_OPERATOR_HEALTH_HOST/FAIRLEAD_OPERATOR_HEALTH_PORT", settings.health_host, settings.health_port).close()
+
+
+class UnusableSetting(InvalidInput):
+    """A setting that another part has judged: the line names it already."""
+
+    def __init__(self, line: str) -> None:
+        super().__init__("KUBECONFIG", None, line)
+        self.args = (line,)
 
 
 def lead_once(settings: OperatorSettings) -> bool:
@@ -32,4 +57,4 @@ def lead_once(settings: OperatorSettings) -> bool:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m fairlead_operator.main")
+    run_program(main, "python -m fairlead_operator.main")

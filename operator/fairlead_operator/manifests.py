@@ -23,7 +23,7 @@ from fairlead_operator.pod_templates import engine_container, given_template, po
 from fairlead_operator.pool_identity import PoolIdentity
 
 REPLICAS_ANNOTATION = "fairlead.dev/replicas"
-"""Annotation of a role's budget: the number of instances last decided, for when the pool's status is lost."""
+"""Annotation of a role's budget: the number of instances last decided, in case the pool's status is lost."""
 
 MANAGED_BY = {"app.kubernetes.io/managed-by": "fairlead"}
 
@@ -78,7 +78,7 @@ def pod(
 
 
 def revision(identity: PoolIdentity, data: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """A ControllerRevision with what `fairlead.revisions` made of the spec; the newest has the highest number."""
+    """A ControllerRevision with the data from `fairlead.revisions`; the newest has the highest number."""
     return {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
@@ -91,7 +91,7 @@ def revision(identity: PoolIdentity, data: Mapping[str, Any], number: int) -> di
 def service(identity: PoolIdentity, spec: PoolSpec, target: int | str) -> dict[str, Any]:
     """A headless Service: a DNS name per pool that resolves to the ready instances.
 
-    `target` is the number or the name of the pods' port, see `common_target`.
+    `target` is the number or the name of the pods' port.
     """
     return {
         "apiVersion": "v1",
@@ -106,13 +106,13 @@ def service(identity: PoolIdentity, spec: PoolSpec, target: int | str) -> dict[s
 
 
 def disruption_budget(identity: PoolIdentity, role: Role, replicas: int, leaving: int = 0) -> dict[str, Any]:
-    """A PodDisruptionBudget by which voluntary evictions take one instance of the role at a time.
+    """A PodDisruptionBudget that allows voluntary evictions of one instance of the role at a time.
 
-    It says how many must stay of `replicas` and of those `leaving`: ready ones that drain count as well for the
-    cluster until their pods end, and would let as many others go at once. `maxUnavailable`, which earlier versions
-    wrote, would count from the pool's scale: that is 1 for a pool of prefill and decode, and another number than the
-    one in force when a schedule or the load decides it. The null takes it off an earlier version's budget. An instance
-    that is not ready protects nothing and may always go: without that the drain of its node would hang.
+    Its minimum covers `replicas` and the ready instances that are `leaving`: the cluster counts those until their pods
+    end, and otherwise would allow as many other evictions at once. `maxUnavailable`, which earlier versions wrote,
+    would count from the pool's scale: that is 1 for a pool of prefill and decode, and another number than the one in
+    force when a schedule or the load decides it. The null takes it off an earlier version's budget. An instance that is
+    not ready protects nothing and may always go: without that the drain of its node would hang.
     """
     selector = {"matchLabels": {POOL_LABEL: identity.name, ROLE_LABEL: role.value}}
     metadata = {**child_metadata(identity, budget_name(identity, role)), "annotations": {REPLICAS_ANNOTATION: str(replicas)}}
@@ -135,9 +135,8 @@ def budget_name(identity: PoolIdentity, role: Role) -> str:
 
 
 def pool_role(identity: PoolIdentity, role: Role, *, replicas: int | None, pinned: int | None) -> dict[str, Any]:
-    """The InferencePoolRole of a role.
-
-    `pinned` is the number that the pool declares, if it does. `replicas` None: the object has its own, which stays.
+    """The InferencePoolRole of a role. `pinned` is the number that the pool declares, if any. `replicas` None: the
+    object keeps its own number.
     """
     number = {} if replicas is None else {"replicas": replicas}
     return {

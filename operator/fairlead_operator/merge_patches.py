@@ -5,15 +5,15 @@ from typing import Any
 
 
 def without_nulls(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document without nulls: a null means "left out", and only a patch may say it.
+    """The document without nulls: a null means "left out", which only a patch may express.
 
-    Those in objects within lists go as well: a server drops them from a merge patch (evanphx/json-patch).
+    Nulls in objects within lists are also removed, because a server drops them from a merge patch (evanphx/json-patch).
     """
     return {name: drop_nulls(value) for name, value in document.items() if value is not None}
 
 
 def drop_nulls(value: Any) -> Any:
-    """A value of a document without nulls in its objects; an item of a list keeps its place."""
+    """A value of a document, without nulls in its objects; items of lists keep their place."""
     if isinstance(value, Mapping):
         return without_nulls(value)
     return [drop_nulls(item) for item in value] if isinstance(value, list | tuple) else value

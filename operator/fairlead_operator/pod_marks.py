@@ -1,4 +1,4 @@
-"""Labels and annotations of pods by which the operator remembers; people ask by those of `fairlead.instance_marks`."""
+"""Labels and annotations of pods that are the operator's memory; people's marks are in `fairlead.instance_marks`."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -11,7 +11,7 @@ STATE_SINCE_ANNOTATION = "fairlead.dev/state-since"
 STATE_REASON_ANNOTATION = "fairlead.dev/state-reason"
 DRAINING_ANNOTATION = "fairlead.dev/draining-since"
 FLIP_ANNOTATION = "fairlead.dev/flip-to"
-"""Annotation of a draining pod: the role it goes on in once it is drained."""
+"""Annotation of a draining pod: the role in which it continues after its drain."""
 
 DRAIN_REASON_ANNOTATION = "fairlead.dev/drain-reason"
 """Annotation of a draining pod: why its drain began."""
@@ -20,20 +20,23 @@ WARMED_ANNOTATION = "fairlead.dev/warmed-restarts"
 """Annotation: the restarts of the pod's containers when it had its full weight last; while equal, it has its caches."""
 
 DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
-"""Kubernetes' annotation: of the ready pods of a ReplicaSet the one with the least cost is the first to be deleted."""
+"""Kubernetes' annotation: a ReplicaSet first deletes the ready pod with the lowest cost."""
 
 FORMER_COST_ANNOTATION = "fairlead.dev/former-deletion-cost"
-"""Annotation of an adopted pod that goes first: the deletion cost that it had before; empty if it had none."""
+"""Annotation of an adopted pod that should be deleted first: its earlier deletion cost; empty if it had none."""
 
 ADOPTED_ROLE_LABEL = "fairlead.dev/role"
-"""Label of an adopted pod: its role in the pool. The label of the pool's own pods may be the workload's business."""
+"""Label of an adopted pod: its role in the pool. The role label of the pool's own pods is not used, because a
+workload's template may set it.
+"""
 
 NO_DRAIN: Mapping[str, None] = MappingProxyType(dict.fromkeys((DRAINING_ANNOTATION, DRAIN_REASON_ANNOTATION, FLIP_ANNOTATION)))
-"""Takes all that a drain leaves off a pod."""
+"""A patch that removes everything that a drain leaves on a pod."""
 
 REVISION_ANNOTATION = "fairlead.dev/kv-revision"
-"""Annotation: the model and the engine's image. Prefill and decode instances pair when it is equal, as other versions
-may lay out KV blocks differently. A template's own annotation wins, such as for images per role that go together.
+"""Annotation: the model and the engine's image. Prefill and decode instances pair only if it is equal, because other
+versions may lay out KV blocks differently. A template's own annotation takes precedence, for example if each role has
+its own image.
 """
 
 CREATED_ANNOTATION = "fairlead.dev/created-at"

@@ -37,7 +37,9 @@ def state_annotations(state: InstanceState, since: str, reason: str) -> dict[str
 
 
 def flip_patch(role: Role, since: str) -> dict[str, Any]:
-    """The merge patch that lets a drained pod go on in a role: its label, its state, and the end of its drain."""
+    """The merge patch by which a drained pod continues in another role: its label, its state, and the
+    end of its drain.
+    """
     return {
         "metadata": {
             "labels": {ROLE_LABEL: role.value},
@@ -67,15 +69,15 @@ def adoption_patch(identity: PoolIdentity, role: Role) -> dict[str, Any]:
 
 
 def release_patch(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that removes Fairlead's metadata from an adopted pod: what the pool wrote, and people's
-    requests in our annotations. Settings that its own template may have, such as its weight, stay.
+    """The merge patch that removes Fairlead's metadata from an adopted pod: what the pool wrote, and people's requests
+    in our annotations. Settings that may come from its own template, such as its weight, stay.
     """
     marks = {part: dict.fromkeys(name for name in metadata.get(part) or {} if _is_mark(name)) for part in ("labels", "annotations")}
     return {"metadata": {"uid": metadata["uid"], **marks, "annotations": {**marks["annotations"], **former_cost(metadata)}}}
 
 
 def least_cost(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """Annotations by which the workload ends a pod with this metadata first, and which keep the cost it had."""
+    """Annotations by which the workload ends a pod with this metadata first, and which store its earlier cost."""
     annotations = metadata.get("annotations") or {}
     if FORMER_COST_ANNOTATION in annotations:
         return {DELETION_COST_ANNOTATION: _LEAST_COST}
@@ -83,7 +85,7 @@ def least_cost(metadata: Mapping[str, Any]) -> dict[str, str]:
 
 
 def former_cost(metadata: Mapping[str, Any]) -> dict[str, str | None]:
-    """Annotations that give a pod with this metadata the deletion cost that it had before it was to go first."""
+    """Annotations that restore the earlier deletion cost of a pod with this metadata."""
     former = (metadata.get("annotations") or {}).get(FORMER_COST_ANNOTATION)
     return {} if former is None else {DELETION_COST_ANNOTATION: former or None, FORMER_COST_ANNOTATION: None}
 

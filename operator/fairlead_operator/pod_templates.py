@@ -1,4 +1,4 @@
-"""Completes the pod template of a role, and hashes it: an instance whose hash differs has to be replaced."""
+"""Completes the pod template of a role, and hashes it: an instance with another hash must be replaced."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from fairlead.instances import Role
 from fairlead.pools import PoolSpec
 
 SELECTED_HASH = hashlib.sha256(b"selected").hexdigest()[:12]
-"""Stands for the template of a role that selects its pods: what they are made from is their workload's business."""
+"""The hash used for a role that selects its pods: their workload owns their template."""
 
 ENGINE = "engine"
 PORT_NAME = "http"
@@ -44,7 +44,9 @@ def spec_hash(spec: PoolSpec, role: Role) -> str:
 
 
 def pod_template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
-    """The role's pod template, completed with the fields that every engine needs; the template's own settings win."""
+    """The role's pod template, completed with the fields that every engine needs; the template's own settings take
+    precedence.
+    """
     given = given_template(spec, role)
     template: dict[str, Any] = deepcopy(given) if given is not None else _simulated_template(spec, image)
     container = engine_container(template)
@@ -70,7 +72,7 @@ def pod_template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
 def with_named_port(template: Mapping[str, Any], port: int) -> dict[str, Any]:
     """The completed template with a name for the engine's port, unless the template gives that name to another port.
 
-    The name is not part of the hash: instances that were made without it run as well, and an upgrade must restart none.
+    The name is not part of the hash: instances created without it also work, and an upgrade must not restart them.
     """
     named: dict[str, Any] = deepcopy(dict(template))
     if any(one.get("name") == PORT_NAME for container in named["spec"]["containers"] for one in container.get("ports") or []):
@@ -85,7 +87,7 @@ def with_named_port(template: Mapping[str, Any], port: int) -> dict[str, Any]:
 
 
 def given_template(spec: PoolSpec, role: Role) -> dict[str, Any] | None:
-    """The role's pod template as it was written; None if there is none."""
+    """The role's pod template as written in the spec; None if there is none."""
     return next((item.template for item in spec.roles if item.name is role), None)
 
 
@@ -93,8 +95,8 @@ def restricted(template: Mapping[str, Any], pull_secrets: Sequence[str] = ()) ->
     """The template of a simulated engine, as the Pod Security Standard `restricted` demands: without a token of the
     service account, which it never uses, and with requests, so that nodes have room for it and end others first.
 
-    These settings are not part of the hash: instances that were made without them run as well, and an upgrade must
-    restart none.
+    These settings are not part of the hash: instances created without them also work, and an upgrade must not restart
+    them.
     """
     pod_security = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     container_security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}

@@ -1,4 +1,4 @@
-"""What the operator asks the control API again and again, as no event of Kubernetes reports it.
+"""The operator's polling of the control API, for facts that no Kubernetes event reports.
 
 Requests that routers hold for pools at zero: one call a second, and such a pool is reconciled at once. Deletions that
 the control API does not know, of pools deleted while no operator, or no control API, was running: such a pool would
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class TellsHeldPools(Protocol):
-    """The call of the control API that is needed here."""
+    """The call of the control API that `SleepingPools` needs."""
 
     async def held_pools(self) -> Outcome[HeldPools]:
         """The pools for which routers hold requests."""
@@ -29,21 +29,21 @@ class TellsHeldPools(Protocol):
 class SleepingPools:
     """The pools of this operator that have no instance until a request comes.
 
-    A pool that is missed here, such as while the control API is away, is woken by its own next round.
+    A pool that is missed here, for example while the control API is unreachable, is woken by its own next round.
     """
 
     def __init__(self) -> None:
         self._asleep: set[PoolKey] = set()
 
     def note(self, pool: PoolKey, *, asleep: bool) -> None:
-        """Note the state that the last round of a pool left."""
+        """Record the state in which a pool's last round left it."""
         if asleep:
             self._asleep.add(pool)
         else:
             self._asleep.discard(pool)
 
     async def ask(self, control_plane: TellsHeldPools, wake: Callable[[PoolKey], None]) -> None:
-        """Wake the sleeping pools that have held requests. Nothing is asked while none sleeps."""
+        """Wake the sleeping pools that have held requests. If none sleeps, the API is not asked."""
         if not self._asleep:
             return
         outcome = await control_plane.held_pools()
@@ -63,7 +63,7 @@ class SleepingPools:
 
 
 class TellsUnheardPools(Protocol):
-    """The calls of the control API that are needed here."""
+    """The calls of the control API that `UntoldDeletions` needs."""
 
     async def unheard_pools(self, seconds: float) -> Outcome[UnheardPools]:
         """The pools without a state for this many seconds."""
@@ -73,7 +73,7 @@ class TellsUnheardPools(Protocol):
 
 
 class UntoldDeletions:
-    """Reports them, for the namespaces of this operator; empty = all.
+    """Reports unknown deletions, for the namespaces of this operator (empty = all).
 
     A pool counts as unheard after `seconds`. A pool is reported as gone only if it is unheard in two rounds in a row,
     so that its operator had time to send its state after an outage of the API; if a complete list of its namespace does
@@ -86,7 +86,7 @@ class UntoldDeletions:
         self._unheard: frozenset[PoolKey] = frozenset()
 
     async def look(self, control_plane: TellsUnheardPools, cluster: Cluster) -> None:
-        """Look once."""
+        """Check once."""
         before, self._unheard = self._unheard, frozenset()
         outcome = await control_plane.unheard_pools(self._seconds)
         if not isinstance(outcome, Taken):
@@ -102,13 +102,13 @@ class UntoldDeletions:
                 logger.warning("deletions not looked for", extra={"namespace": namespace, "error": str(error)})
 
     async def _tell(self, pool: PoolKey, control_plane: TellsUnheardPools, cluster: Cluster) -> None:
-        """Tell that a pool is gone, if it is. Raises ClusterError."""
+        """Report that a pool is gone, if it is. Raises ClusterError."""
         if await cluster.get(Resource.POOLS, pool.namespace, pool.name) is None:
             told = isinstance(await control_plane.delete_pool(pool), Taken)
             logger.info("a deletion that was not reported before", extra={"pool": str(pool), "control_plane_told": told})
 
     async def watch(self, control_plane: TellsUnheardPools, cluster: Cluster, pause: float) -> None:
-        """Look forever, with these pauses."""
+        """Check forever, with these pauses."""
         while True:
             await asyncio.sleep(pause)
             try:

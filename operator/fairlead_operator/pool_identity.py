@@ -1,4 +1,4 @@
-"""The identity of the pool that owns objects, as the objects name it."""
+"""The identity of the pool that owns objects, as those objects reference it."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -23,28 +23,30 @@ class Reconciles(Protocol):
     """
 
     async def reconcile(self) -> float:
-        """One reconciliation; seconds until the next if no event comes."""
+        """Reconcile once; returns the seconds until the next time, unless an event arrives first."""
 
     async def finalize(self) -> float | None:
-        """One step of a deleted pool's finalization. Returns the seconds until the next, None when the pool may go."""
+        """One step of a deleted pool's finalization. Returns the seconds until the next, None if the pool may be
+        removed.
+        """
 
     async def report_deletion(self) -> float | None:
         """Report a deleted pool whose deletion the control API does not know yet.
 
-        Returns the seconds until the next try, None when nothing is left to report.
+        Returns the seconds until the next try, None if nothing is left to report.
         """
 
     def changed(self) -> None:
-        """Read the pool's objects in the next reconciliation: an event came about one."""
+        """An object of the pool changed: read its objects in the next reconciliation."""
 
     def children_changed(self) -> None:
-        """Check the Service and the PodDisruptionBudget too in the next reconciliation."""
+        """A child changed: also check the Service and the PodDisruptionBudget in the next reconciliation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """Shared by the workers of all pools: the pauses, the number of steps at the same time, and random numbers (0 to 1)
-    that spread settled pools over time.
+    """Shared by the workers of all pools: the pauses, the limit of simultaneous steps, and random numbers (0 to 1) that
+    spread settled pools over time.
     """
 
     pace: Pace
@@ -80,7 +82,7 @@ class PoolWorker:
         await self._repeat(self._pool.reconcile)
 
     async def finalize(self) -> None:
-        """Return when the deleted pool may go."""
+        """Return when the deleted pool may be removed."""
         await self._repeat(self._pool.finalize)
 
     async def report_deletion(self) -> None:
@@ -120,8 +122,8 @@ class PoolWorker:
 class PoolWorkers:
     """The workers of all pools, for the events of their instances and children.
 
-    This is not an index of kopf's: while one namespace's list of pools is refused, as when its Role went with it, kopf
-    would handle no object of any other.
+    It is not a kopf index, because with an index kopf would handle no object at all while the list of pools of one
+    namespace is refused, for example after its Role was deleted.
     """
 
     def __init__(self, make: Callable[[PoolKey], PoolWorker]) -> None:
@@ -133,13 +135,13 @@ class PoolWorkers:
         return len(self._workers)
 
     def add(self, pool: PoolKey) -> PoolWorker:
-        """A new worker. A pool and its namesake that is being deleted have one each."""
+        """Add a new worker. A pool and a deleted namesake have separate workers."""
         worker = self._make(pool)
         self._workers.setdefault(pool, []).append(worker)
         return worker
 
     def remove(self, pool: PoolKey, worker: PoolWorker) -> None:
-        """Its pool is gone."""
+        """Remove the worker of a pool that is gone."""
         left = [other for other in self._workers.get(pool, ()) if other is not worker]
         if left:
             self._workers[pool] = left

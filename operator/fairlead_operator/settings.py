@@ -1,4 +1,4 @@
-"""The operator's settings, read once from the environment; docs/settings.md is made of them."""
+"""The operator's settings, read once from the environment; docs/settings.md is generated from them."""
 
 import hashlib
 from collections.abc import Mapping
@@ -8,10 +8,11 @@ from pathlib import Path
 
 from fairlead.reconciling.observed import ReplicaLimits
 from fairlead_process.environment import group, read, variable
-from fairlead_process.kinds import PORT, Names, Number, Parsed, Text, Whole
+from fairlead_process.kinds import PORT, Choice, Names, Number, Parsed, Text, Whole
 from fairlead_process.logs import LogSettings
 from fairlead_process.shared_variables import API_URLS, KUBECONFIG
 
+NO_NODES, TERMINATIONS, CORDONS = "none", "terminations", "cordons"
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -36,15 +37,15 @@ class ControlPlaneSettings:
         metadata=variable(
             "FAIRLEAD_OPERATOR_CALLS_AT_ONCE",
             Whole("calls", 1, 1000),
-            "calls to the control API in parallel, which has a handful of database connections for them",
-            "more = it answers 503, and all pools pause",
+            "parallel calls to the control API, which has a handful of database connections for them",
+            "more = the API answers 503, and all pools pause",
         ),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How often a pool is looked at, and how long its deletion may wait. Seconds."""
+    """How often a pool is checked, and how long its deletion may wait. Seconds."""
 
     least: float = 0.1
     reconciles_at_once: int = field(
@@ -52,8 +53,8 @@ class Pace:
         metadata=variable(
             "FAIRLEAD_OPERATOR_ROUNDS_AT_ONCE",
             Whole("pools", 1, 1000),
-            "pools looked at at the same time",
-            "more = sooner settled after a start, more load on the Kubernetes API",
+            "pools reconciled at the same time",
+            "more = pools settle sooner after a start, with more load on the Kubernetes API",
         ),
     )
     longest_pause: float = 30.0
@@ -76,8 +77,10 @@ class Pace:
     """Longest time between two checks of Service and PodDisruptionBudget, even without an event about them."""
     gateways: float = 2.0
     """Pause between two reads of gateways' states of pools, which no watch reports: see `gateways.watching`."""
+    nodes: float = 3.0
+    """Pause between two looks at the nodes with instances: a spot notice may come 30 s before its node goes."""
     deletions: float = 60.0
-    """Pause between two searches for deleted pools that the control API still knows: see `deletions`."""
+    """Pause between two searches for deleted pools that the control API still knows."""
     router_silence: float = 10.0
     """When draining, "no router is live" is trusted only after the control API has answered for this long."""
     finalizing_drain: float = 15.0
@@ -90,21 +93,21 @@ class Pace:
 
     @property
     def longest_unread(self) -> float:
-        """Longest time between two readings of a settled pool's objects, even without an event about them."""
+        """Longest time between two reads of a settled pool's objects, even without an event about them."""
         return 6 * self.settled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseSettings:
-    """The Lease of which one operator at a time is the holder, and for how many seconds a renewal counts."""
+    """The Lease that one operator holds at a time, and the seconds for which a renewal counts."""
 
     namespace: str = field(
         default="",
         metadata=variable(
             "FAIRLEAD_OPERATOR_LEASE_NAMESPACE",
             Text("the name of a namespace", "name"),
-            "where the Lease is",
-            "operators that watch the same must name the same",
+            "namespace of the Lease",
+            "must be equal for operators that watch the same namespaces",
             default_shown="the pod's own, else the first watched, else `default`",
         ),
     )
@@ -121,7 +124,7 @@ class LeaseSettings:
 
     @property
     def retry_seconds(self) -> float:
-        """Pause between two retries to take or renew it."""
+        """Pause between two attempts to take or renew the Lease."""
         return self.seconds / 10
 
 
@@ -151,7 +154,7 @@ class PickerSettings:
             "FAIRLEAD_PICKER_SERVICE",
             Parsed(ServiceName.parse, "namespace/name of a Service", "namespace/name"),
             "the routers' Service by which gateways ask them to pick an instance",
-            "without it a pool with `spec.gateway` is announced to no gateway, and its status says so",
+            "without it pools with `spec.gateway` are not announced to gateways, and their status says so",
             default_shown="none",
         ),
     )
@@ -177,6 +180,15 @@ class OperatorSettings:
             default_shown="all",
         ),
     )
+    leaving_nodes: str = field(
+        default=NO_NODES,
+        metadata=variable(
+            "FAIRLEAD_LEAVING_NODES",
+            Choice((NO_NODES, TERMINATIONS, CORDONS)),
+            "the nodes whose instances are drained before they are evicted",
+            "`terminations`: those that an autoscaler or a cloud says it takes away; `cordons`: cordoned ones too; both need the right to get nodes",
+        ),
+    )
     engine_image: str = field(
         default_factory=lambda: f"fairlead/engine:{_own_version()}",
         metadata=variable(
@@ -197,7 +209,9 @@ class OperatorSettings:
     )
     health_host: str = field(
         default="0.0.0.0",  # noqa: S104 - the kubelet asks at the pod's address
-        metadata=variable("FAIRLEAD_OPERATOR_HEALTH_HOST", Text("an address of this machine", "address"), "where health is answered"),
+        metadata=variable(
+            "FAIRLEAD_OPERATOR_HEALTH_HOST", Text("an address of this machine", "address"), "address of the health endpoints"
+        ),
     )
     health_port: int = field(
         default=0,
@@ -208,8 +222,8 @@ class OperatorSettings:
         metadata=variable(
             "FAIRLEAD_OPERATOR_IDENTITY",
             Text("a name", "text"),
-            "its name in the Lease; set it to the pod's name (downward API), and a container that restarts goes on at once",
-            "two with the same identity both act",
+            "its name in the Lease; if set to the pod's name (downward API), a restarted container continues at once",
+            "two operators with the same identity would both act",
             default_shown="host name and a random part",
         ),
     )

@@ -1,8 +1,8 @@
 """Starts the operator; only this module makes connections, clocks and random numbers.
 
 Kopf begins to watch when its startup handlers return. Ours returns when this operator holds the Lease, so a standby
-watches nothing, writes nothing, and has nothing to stop. An operator that loses the Lease stops kopf; `main` then
-starts it again, as a standby.
+watches nothing and writes nothing. An operator that loses the Lease stops kopf; `main` then starts it again, as a
+standby.
 """
 
 import asyncio
@@ -31,6 +31,7 @@ from fairlead_operator.cluster import FIELD_MANAGER, ClusterError, ClusterUnavai
 from fairlead_operator.control_plane import PacedControlPlane
 from fairlead_operator.health import Health
 from fairlead_operator.leader_election import FencedCluster, LeaderElection, Lease
+from fairlead_operator.observing.nodes import LeavingNodes
 from fairlead_operator.polling import UntoldDeletions
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.pool_worker import PoolWorker, PoolWorkers, Turns
@@ -38,6 +39,7 @@ from fairlead_operator.reconciling.dependencies import Dependencies
 from fairlead_operator.reconciling.finalizing import FINALIZER
 from fairlead_operator.reconciling.pool_reconciler import PoolReconciler
 from fairlead_operator.settings import OperatorSettings, read_settings
+from fairlead_process.clock import SteadyClock
 from fairlead_process.kubernetes_api import open_session
 from fairlead_process.policies import installed_policies
 
@@ -45,8 +47,8 @@ from fairlead_process.policies import installed_policies
 class NothingHandled(kopf.DiffBaseStorage):
     """Stores no last-handled configuration on pools.
 
-    Kopf uses it to tell updates from creations. The operator handles neither, because every reconciliation reads the
-    whole pool. The annotation would hold each pool's spec a second time and cost a write per change of it.
+    Kopf uses it to tell updates from creations. The operator does not need this, because every reconciliation reads the
+    whole pool. The annotation would store each pool's spec a second time and cost a write per change.
     """
 
     def build(self, *, body: kopf.Body, extra_fields: object = None) -> kopf.BodyEssence:
@@ -76,7 +78,9 @@ class ServesPools(Protocol):
 
 
 class EndlessPauses:
-    """Pauses between kopf's attempts at one request: an outage of any length must not end the operator."""
+    """Pauses between kopf's attempts at one request; they never end, because an outage of any length must not end the
+    operator.
+    """
 
     def __iter__(self) -> Iterator[float]:
         """1, 2, 4, … seconds, then 15 each time."""
@@ -130,14 +134,15 @@ async def start(memo: kopf.Memo, kopf_settings: kopf.OperatorSettings) -> None:
 
 def _lease(settings: OperatorSettings, cluster: HttpCluster) -> Lease:
     identity = settings.identity or f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
-    return Lease(settings.lease, identity, cluster, time.monotonic, time.time)
+    return Lease(settings.lease, identity, cluster, time.monotonic, SteadyClock())
 
 
 def _pool_workers(
     memo: kopf.Memo, settings: OperatorSettings, cluster: FencedCluster
 ) -> tuple[PoolWorkers, dict[str, Callable[[], Coroutine[Any, Any, None]]]]:
     """The workers of pools, none yet; and by name the loops that watch for changes without events, to wake workers:
-    requests held for pools at zero, gateways' statuses, and deleted pools that the control API still knows.
+    requests held for pools at zero, gateways' statuses, nodes that are taken away, and deleted pools that the control
+    API still knows.
     """
     place = settings.control_plane
     api = SystemApi(place.urls, place.token, timeout_seconds=place.timeout_seconds, connect_seconds=1.0)
@@ -151,8 +156,9 @@ def _pool_workers(
         cluster=cluster,
         control_plane=control_plane,
         policies=policies,
-        clock=time.time,
+        clock=SteadyClock(),
         post_event=post_event,
+        nodes=LeavingNodes(settings.leaving_nodes),
     )
     turns = Turns(pace=settings.pace, places=asyncio.Semaphore(settings.pace.reconciles_at_once), chance=random.random)
 
@@ -166,6 +172,7 @@ def _pool_workers(
     watches: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
         "sleeping pools": partial(dependencies.sleeping.watch, control_plane, wake, settings.pace.busy),
         "gateways": partial(dependencies.gateways.watch, cluster, settings.picker.service, wake, settings.pace.gateways),
+        "nodes": partial(dependencies.nodes.watch, cluster, wake, settings.pace.nodes),
         "deletions": partial(deletions.watch, control_plane, cluster, settings.pace.deletions),
     }
     return workers, watches
@@ -174,14 +181,14 @@ def _pool_workers(
 async def _lead(election: LeaderElection, memo: kopf.Memo) -> None:
     """Renew the Lease as long as it is held, then stop kopf.
 
-    FencedCluster lets no write through that kopf still tries until it has stopped.
+    Until kopf has stopped, FencedCluster blocks its writes.
     """
     await election.lead()
     memo.lease_lost.set()
 
 
 async def _step_down(leading: asyncio.Task[None], lease: Lease) -> None:
-    """Release the Lease for the next operator, once nothing acts any more."""
+    """Release the Lease for the next operator, after all work has stopped."""
     leading.cancel()
     await asyncio.gather(leading, return_exceptions=True)
     try:
@@ -234,20 +241,20 @@ async def configure(kopf_settings: kopf.OperatorSettings, settings: OperatorSett
     if not settings.namespaces:
         with contextlib.suppress(ClusterError):
             if not await cluster.may_list_definitions():
-                logger.warning("no right to list CustomResourceDefinitions: a new one is noticed at the next start")
+                logger.warning("no right to list CustomResourceDefinitions: a new resource kind is noticed only at the next start")
                 kopf_settings.scanning.disabled = True
 
 
 async def log_in(kubeconfig: str | None, connections: int, trace: aiohttp.TraceConfig) -> kopf.AiohttpSession:
-    """Make kopf's HTTP session, with at most `connections` connections; it reports its requests to `trace`.
+    """Creates kopf's HTTP session, with at most `connections` connections; it reports its requests to `trace`.
 
-    A session that kopf makes itself has no bound: when many pools appear at once it opens a connection for each, and
-    the renewal of the Lease waits behind them all.
+    A session created by kopf has no bound: when many pools appear at once it opens a connection for each, and the
+    renewal of the Lease would wait behind them all.
     """
     server, session = await open_session(kubeconfig, connections, trace)
     return kopf.AiohttpSession(server=server, aiohttp_session=session)
 
 
 async def stop(memo: kopf.Memo) -> None:
-    """Undo as much of `start` as was done."""
+    """Undo those steps of `start` that were done."""
     await memo.closing.aclose()

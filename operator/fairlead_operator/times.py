@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 
 def parse_time(text: str | None) -> float | None:
-    """RFC 3339 → Unix seconds; None for nothing or nonsense."""
+    """RFC 3339 → Unix seconds; None for None or an invalid text."""
     if not text:
         return None
     try:
@@ -19,5 +19,5 @@ def format_time(seconds: float) -> str:
 
 
 def format_second(seconds: float) -> str:
-    """Unix seconds → RFC 3339 in whole seconds, as conditions and Events have it."""
+    """Unix seconds → RFC 3339 in whole seconds, as in conditions and Events."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -20,6 +20,7 @@ from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead.tables import RoutingTable
 from fairlead_client.internal import SystemApi
 from fairlead_process.clock import AwakeClock, SteadyClock
+from fairlead_process.commands import run_program
 from fairlead_process.doors import Door, take_files
 from fairlead_process.policies import installed_policies
 from fairlead_process.starting import begin, bind, one_line_errors
@@ -33,7 +34,7 @@ from fairlead_router.gateway.gateway import Gateway
 from fairlead_router.gateway.informing import Informing
 from fairlead_router.gateway.prompt_tokens import PromptTokens
 from fairlead_router.gateway.routed_requests import RoutedRequests
-from fairlead_router.limits import door_plans
+from fairlead_router.limits import EVENT_SOURCES, door_plans
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.picking.picker import Picker
 from fairlead_router.picking.serving import PickerListeners, PickerServer
@@ -102,7 +103,15 @@ class Router:
         self.keys = GatewayKeys(settings.gateway_keys, self.metrics, required=settings.gateway_keys_required)
         self.upstream = UpstreamPool(self.now, connect_seconds=settings.timeouts.connect)
         self.awake = AwakeClock(self.now)
-        self.kv_events = KvEventFollower(self.pools, self.upstream, self.metrics, self.now, settings.kv_events_port)
+        self.kv_events = KvEventFollower(
+            self.pools,
+            self.upstream,
+            self.metrics,
+            self.now,
+            settings.kv_events_port,
+            hosts=settings.kv_event_hosts,
+            most_sources=self.doors[EVENT_SOURCES].most,
+        )
         silences = Silences(self.awake)
         lives = EngineLives(silences, self.kv_events.events_heard, self.now)
         self.calls = Calls(settings.timeouts, silences, self.now, f"{settings.router_id}-{start_id}", lives.moved)
@@ -152,7 +161,7 @@ class Router:
         self.metrics.body_bytes = lambda: self.body_memory.held
         self.metrics.picker_streams = lambda: self.picker.active
         self.spool = Spool(settings.spool_dir / "reports", settings.spool_max_bytes, self.now)
-        self.cache = TableCache(settings.spool_dir, self.now)
+        self.cache = TableCache(settings.spool_dir, self.pools.api_now)
         self.api = SystemApi(settings.api_urls, settings.api_token)
         spool_metrics = SpoolMetrics(self.spool, self.metrics, self.now)
         told = None if ask_listener is None else ToldRouters()
@@ -360,10 +369,14 @@ async def serve(
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", default=8000, show_default=True, type=int, help="Port to listen on.")
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
 @click.option("--admin-host", default="127.0.0.1", show_default=True, help="Where /metrics and /debug/pools are served.")
 @click.option(
-    "--admin-port", default=9000, show_default=True, type=int, help="Their port, one for each router process; 0 takes a free one."
+    "--admin-port",
+    default=9000,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Their port, one for each router process; 0 takes a free one.",
 )
 @click.option("--socket-reuse", is_flag=True, help="Share the port with other router processes (SO_REUSEPORT).")
 def main(host: str, port: int, admin_host: str, admin_port: int, socket_reuse: bool) -> None:
@@ -383,4 +396,4 @@ def main(host: str, port: int, admin_host: str, admin_port: int, socket_reuse: b
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m fairlead_router.main")
+    run_program(main, "python -m fairlead_router.main")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fairlead.errors import InvalidInput
+from fairlead.plausibility import Hosts
 from fairlead.tables import PoolKey
 from fairlead_process.environment import group, read, variable
 from fairlead_process.kinds import PORT, File, Number, Parsed, Switch, Text, Whole
@@ -270,6 +271,26 @@ class RouterSettings:
             default_shown="none",
         ),
     )
+    kv_event_hosts: Hosts = field(
+        default_factory=Hosts,
+        metadata=variable(
+            "FAIRLEAD_KV_EVENT_HOSTS",
+            Parsed(lambda text: _event_hosts(text), "names, `*.` with the end of a name, addresses or networks, with commas", "hosts"),
+            "hosts besides its own at which an engine may say that it publishes KV events, such as `*.engines.svc` or `10.0.0.0/8`",
+            "routers connect to what engines name there",
+            default_shown="none",
+        ),
+    )
+    kv_event_sources: int = field(
+        default=1024,
+        metadata=variable(
+            "FAIRLEAD_KV_EVENT_SOURCES",
+            Whole("sources", 1),
+            "sources of KV events (an engine has one for each data-parallel rank) that a process follows; each takes up to four files, and where"
+            " these are short all of them a sixteenth",
+            "for engines beyond it the router uses its own history",
+        ),
+    )
     picker_port: int | None = field(
         default=None,
         metadata=variable(
@@ -377,6 +398,11 @@ def _own_address(text: str) -> str:
     if text in EVERY_ADDRESS:
         raise InvalidInput("", text, "write one address of this machine that other routers reach, such as 10.0.0.7: they connect to it")
     return text
+
+
+def _event_hosts(text: str) -> Hosts:
+    """Raises ValueError."""
+    return Hosts([word.strip() for word in text.split(",") if word.strip()])
 
 
 def _origins(text: str) -> tuple[str, ...]:

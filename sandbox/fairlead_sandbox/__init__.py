@@ -1,8 +1,8 @@
 """The sandbox runs Fairlead and everything it needs on one bare machine, without containers.
 
 It consists of an embedded Postgres, a small Kubernetes API, a kubelet that runs pods as processes, and a supervisor
-that starts them all. `fairlead up` starts the sandbox; `status`, `logs` and `down` look after it. Its state lives in
-one directory and survives restarts.
+that starts them all. `fairlead up` starts the sandbox; `status`, `logs` and `down` manage it. Its state lives in one
+directory and survives restarts.
 
 It exists to try, develop and test Fairlead. Its Kubernetes API and its kubelet must never be offered for production,
 and nothing that runs under them may know that it runs here. `fairlead serve` uses the supervisor, the embedded

@@ -3,11 +3,9 @@
 `up --detach` starts its supervisor this way.
 """
 
-import sys
-
 import click
 
-from fairlead.errors import FairleadError
+from fairlead_process.commands import run_program
 from fairlead_sandbox import commands
 
 
@@ -20,8 +18,4 @@ for _command in (commands.up, commands.status, commands.logs, commands.login, co
     sandbox.add_command(_command)
 
 if __name__ == "__main__":
-    try:
-        sandbox()
-    except FairleadError as problem:
-        print(f"fairlead: {problem}", file=sys.stderr)
-        sys.exit(1)
+    run_program(sandbox, "fairlead")

@@ -1,6 +1,5 @@
-"""Fills the Kubernetes API at start, the sandbox's own or a cluster's.
-
-Applies Fairlead's resource definitions, and creates the demo pool if there is none yet.
+"""Fills the Kubernetes API at start (the sandbox's own or a given cluster's): applies Fairlead's resource definitions,
+and creates the demo pool if there is none yet.
 """
 
 import asyncio
@@ -36,10 +35,12 @@ class ClusterSetup:
         self._directory = directory
         self._engine_port = engine_port
         self._cluster = cluster
-        """The kubeconfig of a cluster that is used in place of the sandbox's own Kubernetes API."""
+        """The kubeconfig of a cluster that is used instead of the sandbox's own Kubernetes API."""
 
     async def publish_kubeconfig(self) -> None:
-        """Copy the admin's kubeconfig to the place where people look for it, and a cluster's for every process."""
+        """Copy the admin's kubeconfig to its documented place; with a given cluster, also write one
+        for every process.
+        """
         folder = self._directory.kubernetes
         source = self._cluster or folder / "kubeconfig"
         copies = [self._directory.kubeconfig]
@@ -66,7 +67,7 @@ class ClusterSetup:
     async def apply_demo(self) -> None:
         """Create the demo pool and wait until it is Ready.
 
-        A pool that exists is left alone, as it may have been edited.
+        An existing pool is left unchanged, because it may have been edited.
         """
         async with self._client() as client:
             try:
@@ -75,7 +76,7 @@ class ClusterSetup:
                 if problem.reason != "AlreadyExists":
                     raise
             changed_at = time.monotonic()
-            ready, seen = ("Unknown", "the operator has not said anything about it"), None
+            ready, seen = ("Unknown", "the operator has not reported on it"), None
             while time.monotonic() - changed_at < POOL_READY_SECONDS:
                 pool = await client.request("GET", f"{POOLS}/{POOL_NAME}")
                 ready = _condition(pool, "Ready") or ready

@@ -1,4 +1,4 @@
-"""A Kubernetes API as the sandbox's own steps use it: what goes wrong there is a SandboxError."""
+"""Access to a Kubernetes API for the sandbox's own steps; every failure becomes a SandboxError."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -12,7 +12,9 @@ from processkube.kubernetes_client import KubernetesClient
 
 @asynccontextmanager
 async def client_of(kubeconfig: Path) -> AsyncIterator[KubernetesClient]:
-    """A client of the cluster. Raises SandboxError for an unusable file and for what the block does not catch."""
+    """A client of the cluster. Raises SandboxError for an unusable file and for errors that the block
+    does not catch.
+    """
     with _as_sandbox_errors():
         async with KubernetesClient(read_kubeconfig(kubeconfig)) as client:
             yield client

@@ -1,4 +1,4 @@
-"""Commands that a message suggests to type next."""
+"""Commands that messages suggest."""
 
 import os
 import shlex
@@ -9,7 +9,7 @@ STATE_DIR_VARIABLE = "FAIRLEAD_STATE_DIR"
 
 
 def command_line(name: str, root: Path) -> str:
-    """`fairlead NAME` for the sandbox in `root`, with --state-dir unless it finds that one from here without it."""
+    """`fairlead NAME` for the sandbox in `root`, with --state-dir unless the command would find it from here anyway."""
     if root == Path(os.environ.get(STATE_DIR_VARIABLE) or STATE_DIR).absolute():
         return f"fairlead {name}"
     return f"fairlead {name} --state-dir {shlex.quote(str(root))}"

@@ -5,12 +5,14 @@ Each imports the modules it needs only when it runs.
 
 import asyncio
 import errno
+import json
 import os
 import sys
 from pathlib import Path
 
 import click
 
+from fairlead_process.option_types import output_option
 from fairlead_sandbox.command_lines import STATE_DIR, STATE_DIR_VARIABLE
 from fairlead_sandbox.state_directory import StateDirectory
 
@@ -20,20 +22,24 @@ state_dir_option = click.option(
     default=STATE_DIR,
     show_default=True,
     envvar=STATE_DIR_VARIABLE,
-    help="Where the sandbox keeps everything.",
+    help="State directory of the sandbox.",
 )
 
 
 @click.command()
 @state_dir_option
-@click.option("--routers", type=click.IntRange(1, 8), default=2, show_default=True, help="How many gateways to run.")
-@click.option("--apis", type=click.IntRange(1, 3), default=1, show_default=True, help="How many control APIs to run, on one database.")
-@click.option("--operators", type=click.IntRange(1, 3), default=1, show_default=True, help="How many operators to run; one of them acts.")
+@click.option("--routers", type=click.IntRange(1, 8), default=2, show_default=True, help="Number of gateways to run.")
+@click.option(
+    "--apis", type=click.IntRange(1, 3), default=1, show_default=True, help="Number of control APIs to run, with one shared database."
+)
+@click.option(
+    "--operators", type=click.IntRange(1, 3), default=1, show_default=True, help="Number of operators to run; one of them is active."
+)
 @click.option("--demo/--no-demo", default=True, show_default=True, help="Create a demo pool of four simulated instances if there is none.")
 @click.option(
-    "--load/--no-load", default=True, show_default=True, help="Replay a generated trace on the demo pool, so that the pages are alive."
+    "--load/--no-load", default=True, show_default=True, help="Replay a generated trace on the demo pool, so that the pages show activity."
 )
-@click.option("--chart", is_flag=True, help="Install the Helm chart here and run its pods, instead of the processes themselves.")
+@click.option("--chart", is_flag=True, help="Install the Helm chart here and run its pods, instead of running the processes directly.")
 @click.option("--detach", "-d", is_flag=True, help="Return when everything is ready and leave it running in the background.")
 @click.option("--in-background", is_flag=True, hidden=True)
 def up(
@@ -61,19 +67,27 @@ def up(
 
 @click.command()
 @state_dir_option
-def status(state_dir: Path) -> None:
+@output_option
+def status(state_dir: Path, as_json: bool) -> None:
     """Show the processes: running, since when, restarts, readiness. Exit code 1 when no sandbox runs."""
     from rich.console import Console
 
-    from fairlead_sandbox.status_board import show
+    from fairlead_sandbox.status_board import document, show
 
-    if not show(StateDirectory(root=state_dir.absolute()), Console(highlight=False, markup=False, emoji=False)):
+    directory = StateDirectory(root=state_dir.absolute())
+    if as_json:
+        found = document(directory)
+        click.echo(json.dumps(found, indent=2))
+        running = found["running"]
+    else:
+        running = show(directory, Console(highlight=False, markup=False, emoji=False))
+    if not running:
         sys.exit(1)
 
 
 @click.command()
 @state_dir_option
-@click.option("--follow", "-f", is_flag=True, help="Go on printing what is added.")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing new lines.")
 @click.option(
     "--tail", "-n", "count", type=click.IntRange(min=0), default=None, help="Lines from the end of each log (default 200, or 10 of each)."
 )
@@ -111,7 +125,8 @@ def logs(state_dir: Path, follow: bool, count: int | None, process: str | None) 
 
 @click.command()
 @state_dir_option
-def login(state_dir: Path) -> None:
+@output_option
+def login(state_dir: Path, as_json: bool) -> None:
     """Print a new link that signs its first visitor in to the dashboard; good for ten minutes."""
     from fairlead_sandbox.ending import supervisor_of
     from fairlead_sandbox.errors import SandboxError
@@ -123,13 +138,16 @@ def login(state_dir: Path) -> None:
     note = directory.read_run()
     if note is None or supervisor_of(note) is None:
         raise SandboxError(f"no sandbox is running in {directory.root}; `fairlead up` starts one")
-    click.echo(asyncio.run(make_login_link(api_urls(note.urls), load_or_create(directory.secrets).admin)))
+    link = asyncio.run(make_login_link(api_urls(note.urls), load_or_create(directory.secrets).admin))
+    click.echo(json.dumps({"url": link}) if as_json else link)
 
 
 @click.command()
 @state_dir_option
-def down(state_dir: Path) -> None:
+@output_option
+def down(state_dir: Path, as_json: bool) -> None:
     """Stop everything that `fairlead up` started; the state stays. Harmless when nothing runs."""
     from fairlead_sandbox.ending import bring_down
 
-    click.echo(bring_down(StateDirectory(root=state_dir.absolute())))
+    done = bring_down(StateDirectory(root=state_dir.absolute()))
+    click.echo(json.dumps({"state_dir": str(state_dir.absolute()), "done": done}) if as_json else done)

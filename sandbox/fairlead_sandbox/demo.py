@@ -14,7 +14,9 @@ At this speed the load below keeps them about half busy, and requests wait now a
 
 REQUESTS_PER_SECOND = 3.0
 LONGEST_PROMPT = 40_000
-"""Prompt tokens. An instance computes 62,500 in the TTFT target of 5 s: nothing that is sent is beyond the pool."""
+"""Maximum prompt tokens in the demo's load. An instance computes 62,500 within the TTFT target of 5 s, so no request is
+beyond the pool.
+"""
 
 
 def demo_pool(engine_port: int) -> dict[str, Any]:

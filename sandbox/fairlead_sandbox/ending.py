@@ -48,8 +48,8 @@ def supervisor_of(note: RunNote | None) -> ProcessIdentity | None:
 def sweep(directory: StateDirectory) -> int:
     """End every process of this directory except its supervisor and the caller; return how many there were.
 
-    Three ways find the processes: their mark, the last note, and for Postgres (which overwrites its
-    environment) its working directory.
+    The processes are found in three ways: by their mark, by the last note, and for Postgres (which overwrites its
+    environment) by its working directory.
     """
     note = directory.read_run()
     noted = [

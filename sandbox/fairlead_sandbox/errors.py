@@ -18,4 +18,4 @@ class AlreadyRunning(SandboxError):
 
 
 class StartFailed(SandboxError):
-    """Something did not become ready; the message names it, why, and where its log is."""
+    """A process or step did not become ready; the message names it, the reason, and its log."""

@@ -1,6 +1,5 @@
-"""The images of the chart and of its pools, as processkube's kubelet has them: the programs of the installed package.
-
-As in images/Dockerfile, and as Docker Hub's `postgres`.
+"""The images of the chart and of its pods for processkube's kubelet: the programs of the installed package, as in
+images/Dockerfile, and an equivalent of Docker Hub's `postgres`.
 """
 
 import signal
@@ -39,4 +38,4 @@ CATALOGUE = Catalogue(
         ),
     },
 )
-"""Keyed by repository."""
+"""Images by repository."""

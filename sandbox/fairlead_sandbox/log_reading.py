@@ -28,7 +28,7 @@ def find_logs(directory: StateDirectory, name: str | None) -> dict[str, Path]:
 
 
 def last_lines(path: Path, count: int) -> tuple[list[str], int]:
-    """The last lines of a file, and where it ended then, from where `follow` goes on."""
+    """The last lines of a file, and the position of its end, from which `follow` continues."""
     blocks: list[bytes] = []
     newlines = 0
     with path.open("rb") as file:

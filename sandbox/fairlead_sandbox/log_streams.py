@@ -13,7 +13,7 @@ LINE_LIMIT_BYTES = 64 * 1024
 
 
 class Console:
-    """The merged stream. Names are padded to the widest one; they are coloured only where the terminal can show it."""
+    """The merged stream. Names are padded to the widest one; they are coloured if the terminal supports it."""
 
     def __init__(self, target: TextIO | None, *, names: tuple[str, ...], coloured: bool) -> None:
         self._target = target
@@ -28,7 +28,7 @@ class Console:
     def write(self, name: str, line: str) -> None:
         """Print one line of one process.
 
-        When the reader has gone away (a closed pipe or terminal), the stream ends and the sandbox goes on.
+        If the reader is gone (a closed pipe or terminal), the stream ends and the sandbox goes on.
         """
         label = f"{name:<{self._width}} |"
         if name in self._colours:
@@ -46,7 +46,7 @@ class Console:
             self._target, self.reader_left = None, True
 
     def wait(self, seconds: float) -> None:
-        """Wait for this long, or until the reader goes away."""
+        """Wait for this long, or until the reader is gone."""
         watching = select.poll()
         with contextlib.suppress(OSError, ValueError):  # of what is not a file, as in tests, nothing can be heard
             if self._target is not None:
@@ -92,7 +92,7 @@ class ProcessLog:
         self._size += len(data)
 
     def _open_again(self) -> None:
-        """Go on with whatever file has the name now. Where there can be none, the next line tries again."""
+        """Continue with a new file of this name. If that is not possible, the next line tries again."""
         self.close()
         self._size = 0
         with contextlib.suppress(OSError):

@@ -43,9 +43,8 @@ def is_free(port: int, host: str = HOST) -> bool:
 
 
 def first_free(name: str, wish: int, host: str) -> int:
-    """The first port from `wish` on that is free on `host` now; it is not claimed.
-
-    Raises SandboxError when no port near the preferred one is free.
+    """The first port, from `wish` on, that is free on `host` now; it is not claimed. Raises SandboxError if no port
+    near `wish` is free.
     """
     for port in _candidates(wish):
         if is_free(port, host):
@@ -81,7 +80,7 @@ def _candidates(wish: int) -> range:
 
 
 def _claim(port: int) -> socket.socket | None:
-    """None when a sandbox holds the port already: another one, or this one for another name."""
+    """Claims a port; None if a sandbox already holds it: another one, or this one under another name."""
     claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         claim.bind(f"\0fairlead-sandbox-port-{port}")
@@ -94,4 +93,4 @@ def _claim(port: int) -> socket.socket | None:
 
 
 def _none_free(name: str, wish: int, host: str) -> SandboxError:
-    return SandboxError(f"no free port for {name} from {wish} to {wish + TRIES - 1} on {host}; stop what listens there")
+    return SandboxError(f"no free port for {name} from {wish} to {wish + TRIES - 1} on {host}; stop the process that listens there")

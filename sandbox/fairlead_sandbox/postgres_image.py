@@ -1,7 +1,9 @@
-"""What the image `postgres` does when it starts, with the embedded server: `python -m … ARGUMENT…`, the server's.
+"""The entry point of the image `postgres`, with the embedded server: `python -m … ARGUMENT…`, where the arguments are
+the server's.
 
-As that image's entry point, it makes the cluster in PGDATA with the user, password and database that POSTGRES_USER,
-POSTGRES_PASSWORD and POSTGRES_DB name, once, and becomes the server. The server listens on the pod's address.
+Like the image's own entry point, it makes the cluster in PGDATA with the user, password and database that
+POSTGRES_USER, POSTGRES_PASSWORD and POSTGRES_DB name, once, and becomes the server. The server listens on the pod's
+address.
 """
 
 import os
@@ -18,7 +20,7 @@ SOCKETS = "/var/run/postgresql"
 
 
 def main(arguments: list[str]) -> None:
-    """Become the server. Raises SandboxError."""
+    """Make the cluster if necessary, and become the server. Raises SandboxError."""
     binaries = find_binaries()
     data = Path(os.environ["PGDATA"])
     _initialise(binaries, data)
@@ -32,7 +34,7 @@ def _initialise(binaries: Path, data: Path) -> None:
         return
     user, password = os.environ.get("POSTGRES_USER", "postgres"), os.environ.get("POSTGRES_PASSWORD")
     if not password:
-        raise SandboxError("POSTGRES_PASSWORD: is not set; the image makes no database without one")
+        raise SandboxError("POSTGRES_PASSWORD: is not set; the image creates no database without a password")
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
         file.write(password)

@@ -27,12 +27,12 @@ EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - a person may ask for it
 FIRST_ROUTER_PORT = 8000
 FIRST_METRICS_PORT = 9000
 METRICS_PORT_OF_PODS = 9000
-"""Where the chart's routers have theirs, each at its pod's address."""
+"""Metrics port of the chart's routers, at each pod's own address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessCounts:
-    """How many processes of a kind run; all of a kind do the same work, and one may be missing."""
+    """How many processes of each kind run; all of a kind do the same work, so that one may fail."""
 
     routers: int = 2
     apis: int = 1
@@ -55,7 +55,7 @@ class ProcessCounts:
 
 
 def numbered(name: str, count: int) -> tuple[str, ...]:
-    """The name, and with a number behind it for each further one."""
+    """The name, with a number appended for each further process."""
     return (name, *(f"{name}-{number}" for number in range(1, count)))
 
 
@@ -63,7 +63,8 @@ def numbered(name: str, count: int) -> tuple[str, ...]:
 class SandboxPlan:
     """The choices from which the process table is made; its steps are given as functions.
 
-    `postgres` None means that the database at `database_url` is the user's; without `own_kubernetes` so is the cluster.
+    `postgres` None means that the database at `database_url` belongs to the user; without `own_kubernetes` the cluster
+    does too.
     """
 
     directory: StateDirectory
@@ -88,7 +89,7 @@ class SandboxPlan:
 
     @property
     def metrics_urls(self) -> dict[str, str]:
-        """URLs of the gateways' metrics pages, by the name of their port."""
+        """URLs of the gateways' metrics pages, by port name."""
         names = (metrics_of(name) for name in self.counts.router_names)
         return {name: f"http://{HOST}:{self.ports[name]}/metrics" for name in names}
 
@@ -98,24 +99,26 @@ class SandboxPlan:
         return {name: f"http://{HOST}:{self.ports[name]}" for name in self.counts.router_names}
 
     def api_addresses(self, client: int) -> str:
-        """The addresses of all API processes, in the order for this number of a client: each starts with another."""
+        """The addresses of all API processes, in a different order for each client: the client's number decides which
+        one comes first.
+        """
         urls = list(self.api_urls.values())
         first = client % len(urls)
         return ",".join(urls[first:] + urls[:first])
 
 
 def metrics_of(router: str) -> str:
-    """Name of the port for a router's metrics and debug view; clients use another port."""
+    """Name of the port with a router's metrics and debug view, which is not the port for clients."""
     return f"metrics-of-{router}"
 
 
 def health_of(operator: str) -> str:
-    """Name of the port at which an operator answers for its health."""
+    """Name of the port at which an operator reports its health."""
     return f"health-of-{operator}"
 
 
 def preferred_ports(counts: ProcessCounts) -> dict[str, int]:
-    """Preferred ports by name; whether they are free is not looked at."""
+    """Preferred ports by name; they may be taken."""
     ports = {"kubernetes-api": KUBERNETES_PORT}
     ports |= {name: FIRST_API_PORT + number for number, name in enumerate(counts.api_names)}
     ports |= {health_of(name): FIRST_OPERATOR_PORT + number for number, name in enumerate(counts.operator_names)}
@@ -151,7 +154,7 @@ def process_table(plan: SandboxPlan) -> tuple[Node, ...]:
 
 
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:
-    """The command line that runs one of our modules with the Python that runs us.
+    """The command line that runs one of our modules with the present Python.
 
     -P keeps files of the current folder from shadowing modules.
     """
@@ -185,7 +188,7 @@ def kubernetes_api_process(directory: StateDirectory, port: int, node_grace_seco
 
 
 def kubelet_command(kubeconfig: Path, state_dir: Path, *arguments: str) -> tuple[str, ...]:
-    """The command of a kubelet that has Fairlead's images and whose pods are found by the sandbox's mark."""
+    """The command of a kubelet with Fairlead's images, whose pods carry the sandbox's mark."""
     places = ("--kubeconfig", str(kubeconfig), "--state-dir", str(state_dir))
     return python_module(
         "processkube.kubelet.main", *places, "--images", "fairlead_sandbox.images:CATALOGUE", "--inherit", MARK, *arguments
@@ -287,7 +290,7 @@ def router_process(
 
 
 def load_process(urls: Sequence[str], *, needs: tuple[str, ...], environment: Mapping[str, str] | None = None) -> ProcessSpec:
-    """The background load on the demo pool, by way of these gateways."""
+    """The background load on the demo pool, sent through these gateways."""
     return ProcessSpec(
         name="load",
         command=python_module("fairlead_simulator.replay", *load_arguments(urls)),

@@ -1,4 +1,4 @@
-"""The entries of the supervisor's table, as data: processes, and steps that are done once between them.
+"""The entries of the supervisor's table, as data: processes, and one-time steps between them.
 
 Names are unique. `needs` names the processes that must be ready and the steps that must be done before; entries that do
 not need each other may start in parallel.
@@ -27,14 +27,14 @@ class HttpAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Ready when `check` returns true; it is asked again and again until then."""
+    """Ready when `check` returns true; it is called repeatedly until then."""
 
     check: Callable[[], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """Ready as soon as it runs, as nothing depends on its work."""
+    """Ready as soon as it runs, because nothing depends on its work."""
 
 
 Readiness = PrintedLine | HttpAnswer | Asked | Started
@@ -44,8 +44,8 @@ Readiness = PrintedLine | HttpAnswer | Asked | Started
 class ProcessSpec:
     """One process.
 
-    `environment` is added to that of the supervisor, as it is at each start; `before_start` runs before every start,
-    restarts included.
+    `environment` is evaluated at each start and added to the supervisor's environment; `before_start` runs before every
+    start, restarts included.
     """
 
     name: str
@@ -53,7 +53,7 @@ class ProcessSpec:
     readiness: Readiness
     environment: Mapping[str, str] = field(default_factory=dict)
     reads: frozenset[str] = frozenset()
-    """The Fairlead variables it reads; of those in the user's environment it gets these and no others."""
+    """The Fairlead variables that the process reads; it gets these from the user's environment, and no others."""
     needs: tuple[str, ...] = ()
     before_start: Callable[[], None] | None = None
     stop_signal: int = signal.SIGTERM
@@ -64,8 +64,8 @@ class ProcessSpec:
     Only a process that then cleans up and ends may get a weaker one than SIGKILL.
     """
     start_timeout_seconds: float = 180.0
-    """For a process that hangs; one that ends is noticed at once. One that a busy machine gives little CPU time has
-    longer, as long as it gets on (`supervised_process.StartingTime`).
+    """Time limit for a start that hangs; a process that ends is noticed at once. On a busy machine the limit is
+    extended as long as the process makes progress (`supervised_process.StartingTime`).
     """
     console: bool = True
     """Whether its output is shown in the merged stream; its log file gets the output in any case."""
@@ -86,7 +86,7 @@ Node = ProcessSpec | Step
 def in_start_order(nodes: Sequence[Node]) -> tuple[Node, ...]:
     """Sort the nodes so that each comes after the nodes it needs.
 
-    Raises SandboxError for an unknown need, a double name or a circle.
+    Raises SandboxError for an unknown need, a duplicate name or a cycle.
     """
     by_name = {node.name: node for node in nodes}
     if len(by_name) != len(nodes):
@@ -95,7 +95,7 @@ def in_start_order(nodes: Sequence[Node]) -> tuple[Node, ...]:
 
     def place(node: Node, path: tuple[str, ...]) -> None:
         if node.name in path:
-            raise SandboxError(f"process table: {' needs '.join((*path, node.name))}, which is a circle")
+            raise SandboxError(f"process table: {' needs '.join((*path, node.name))}, which is a cycle")
         for need in node.needs:
             if need not in by_name:
                 raise SandboxError(f"process table: {node.name} needs {need}, which is not in the table")

@@ -26,8 +26,8 @@ from processkube.identities import identity_of
 class PreparedRun:
     """What is to be started. `ports` and `urls` are noted for the other commands; the claims are released at the end.
 
-    `summary` makes the text that is shown when everything is ready, once for the terminal (coloured) and once for the
-    note. It raises SandboxError.
+    `summary` creates the text shown when everything is ready, once for the terminal (coloured) and once for the note;
+    it raises SandboxError.
     """
 
     nodes: tuple[Node, ...]
@@ -38,11 +38,11 @@ class PreparedRun:
 
 
 Prepare = Callable[[Mapping[str, int]], Awaitable[PreparedRun]]
-"""Chooses what is to be started; given the ports of the last run. Raises SandboxError."""
+"""Chooses what to start; gets the ports of the last run. Raises SandboxError."""
 
 
 class SupervisedRun:
-    """One run. `output` gets progress, summary and the merged log; it is None when nobody watches (detached)."""
+    """One run. `output` gets progress, summary and the merged log; it is None if detached."""
 
     def __init__(self, directory: StateDirectory, environment: Mapping[str, str], output: TextIO | None, prepare: Prepare) -> None:
         self._environment = environment
@@ -167,7 +167,7 @@ class SupervisedRun:
 
 
 def process_environment(inherited: Mapping[str, str], directory: StateDirectory) -> dict[str, str]:
-    """The environment of every process: the user's, with the sandbox's mark, and with no proxy between the parts."""
+    """The environment of every process: the user's, with the sandbox's mark, and without proxies between the parts."""
     direct = ",".join(part for part in (inherited.get("NO_PROXY") or inherited.get("no_proxy"), "127.0.0.1,localhost") if part)
     return {**inherited, MARK: str(directory.root), "PYTHONUNBUFFERED": "1", "NO_PROXY": direct, "no_proxy": direct}
 

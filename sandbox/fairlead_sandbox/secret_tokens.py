@@ -1,4 +1,6 @@
-"""The sandbox's secrets: made once, kept in one private file, and given to the processes by environment."""
+"""The sandbox's secrets: created once, stored in one private file, and passed to the processes by environment
+variables.
+"""
 
 import json
 import secrets
@@ -27,7 +29,7 @@ class SecretTokens:
 
 
 def load_or_create(path: Path) -> SecretTokens:
-    """Read the secrets, or make and keep them. Raises SandboxError when the file exists but cannot be used."""
+    """Read the secrets, or create and store them. Raises SandboxError when the file exists but cannot be used."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         return SecretTokens(admin=str(document["admin"]), operator=str(document["operator"]), router=str(document["router"]))
@@ -36,9 +38,9 @@ def load_or_create(path: Path) -> SecretTokens:
         keep(path, made)
         return made
     except (ValueError, KeyError, TypeError):
-        raise SandboxError(f"{path}: not a token file; delete it and new tokens are made") from None
+        raise SandboxError(f"{path}: not a token file; delete it to get new tokens") from None
 
 
 def keep(path: Path, tokens: SecretTokens) -> None:
-    """Write the secrets where `load_or_create` finds them."""
+    """Write the secrets to the file that `load_or_create` reads."""
     write_private(path, json.dumps(asdict(tokens), indent=1) + "\n")

@@ -16,14 +16,16 @@ OF_COMMANDS = frozenset({"FAIRLEAD_DEBUG", "FAIRLEAD_GATEWAY_KEY", "FAIRLEAD_STA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSettings:
-    """The sandbox runs its own Postgres and Kubernetes API where `database_url` and `kubeconfig` are empty."""
+    """Settings of the sandbox. It runs its own Postgres and Kubernetes API if `database_url` and `kubeconfig` are
+    empty.
+    """
 
     database_url: str = field(
         default="",
         repr=False,
         metadata=variable(
             "FAIRLEAD_DATABASE_URL",
-            Text("postgresql+psycopg://user:password@host:5432/database", "URL"),
+            Text("postgresql://user:password@host:5432/database", "URL"),
             "a Postgres of yours to use",
             "its contents outlive the sandbox",
             default_shown="one of its own",
@@ -35,7 +37,7 @@ class SandboxSettings:
             "FAIRLEAD_KUBECONFIG",
             Text("/home/me/cluster/kubeconfig", "path"),
             "a cluster's kubeconfig, whose Kubernetes API is used; the sandbox joins it as a node",
-            "everything there is done as that user, an administrator with a token; its contents outlive the sandbox",
+            "the sandbox acts there as that user, who must be an administrator with a token; its contents outlive the sandbox",
             default_shown="an API of its own",
         ),
     )
@@ -44,8 +46,9 @@ class SandboxSettings:
         metadata=variable(
             "FAIRLEAD_NODE_GRACE_SECONDS",
             Number("seconds", least=5, most=3600),
-            "a node whose kubelet is silent for this long is lost: its pods are not ready any more",
-            "shorter = sooner replaced, but a busy machine may lose a node that lives; kube-controller-manager has 40 or 50",
+            "a node whose kubelet is silent for this long is lost, and its pods are no longer ready",
+            "shorter = lost pods are replaced sooner, but on a busy machine a live node may count as lost; "
+            "kube-controller-manager has 40 or 50",
         ),
     )
 
@@ -74,4 +77,4 @@ def strange(environment: Mapping[str, str], specs: Iterable[ProcessSpec]) -> lis
     """One line for each Fairlead variable that is set although nothing in the sandbox reads it."""
     known = names(SandboxSettings) | OF_COMMANDS | frozenset(name for spec in specs for name in spec.reads)
     found = unread(environment, known)
-    return [f"{name} is set, and nothing reads it" + (f": is {similar} meant?" if similar else "") for name, similar in found.items()]
+    return [f"{name} is set, but nothing reads it" + (f": is {similar} meant?" if similar else "") for name, similar in found.items()]

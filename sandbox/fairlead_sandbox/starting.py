@@ -24,7 +24,7 @@ ENGINE_PORT = 8000
 UNUSED_LOOPBACK = "127.39.255.254"
 """A loopback address on which no process listens.
 
-If a port is taken on it, the process that took the port listens on every address.
+If a port is taken on it, a process listens on that port on all addresses.
 """
 
 
@@ -40,7 +40,7 @@ class UpOptions:
 
 
 class SandboxRun:
-    """One run. `output` gets progress, summary and the merged log; it is None when nobody watches (detached)."""
+    """One run. `output` gets progress, summary and the merged log; it is None if detached."""
 
     def __init__(self, options: UpOptions, environment: Mapping[str, str], output: TextIO | None) -> None:
         self._options = options
@@ -57,7 +57,7 @@ class SandboxRun:
         await self._run.run()
 
     async def _prepare(self, known: Mapping[str, int]) -> PreparedRun:
-        """Choose ports, secrets and database. Raises SandboxError when one of them is not to be had."""
+        """Choose ports, secrets and database. Raises SandboxError if one of them is not available."""
         options = self._options
         self._directory.refuse_chart()
         wishes = preferred_ports(options.counts)
@@ -119,7 +119,7 @@ class SandboxRun:
 
 
 def engine_port() -> int:
-    """The port of the demo's engines. It is not claimed: sandboxes share it, on other addresses."""
+    """The port of the demo's engines. It is not claimed: sandboxes share it, on different addresses."""
     return first_free("engine", ENGINE_PORT, UNUSED_LOOPBACK)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from fairlead_sandbox.errors import SandboxError
 
 POSTGRES_UID = 65534
-"""`nobody` on every Linux: the user that Postgres runs as where root starts it."""
+"""Uid of `nobody` on every Linux: Postgres runs as this user if root starts it."""
 
 SOCKET_PATH_LIMIT = 90
 """Maximum number of bytes that the path of Postgres' socket may have together with its lock file's name.
@@ -59,7 +59,7 @@ class StateDirectory:
 
     @property
     def chart_mark(self) -> Path:
-        """There when the directory is that of `fairlead up --chart`."""
+        """A file that exists if the directory belongs to `fairlead up --chart`."""
         return self.root / "chart"
 
     @property
@@ -74,8 +74,8 @@ class StateDirectory:
     def socket_directory(self) -> Path:
         """The folder of Postgres' socket.
 
-        It lies in the state directory, or is a short private folder when that path would be too long, or has a comma:
-        Postgres and its clients take it for a list then.
+        It lies in the state directory, or in a short private folder if that path would be too long or has a comma,
+        which Postgres and its clients would read as a list.
         """
         own = self.root / "run"
         if len(os.fsencode(own / ".s.PGSQL.5432.lock")) <= SOCKET_PATH_LIMIT and "," not in str(own):
@@ -99,12 +99,14 @@ class StateDirectory:
             raise SandboxError(f"{self.socket_directory} belongs to another user; choose a shorter --state-dir without a comma")
 
     def _socket_owners(self) -> set[int]:
-        """Who may own the socket's folder: we; for root also Postgres' own user, unless it lies where all may write."""
+        """Users who may own the socket's folder: we; for root also Postgres' own user, unless the folder is in a place
+        where everybody may write.
+        """
         is_of_root = os.geteuid() == 0 and self.socket_directory.parent == self.root
         return {os.getuid(), POSTGRES_UID} if is_of_root else {os.getuid()}
 
     def claim_for_chart(self) -> None:
-        """Mark the directory as one that runs the chart. Raises SandboxError for one that has run without."""
+        """Mark the directory as one that runs the chart. Raises SandboxError for one that has been used without it."""
         if self.chart_mark.exists():
             return
         if self.secrets.exists():
@@ -137,7 +139,7 @@ class StateDirectory:
         return False
 
     def read_run(self) -> "RunNote | None":
-        """Read the note about the current or last run; None when there is none or it cannot be understood."""
+        """Read the note about the current or last run; None if there is none or it is invalid."""
         try:
             document = json.loads(self.run_file.read_text(encoding="utf-8"))
             return RunNote.from_document(document)
@@ -181,7 +183,9 @@ class ProcessNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunNote:
-    """A run of the sandbox. `phase` is starting, ready, stopping, stopped or failed; `urls` and `ports` are by name."""
+    """A run of the sandbox. `phase` is starting, ready, stopping, stopped or failed; `urls` and `ports` map names to
+    values.
+    """
 
     phase: str
     supervisor_pid: int | None = None

@@ -1,8 +1,10 @@
-"""`fairlead status` shows the processes of a sandbox as they are now, even when its note is out of date."""
+"""`fairlead status` shows the processes of a sandbox in their present state, even if its note is out of date."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
+import click
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -35,11 +37,20 @@ async def rows_of(note: RunNote) -> list[ProcessRow]:
     return list(await asyncio.gather(*(_row(process) for process in note.processes)))
 
 
+def document(directory: StateDirectory) -> dict[str, Any]:
+    """What the table shows, for programs."""
+    note = directory.read_run()
+    rows = [] if note is None else asyncio.run(rows_of(note))
+    running = note is not None and supervisor_of(note) is not None
+    urls = note.urls if note is not None and running else {}
+    return {"state_dir": str(directory.root), "running": running, "urls": urls, "processes": [asdict(row) for row in rows]}
+
+
 def show(directory: StateDirectory, console: Console) -> bool:
     """Print the table; return False when no supervisor runs on the directory."""
     note = directory.read_run()
     if note is None:
-        console.print(f"no sandbox in {directory.root}; `fairlead up` starts one", soft_wrap=True)
+        click.echo(f"no sandbox in {directory.root}; `fairlead up` starts one", err=True)
         return False
     running = supervisor_of(note) is not None
     rows = asyncio.run(rows_of(note))
@@ -56,7 +67,7 @@ def show(directory: StateDirectory, console: Console) -> bool:
         left = sum(bool(row.pid) for row in rows)
         more = f"; {left} of its processes are left, `{command_line('down', directory.root)}` ends them" if left else ""
         why = f" (last start failed: {note.problem})" if note.phase == "failed" else ""
-        console.print(f"no sandbox is running in {directory.root}{more}{why}", soft_wrap=True)
+        click.echo(f"no sandbox is running in {directory.root}{more}{why}", err=True)
         return False
     for name, url in note.urls.items():
         login = f"  (dashboard: {command_line('login', directory.root)})" if name == "api" else ""

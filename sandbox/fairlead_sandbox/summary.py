@@ -37,9 +37,9 @@ class StartReport:
     demo: bool
     detached: bool
     activate: Path | None = None
-    """Script that puts `fairlead` on the PATH; None when it is there already."""
+    """Script that puts `fairlead` on the PATH; None if it is already there."""
     gateway_key: str | None = None
-    """What clients of the gateways must show; None if they need nothing."""
+    """The key that clients of the gateways must send; None if they need none."""
     notices: tuple[str, ...] = ()
     """Facts that the user may not expect, such as ports that were taken."""
 

@@ -31,7 +31,7 @@ RESTARTS = Backoff(first_seconds=0.25, longest_seconds=15.0, forgive_after_secon
 
 @dataclass(slots=True)
 class _Run:
-    """One life of the process: its handle, and an event that is set when the process prints the awaited line."""
+    """One run of the process: its handle, and an event that is set when the process prints the expected line."""
 
     popen: subprocess.Popen[bytes]
     identity: ProcessIdentity
@@ -41,16 +41,16 @@ class _Run:
 
 
 ENOUGH_CPU_SECONDS = 60.0
-"""A process that had this much CPU time and is not ready waits for something other than the machine."""
+"""A process that has used this much CPU time and is not ready waits for something other than the CPU."""
 STILL_SECONDS = 30.0
 STILL_CPU_SECONDS = 0.1
-"""A process that used less CPU time in STILL_SECONDS has nothing to compute."""
+"""A process that used less CPU time in STILL_SECONDS is idle."""
 LONGEST_LOOK_SECONDS = 5.0
 
 
 class StartingTime:
-    """How long a process may take to become ready: `least_seconds`, and then for as long as it gets on, as on a machine
-    that has much else to do. Times are of one clock, in seconds.
+    """How long a process may take to become ready: `least_seconds`, and longer as long as it makes progress, as on a
+    busy machine. All times are seconds of one clock.
     """
 
     def __init__(self, least_seconds: float) -> None:
@@ -60,11 +60,13 @@ class StartingTime:
         self._cpu_then = 0.0
 
     def passed(self, now: float) -> float:
-        """Seconds since it was asked first."""
+        """Seconds since the first query."""
         return 0.0 if self._began is None else now - self._began
 
     def is_over(self, now: float, cpu_seconds: float) -> bool:
-        """Whether the time is over; `cpu_seconds` are what the process has had by now, from 0 again in another one."""
+        """Whether the time is over; `cpu_seconds` is the CPU time of the process so far, which starts at 0 in a new
+        process.
+        """
         if self._began is None:
             self._began = self._moved_at = now
         if cpu_seconds < self._cpu_then or cpu_seconds - self._cpu_then >= STILL_CPU_SECONDS:
@@ -73,7 +75,7 @@ class StartingTime:
         return not has_time and (cpu_seconds >= ENOUGH_CPU_SECONDS or now - self._moved_at >= min(STILL_SECONDS, self._least))
 
     def next_look(self, now: float) -> float:
-        """Seconds after which to ask again."""
+        """Seconds until the next query."""
         return min(LONGEST_LOOK_SECONDS, max(0.05, self._least - self.passed(now)))
 
 
@@ -220,7 +222,7 @@ class SupervisedProcess:
                 pass
 
     async def _pump(self, read_end: int, printed: asyncio.Event) -> None:
-        """Copy the output to the log and look for the awaited line."""
+        """Copy the output to the log and look for the expected line."""
         awaited = self.spec.readiness.prefix if isinstance(self.spec.readiness, PrintedLine) else None
         reader = asyncio.StreamReader()
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(

@@ -1,7 +1,7 @@
 """Starts a table of processes and steps, keeps the processes running, and stops them in reverse order.
 
-The supervisor knows nothing about Fairlead. Each entry starts as soon as the entries it needs are really ready. When a
-start fails, the processes that had started are stopped.
+The supervisor knows nothing about Fairlead. Each entry starts as soon as the entries it needs are ready. When a start
+fails, the processes that had started are stopped.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The control API and the web UI before the files of a served pool: `python -m fairlead_serve.api_process …`."""
+"""The control API and the web UI on top of the files of a served pool: `python -m fairlead_serve.api_process …`."""
 
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from fairlead_api.serving import Place, serve
 from fairlead_api.settings import Settings
 from fairlead_host.app import create_app
 from fairlead_host.settings import read_settings
+from fairlead_process.commands import run_program
 from fairlead_process.policies import installed_policies
 from fairlead_process.starting import begin, one_line_errors
 from fairlead_serve.file_cluster import FileCluster
@@ -17,7 +18,7 @@ from fairlead_serve.state_files import StateFiles
 
 @click.command()
 @click.option("--host", required=True)
-@click.option("--port", type=int, required=True)
+@click.option("--port", type=click.IntRange(0, 65535), required=True)
 @click.option("--state-dir", type=click.Path(path_type=Path), required=True)
 @click.option("--file", "file", type=click.Path(path_type=Path), required=True)
 def main(host: str, port: int, state_dir: Path, file: Path) -> None:
@@ -33,4 +34,4 @@ def main(host: str, port: int, state_dir: Path, file: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m fairlead_serve.api_process")
+    run_program(main, "python -m fairlead_serve.api_process")

@@ -9,8 +9,8 @@ import click
 
 
 @click.command()
-@click.option("--engine", "engines", multiple=True, metavar="URL", help="An engine's address, http://HOST:PORT; once for each engine.")
-@click.option("--prefill", "prefills", multiple=True, metavar="URL", help="An engine that computes prompts for those of --decode.")
+@click.option("--engine", "engines", multiple=True, metavar="URL", help="An engine's address, http://HOST:PORT; repeat for each engine.")
+@click.option("--prefill", "prefills", multiple=True, metavar="URL", help="An engine that computes prompts for the --decode engines.")
 @click.option("--decode", "decodes", multiple=True, metavar="URL", help="An engine that writes the answers to those prompts.")
 @click.option(
     "--config",
@@ -25,7 +25,7 @@ import click
     envvar="FAIRLEAD_STATE_DIR",
     help="Where history and settings are kept.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address that the gateway listens on; 0.0.0.0 for every one.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address that the gateway listens on; 0.0.0.0 for all addresses.")
 @click.option("--port", type=click.IntRange(1, 65535), help="The gateway's port.  [default: 8100 or the next free one]")
 @click.option("--dashboard-port", type=click.IntRange(1, 65535), help="The dashboard's port.  [default: 8080 or the next free one]")
 def serve(
@@ -38,8 +38,8 @@ def serve(
     port: int | None,
     dashboard_port: int | None,
 ) -> None:
-    """Put gateway, dashboard and history in front of engines that run already. Without --engine and --config the
-    engines of the last run in --state-dir are served.
+    """Put gateway, dashboard and history in front of running engines. Without --engine and --config, uses the engines
+    of the last run in --state-dir.
     """
     from fairlead_serve.starting import ServeOptions, ServeRun
 

@@ -1,8 +1,8 @@
-"""The states of engines that run already, computed from the file, from how they answer, and from what routers know.
+"""The states of running engines, computed from the file, their health checks, and the routers' reports.
 
 Pure: one call is one round. An engine passes through the same states as a pod, by the same rules
-(`fairlead.reconciling.states`). Only its drain differs, because Fairlead cannot end it: an engine drained on request
-stays drained until a person takes that back, and an engine removed from the file leaves the pool once it is empty.
+(`fairlead.reconciling.states`). Only its drain differs, because Fairlead cannot stop it: an engine drained on request
+stays drained until a person ends that, and an engine removed from the file leaves the pool once it is empty.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from fairlead.reconciling.warming import weights
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedEngine:
-    """An engine as the file and the marks of people want it. `drained` says why it is to be emptied, if it is."""
+    """An engine as the file and people's marks specify it. `drained` says why it must be emptied, if so."""
 
     name: str
     address: str
@@ -31,7 +31,7 @@ class WantedEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """An engine's last answer. `reason` is a word for the state, `words` a sentence; empty when all is well."""
+    """An engine's last answer. `reason` is a word for the state, `words` a sentence; both empty if it is healthy."""
 
     ready: bool
     reason: str = ""
@@ -42,7 +42,7 @@ NO_ANSWER = "NoAnswer"
 """The reason of an engine that accepts the probe but does not answer it in time."""
 
 UNASKED = Health(ready=False, reason="NotAskedYet")
-"""No probe has asked the engine yet, or its first answer has not arrived."""
+"""The engine was not probed yet, or its first answer has not arrived."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class ServedEngine:
     role: Role = Role.BOTH
 
     def observed(self, health: Health, cordoned: bool = False) -> ObservedInstance:
-        """The engine in the words of the planner of pods."""
+        """The engine in the form that the planner for pods uses."""
         lost = PodHealth.PENDING if self.state is InstanceState.STARTING else PodHealth.UNREACHABLE
         return ObservedInstance(
             id=self.name,
@@ -110,7 +110,7 @@ def next_round(
     uids: Mapping[str, str],
     now: float,
 ) -> Round:
-    """Bring the engines one step further. `uids` has the identity of each wanted address."""
+    """Advance the engines by one step. `uids` has the identity of each address."""
     events: list[PoolEvent] = []
     by_name = {engine.name: engine for engine in known}
     names = {one.name for one in wanted}
@@ -135,14 +135,14 @@ def next_round(
             events.append(_event(now, "EngineRemoved", f"{before.name} {why}", before.name))
             continue
         if not before.leaving:
-            events.append(_event(now, "EngineDraining", f"{before.name} was taken out of the file and is emptied", before.name))
+            events.append(_event(now, "EngineDraining", f"{before.name} was removed from the file and is being emptied", before.name))
         after.append(left)
     return Round(engines=tuple(after), events=tuple(events))
 
 
 def spare_the_slow(known: Sequence[ServedEngine], wanted: Collection[str], health: Mapping[str, Health]) -> Mapping[str, Health]:
-    """The healths in force: while no wanted engine answers in time, engines that have served and are only slow count as
-    well. They may be busy with their requests, and sending them more is better than refusing everything.
+    """The healths to use: while no engine of the file answers in time, engines that have served and are only slow count
+    as healthy. They may be busy with their requests, and sending them more is better than refusing everything.
     """
     if any(health.get(name, UNASKED).ready for name in wanted):
         return health
@@ -151,7 +151,7 @@ def spare_the_slow(known: Sequence[ServedEngine], wanted: Collection[str], healt
 
 
 def warm_shares(engines: Iterable[ServedEngine], warming: Warming, now: float) -> Mapping[str, float]:
-    """The share (0-1) of its weight for each engine that does not have all of it yet."""
+    """For each engine that is still warming, the share (0-1) of its weight."""
     roles = tuple(
         DesiredRole(role=role, replicas=0, min_replicas=0, max_replicas=0, spec_hash="", drain_timeout_seconds=0.0, warming=warming)
         for role in Role
@@ -174,7 +174,7 @@ def _fresh(one: WantedEngine, uid: str, now: float) -> ServedEngine:
 
 
 def _wanted_step(engine: ServedEngine, one: WantedEngine, now: float) -> ServedEngine | None:
-    """The step that a person's wish to drain it, or to end that, makes; None when it makes none."""
+    """The step caused by a person's request to drain an engine, or to end that; None if there is none."""
     draining = engine.state is InstanceState.DRAINING
     if one.drained and engine.draining_since is None:
         marked = replace(engine, draining_since=now)
@@ -212,15 +212,15 @@ def _step(
 def _leave(
     engine: ServedEngine, health: Health, observations: PoolObservations | None, timeout_seconds: float, now: float
 ) -> tuple[ServedEngine | None, str]:
-    """One step of an engine that the file names no more; None when it has left, and how."""
+    """One step of an engine that is no longer in the file; None when it has left, and how."""
     if engine.state in {InstanceState.STARTING, InstanceState.LOST}:
-        return None, "was taken out of the file; it did not answer"
+        return None, "was removed from the file; it did not answer"
     if engine.state is InstanceState.DRAINING and not health.ready and health is not UNASKED:
         return None, "left the pool; it no longer answers"
     if engine.state is not InstanceState.DRAINING or engine.draining_since is None:
         return _moved(replace(engine, leaving=True, draining_since=now), InstanceState.DRAINING, "TakenOutOfFile", now), ""
     if is_drained(observations, engine.name):
-        return None, "left the pool; it has no request any more"
+        return None, "left the pool; it has no requests left"
     if now - engine.draining_since >= timeout_seconds:
         return None, f"left the pool with requests in flight, after the drain timeout of {timeout_seconds:g} s"
     return replace(engine, leaving=True, reason="TakenOutOfFile"), ""
@@ -231,7 +231,7 @@ def _moved(engine: ServedEngine, state: InstanceState, reason: str, now: float) 
 
 
 def _told(before: ServedEngine, after: ServedEngine, health: Health, now: float) -> list[PoolEvent]:
-    """Events that interest people: an engine lost, back, drained, or taken back."""
+    """Events worth reporting: an engine was lost, came back, was drained, or its drain was ended."""
     if before.state is after.state:
         return []
     name = after.name
@@ -240,7 +240,7 @@ def _told(before: ServedEngine, after: ServedEngine, health: Health, now: float)
     if before.state is InstanceState.LOST and after.state is InstanceState.WARMING:
         return [_event(now, "EngineBack", f"{name} answers again", name)]
     if after.state is InstanceState.DRAINING:
-        why = "as a person asked" if after.reason == DrainReason.REQUESTED else "as the file says"
+        why = "on a person's request" if after.reason == DrainReason.REQUESTED else "as set in the file"
         return [_event(now, "EngineDraining", f"{name} is emptied, {why}", name)]
     if before.state is InstanceState.DRAINING:
         return [_event(now, "DrainTakenBack", f"{name} takes requests again", name)]

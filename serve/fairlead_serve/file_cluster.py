@@ -1,7 +1,7 @@
-"""The files as plans see them: in the place of the Kubernetes API, with the same preconditions.
+"""The files in the role of the Kubernetes API for plans, with the same preconditions.
 
-A change of the pool is written into our own file; a file that the user gave is never written, and its pool says that
-the file owns it. Marks on engines are kept beside it in either case.
+A change of the pool is written only into our own file; a file that the user gave is never written, and counts as the
+owner of its pool. Marks on engines are stored separately in both cases.
 """
 
 import uuid
@@ -55,7 +55,7 @@ class FileCluster:
             return self._write(target, change, marks, dry_run)
 
     async def delete(self, target: Target, uid: str, resource_version: str, *, dry_run: bool) -> None:
-        raise Conflict("engines-are-fixed", f"{target} is there as long as `fairlead serve` runs; end that")
+        raise Conflict("engines-are-fixed", f"{target} exists as long as `fairlead serve` runs; stop that process")
 
     async def create(self, target: Target, manifest: Mapping[str, Any], marks: Mapping[str, str | None], *, dry_run: bool) -> ClusterObject:
         raise Conflict("engines-are-fixed", f"{target} cannot be created here; start `fairlead serve`")
@@ -76,7 +76,7 @@ class FileCluster:
     def _store(
         self, memory: Memory, after: PoolFile, marks: Mapping[str, str | None], dry_run: bool, shown: Callable[..., ClusterObject]
     ) -> ClusterObject:
-        """Write the file, unless the run is dry; the object as `shown` makes it of what the file says then."""
+        """Write the file, except in a dry run; `shown` makes the returned object from the new content."""
         if dry_run:
             return shown(memory, after, self._files.read_marks(), "")
         content = self._files.write_pool(after.document)
@@ -103,7 +103,7 @@ class FileCluster:
         return self._engine(target, self._files.read_marks())
 
     def _known(self, target: Target) -> tuple[Memory, PoolFile]:
-        """The pool of the target. Raises NotFound for what is not in the file."""
+        """The pool of the target. Raises NotFound if the target is not in the file."""
         memory = self._files.read_memory()
         file = self._files.read_pool(self._policies)
         missing = NotFound(target.kind.value, f"{target.namespace}/{target.name}")
@@ -127,7 +127,9 @@ class FileCluster:
         )
 
     def _listed(self, memory: Memory, file: PoolFile, marks: Marks, content: str) -> ClusterObject:
-        """The list of engines: a generation of its own, so that no other change of the file ends a plan."""
+        """The list of engines as an object with its own generation, so that other changes of the file do not invalidate
+        a plan.
+        """
         engines = _engines(file)
         generation = int(digest(yaml.safe_dump(engines))[:12], 16)
         return replace(self._pool(memory, file, marks, content), spec={ENGINES: engines}, generation=generation)

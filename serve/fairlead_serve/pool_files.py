@@ -31,12 +31,12 @@ NAMESPACE = "default"
 DEFAULT_NAME = "engines"
 MOST_ENGINES = 1024
 FILE = "file"
-"""The path under which the schema reads the file; it is taken off again in every error."""
+"""Path prefix under which the schema reads the file; it is removed from every error message."""
 NOT_OF_FILES = ("scaling", "ratio", "rollout", "gateway")
-"""Sections of an InferencePool's spec that are about making instances, or of objects in a cluster."""
+"""Sections of an InferencePool's spec that are about creating instances or about objects in a cluster."""
 REAL_ENGINES = ("vllm", "sglang")
 SECTIONS = frozenset({"adapters", "routing", "slo", "earlyRejection", "priorityClasses", "drain"})
-"""Sections that a file and an InferencePool's spec have in common, `engine` aside."""
+"""Sections that a file and an InferencePool's spec have in common, except `engine`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +51,14 @@ class EngineEntry:
         max_length=63,
     )
     role: Role = text(
-        "What it computes: both, prefill (prompts) or decode (answers). All engines are both, or some prefill and the others decode.",
+        "Its role: both, prefill (computes prompts) or decode (computes answers). All engines have role both, "
+        "or some prefill and the others decode.",
         Role.BOTH.value,
         enum=tuple(role.value for role in Role),
         convert=Role,
     )
-    weight: float = number("Share of the keys it gets, beside engines of weight 1.", 1.0, minimum=LEAST_WEIGHT, maximum=MOST_WEIGHT)
-    drain: bool = truth("Whether it is emptied and gets no new requests; it stays in the pool.", False)
+    weight: float = number("Its share of the keys, relative to engines of weight 1.", 1.0, minimum=LEAST_WEIGHT, maximum=MOST_WEIGHT)
+    drain: bool = truth("Whether it is drained: it gets no new requests but stays in the pool.", False)
 
     @property
     def address(self) -> str:
@@ -74,7 +75,7 @@ class EngineEntry:
 class ServedEngineSpec(EngineFigures):
     """The figures about the engines that routing needs, and where their metrics are."""
 
-    type: str | None = text("What the engines are, all alike; by default what the first that answers says it is.", None, enum=REAL_ENGINES)
+    type: str | None = text("Type of all engines; by default detected from the first one that answers.", None, enum=REAL_ENGINES)
     metrics: MetricsSpec = nested(MetricsSpec, "Where the engines' own metrics are read.")
 
 
@@ -124,21 +125,21 @@ class ServedPool:
     engines: tuple[EngineEntry, ...] = listing(EngineEntry, "The engines, at least one.", REQUIRED, key="url", max_items=MOST_ENGINES)
     name: str = text("Name of the pool.", DEFAULT_NAME, pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=MAX_NAME)
     model: str | None = text(
-        "Model served, as clients name it; by default the first that an engine names.", None, pattern=r"^\S+$", max_length=256
+        "Model served, as clients name it; by default the first one that an engine lists.", None, pattern=r"^\S+$", max_length=256
     )
     adapters: tuple[str, ...] = adapter_names()
     engine: ServedEngineSpec = nested(ServedEngineSpec, "Figures about the engines that routing needs.")
     routing: RoutingSpec = nested(RoutingSpec, "How requests find their engine.")
     slo: SloFacts = nested(SloFacts, "Latency targets of the pool.")
-    early_rejection: EarlyRejectionFacts = nested(EarlyRejectionFacts, "Refusing at arrival what cannot be served in time.")
+    early_rejection: EarlyRejectionFacts = nested(EarlyRejectionFacts, "Refuses requests at arrival that cannot be served in time.")
     priority_classes: tuple[PriorityClass, ...] = listing(
         PriorityClass,
-        "Classes of requests: which are sent first and refused last. Without any, all requests are alike.",
+        "Classes of requests: which are sent first and refused last. Without classes, all requests are equal.",
         (),
         key="name",
         max_items=MAX_PRIORITY_CLASSES,
     )
-    drain: DrainSpec = nested(DrainSpec, "How an engine that was taken out of the file is emptied.")
+    drain: DrainSpec = nested(DrainSpec, "How an engine that was removed from the file is emptied.")
 
     @property
     def roles(self) -> set[Role]:
@@ -157,13 +158,13 @@ class ServedPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolFile:
-    """A file as it was read: what it says, and the same with all defaults."""
+    """A file as it was read: its document, and the same with all defaults."""
 
     document: Mapping[str, Any]
     pool: ServedPool
 
     def spec(self, model: str, engine_type: str) -> dict[str, Any]:
-        """The InferencePool's spec that says the same, with all defaults: a pool for which no instance is made."""
+        """The equivalent spec of an InferencePool, with all defaults, for which no instance is created."""
         sections = {name: value for name, value in self.document.items() if name in SECTIONS}
         engine = {"type": engine_type, **(self.document.get("engine") or {})}
         document = {
@@ -178,7 +179,7 @@ class PoolFile:
         return {name: value for name, value in found.items() if name not in NOT_OF_FILES}
 
     def spec_digest(self, model: str, engine_type: str) -> str:
-        """Changes with the spec, and with nothing else."""
+        """A digest that changes exactly when the spec changes."""
         return digest(yaml.safe_dump(self.spec(model, engine_type)))
 
 
@@ -206,8 +207,8 @@ def read_pool_file(document: object, policies: PolicyCatalogue) -> PoolFile:
 
 
 def _role(role: Role, pool: ServedPool) -> dict[str, Any]:
-    """The role as an InferencePool declares it. The schema wants a template of pods for prefill and decode, which have
-    an instance at least; none is ever made of this one.
+    """The role as an InferencePool declares it. The schema requires a pod template for prefill and decode, which have
+    at least one instance; no pod is ever created from this one.
     """
     if role is Role.BOTH:
         return {"name": "both", "maxReplicas": 0}
@@ -216,7 +217,7 @@ def _role(role: Role, pool: ServedPool) -> dict[str, Any]:
 
 
 def digest(content: str) -> str:
-    """Sixteen hex digits that stand for a text."""
+    """Sixteen hex digits that identify a text."""
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 

@@ -20,13 +20,13 @@ from fairlead_serve.pool_files import PoolFile
 from fairlead_serve.state_files import Marks, Memory, StateFiles
 
 FILE_MANAGER = "file"
-"""The author of a spec that no plan changed."""
+"""The author of a spec that was not changed by a plan."""
 _OF_SCALING = frozenset({ConditionType.SCALING_ACTIVE, ConditionType.SCALING_LIMITED})
-"""Conditions that say nothing of engines which Fairlead does not make."""
+"""Conditions that do not apply to engines that Fairlead does not create."""
 
 
 def annotations_of(files: StateFiles, marks: Marks) -> dict[str, str]:
-    """The pool's annotations: the marks of the last plan, the file, and that it is the user's if it is."""
+    """The pool's annotations: the marks of the last plan, the file, and whether the user owns it."""
     place = str(files.pool_file)
     owner = {} if files.is_ours else {OWNER: f"File {place}"}
     return {**marks.pool, ENGINES_FILE: place, **owner}
@@ -87,7 +87,7 @@ def conditions(
     api_problem: str | None,
     now: float,
 ) -> tuple[dict[str, Any], ...]:
-    """The pool's conditions, by the rules and in the words of a pool of pods."""
+    """The pool's conditions, by the same rules and in the same words as for a pool of pods."""
     numbers = Counter(one.role for one in wanted if one.drained is None)
     cordoned = {one.name for one in wanted if one.cordoned}
     roles = tuple(

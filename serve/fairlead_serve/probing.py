@@ -1,7 +1,7 @@
-"""Probes engines: whether they answer and serve the model, and, once, what they say of themselves.
+"""Probes engines: whether they answer and serve the model, and, once, what they report about themselves.
 
 The paths are vLLM's; simulated engines have the same. An SGLang server is recognised by its list of models, and asked
-at its own paths. An engine without `/health` (404) counts as healthy when it lists its models.
+at its own paths. An engine without `/health` (404) counts as healthy if it lists its models.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, re
 from fairlead_serve.engine_states import NO_ANSWER, UNASKED, Health
 
 PROBE_SECONDS = 1.0
-"""Pause between two questions to one engine."""
+"""Pause between two probes of one engine."""
 TIMEOUT_SECONDS = 5.0
-"""An engine that tokenises a long prompt delays its health check; that does not make it dead."""
+"""Time limit of a probe; generous, because an engine that tokenises a long prompt delays its health check."""
 FAILURES = 3
-"""After this many unanswered questions in a row, the engine leaves the routing table."""
+"""After this many unanswered probes in a row, the engine leaves the routing table."""
 MODELS_SECONDS = 30.0
-"""Seconds between two questions to a healthy engine about its models."""
+"""Seconds between two queries of a healthy engine's list of models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFindings:
-    """What an engine says of itself; None and () where it says nothing. `problem` says why it does not answer."""
+    """What an engine reports about itself; None and () for missing values. `problem` says why it does not answer."""
 
     url: str
     models: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class EngineFindings:
 
 
 def keyless_words(pool_file: Path) -> str:
-    """What to do about engines that answer, if none names its model."""
+    """The remedy if engines answer but none lists its model."""
     return f"no engine names its model without a key: write `model` into {pool_file}"
 
 
@@ -62,7 +62,7 @@ class Prober:
         await self._http.aclose()
 
     async def health(self, url: str) -> Health:
-        """Whether the engine's health check answers well."""
+        """Whether the engine's health check succeeds."""
         try:
             answer = await self._http.get(f"{url}/health")
         except httpx.HTTPError as error:
@@ -73,7 +73,7 @@ class Prober:
         return Health(ready=False, reason="Unhealthy", words=f"/health answers {answer.status_code}")
 
     async def models(self, url: str) -> ToldModels | None:
-        """The models that an engine lists; None if it lists none, without names if it requires a key to list them."""
+        """The models that an engine lists; None if it lists none; an answer without names if it requires a key."""
         try:
             answer = await self._http.get(f"{url}/v1/models")
             if answer.status_code in {401, 403}:
@@ -113,7 +113,7 @@ class Prober:
 
 @dataclass(slots=True)
 class _Asked:
-    """What is known of one address. `failures` counts unanswered questions in a row."""
+    """The state of one address's probes. `failures` counts unanswered ones in a row."""
 
     health: Health = UNASKED
     failures: int = 0
@@ -144,7 +144,7 @@ class HealthWatch:
             self._tasks[address] = asyncio.create_task(self._keep_asking(address), name=f"health of {address}")
 
     def health(self, address: str, model: str) -> Health:
-        """The health of an engine that must serve this model; an empty name goes with all."""
+        """The health of an engine that must serve this model; an empty name accepts any model."""
         asked = self._asked.get(address)
         if asked is None:
             return UNASKED
@@ -194,7 +194,7 @@ def _failure(error: httpx.HTTPError) -> tuple[str, str]:
         return NO_ANSWER, f"it does not answer within {TIMEOUT_SECONDS:g} s"
     if isinstance(error, httpx.ConnectError):
         return "NoConnection", "it does not accept connections"
-    return "ConnectionBroken", f"it breaks the connection ({type(error).__name__})"
+    return "ConnectionBroken", f"it drops the connection ({type(error).__name__})"
 
 
 def _version(answer: bytes | None) -> str | None:

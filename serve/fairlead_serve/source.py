@@ -1,7 +1,7 @@
 """The source of a served pool's state: reads the files, watches the engines' health, and reports to the control API.
 
-It plays the operator's part, through the operator's own client and by its rules for an API that does not answer. What
-it must know after a restart is on disk, so it may end between any two steps.
+It replaces the operator, using the operator's own client and its rules for an API that does not answer. State that it
+needs after a restart is on disk, so it may be stopped between any two steps.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from fairlead_serve.state_files import Marks, Memory, StateFiles
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
-"""Pause between two rounds while no engine's health changes."""
+"""Seconds between two rounds while no engine's health changes."""
 SETTLED_SECONDS = 5.0
 """Longest pause between two reported states."""
 _MOST_EVENTS = 1000
@@ -81,7 +81,7 @@ class PoolSource:
         """Why there is no pool yet; empty once there is one."""
 
     async def step(self) -> float:
-        """One round; returns the pause in seconds until the next, unless something changes before."""
+        """One round; returns the pause in seconds until the next, unless something changes earlier."""
         now = self._now()
         self._read_files()
         wanted = wanted_engines(self._file, self._marks)
@@ -115,7 +115,7 @@ class PoolSource:
         self._file, self._content, self._problem = file, content, None
 
     def _check_same_pool(self, file: PoolFile) -> None:
-        """Raises InvalidInput for a change of what a running pool keeps for life."""
+        """Raises InvalidInput if the file changes something that is fixed for a running pool."""
         if not self._content or self._memory is None:
             return
         again = "stop `fairlead serve` and start it again"
@@ -129,7 +129,7 @@ class PoolSource:
             raise InvalidInput("engine.type", file.pool.engine.type, f"keep {self._memory.engine_type}, or {again}")
 
     async def _identity(self, wanted: Sequence[WantedEngine]) -> Memory | None:
-        """The memory of this very pool: that of the last run, or a new one once its model is known; else None."""
+        """The memory of this pool: from the last run, or a new one once its model is known; else None."""
         pool, memory = self._file.pool, self._memory
         if self._exchange is not None:
             return memory
@@ -160,13 +160,13 @@ class PoolSource:
         return memory
 
     def _wait(self, words: str) -> None:
-        """Note why there is no pool yet; it is logged when it changes, not in every round."""
+        """Note why there is no pool yet; the reason is logged only when it changes."""
         if words != self.waiting_words:
             logger.warning("there is no pool yet", extra={"error": words})
         self.waiting_words = words
 
     def _first_told(self, wanted: Sequence[WantedEngine]) -> ToldModels | None:
-        """The models of the first engine of the file that lists any."""
+        """The models of the first engine in the file that lists any."""
         told = self._health.models
         return next((told[one.address] for one in wanted if one.address in told), None)
 
@@ -191,7 +191,9 @@ class PoolSource:
         return replace(memory, engines=found.engines, spec_digest=spec, generation=generation)
 
     def _drop_marks(self, before: Sequence[ServedEngine], after: Sequence[ServedEngine]) -> None:
-        """Forget the marks of engines that have left: the next one of the same name must not be drained for them."""
+        """Forget the marks of engines that have left: a later engine of the same name must not be drained because of
+        them.
+        """
         uids = {engine.name: engine.uid for engine in after}
         gone = {engine.name for engine in before if uids.get(engine.name) != engine.uid}
         if not gone & self._marks.engines.keys():
@@ -206,7 +208,7 @@ class PoolSource:
         return {name: self._health.health(address, memory.model) for name, address in places.items()}
 
     async def _tell(self, memory: Memory, wanted: Sequence[WantedEngine], now: float) -> None:
-        """Report the state if it changed, if an answer is awaited, or if it is time; then the events."""
+        """Report the state if it changed, if an answer is expected, or if it is time; then report the events."""
         assert self._exchange is not None
         busy = any(engine.leaving or engine.state is InstanceState.WARMING for engine in memory.engines)
         said = (memory.engines, memory.spec_digest, self._marks, self._problem, memory.conditions)
@@ -251,7 +253,7 @@ class PoolSource:
 
 
 async def run(source: PoolSource, changed: asyncio.Event) -> None:
-    """Runs rounds until cancelled; a change of an engine's health begins one at once."""
+    """Runs rounds until cancelled; a change of an engine's health starts one at once."""
     while True:
         changed.clear()
         try:

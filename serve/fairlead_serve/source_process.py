@@ -1,6 +1,6 @@
 """The process of the source: `python -m fairlead_serve.source_process --state-dir DIR --file FILE`.
 
-It prints `ready` once its first round is through.
+It prints `ready` after its first round.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import click
 from fairlead_client.internal import SystemApi
 from fairlead_operator.settings import ControlPlaneSettings
 from fairlead_process.clock import SteadyClock
+from fairlead_process.commands import run_program
 from fairlead_process.environment import group, read
 from fairlead_process.logs import LogSettings
 from fairlead_process.policies import installed_policies
@@ -25,7 +26,7 @@ from fairlead_serve.state_files import StateFiles
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSettings:
-    """Settings of the source: the operator's, as far as it plays the operator's part."""
+    """Settings of the source: the operator's, as far as they apply."""
 
     control_plane: ControlPlaneSettings = field(metadata=group(ControlPlaneSettings))
     logs: LogSettings = field(default_factory=LogSettings, metadata=group(LogSettings))
@@ -65,4 +66,4 @@ async def _run(settings: SourceSettings, files: StateFiles) -> None:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m fairlead_serve.source_process")
+    run_program(main, "python -m fairlead_serve.source_process")

@@ -1,4 +1,4 @@
-"""One run of `fairlead serve`: its files, ports and processes, and what it found at the engines."""
+"""One run of `fairlead serve`: its files, ports and processes, and what the engines reported."""
 
 import asyncio
 import shutil
@@ -30,7 +30,7 @@ from fairlead_serve.summary import ServeReport, render, waiting_notices
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """The options of `fairlead serve`. A port that is None is chosen; one that is given must be free."""
+    """The options of `fairlead serve`. With None a free port is chosen; a given port must be free."""
 
     state_dir: Path
     engines: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class ServeRun:
     async def run(self) -> None:
         """Start everything, serve until SIGINT or SIGTERM, stop everything.
 
-        Raises InvalidInput for what the user wrote, SandboxError for a start that fails; nothing is left running then.
+        Raises InvalidInput for wrong input, SandboxError for a failed start; nothing is left running then.
         """
         check_options(self._options)
         await self._run.run()
@@ -134,21 +134,21 @@ def check_options(options: ServeOptions) -> None:
 
 
 def _check_host(host: str) -> None:
-    remedy = "write an IPv4 address of this machine, or 0.0.0.0 for every one"
+    remedy = "write an IPv4 address of this machine, or 0.0.0.0 for all of them"
     if not host or ":" in host:
         raise InvalidInput("--host", host, f"{remedy} (IPv6 is not supported)" if host else remedy)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
         try:
             trial.bind((host, 0))
         except (OSError, UnicodeError) as problem:
-            why = problem.strerror if isinstance(problem, OSError) else "it is not a name of a machine"
+            why = problem.strerror if isinstance(problem, OSError) else "it is not a host name"
             raise InvalidInput("--host", host, f"{remedy} ({why})") from None
 
 
 def claimed_ports(options: ServeOptions, known: Mapping[str, int]) -> PortClaims:
-    """The ports to listen on: those that were asked for, else those of the last run, else free ones.
+    """The ports to listen on: the requested ones, else those of the last run, else free ones.
 
-    Raises InvalidInput, and claims nothing, when one that was asked for is not to be had.
+    Raises InvalidInput, and claims nothing, if a requested port is not available.
     """
     asked = _asked_ports(options)
     first = {name: port for name, (_, port) in asked.items()}  # so that no other part takes them
@@ -171,13 +171,13 @@ def _asked_ports(options: ServeOptions) -> dict[str, tuple[str, int]]:
 
 
 def _taken(option: str, port: int) -> InvalidInput:
-    return InvalidInput(option, port, "it is taken; write another, or leave it out and a free one is chosen")
+    return InvalidInput(option, port, "it is taken; write another one, or leave it out to use a free one")
 
 
 def pool_of(options: ServeOptions, root: Path) -> tuple[StateFiles, PoolFile]:
-    """The pool's file: the one that was given, or our own, into which the engines of the command line are written.
+    """The pool's file: the given one, or our own, into which the engines of the command line are written.
 
-    Raises InvalidInput; InvalidInput of `--engine` when there are no engines at all.
+    Raises InvalidInput, also if there are no engines at all.
     """
     files, file = _read_pool(options, root)
     if any(urls for _, urls in _named(options)):
@@ -204,12 +204,14 @@ def _read_pool(options: ServeOptions, root: Path) -> tuple[StateFiles, PoolFile]
 
 
 def _named(options: ServeOptions) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The options that name engines, with the engines."""
+    """Pairs of an option and the engines that it names."""
     return (("--engine", options.engines), ("--prefill", options.prefills), ("--decode", options.decodes))
 
 
 def _engines(options: ServeOptions, known: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The engines of the command line with their roles, each else as the file has it already if it does."""
+    """The engines of the command line with their roles; other fields are taken from the file if the engine is already
+    there.
+    """
     entries = {base_url(str(entry["url"])): {name: value for name, value in entry.items() if name != "role"} for entry in known}
     found: dict[str, dict[str, Any]] = {}
     for option, urls in _named(options):
@@ -229,7 +231,7 @@ async def look_at(urls: Sequence[str]) -> tuple[EngineFindings, ...]:
 
 
 def forget_other_model(files: StateFiles, file: PoolFile, findings: Sequence[EngineFindings]) -> None:
-    """Begin a new pool when the engines serve another model than in the last run, or are of another kind, and the file
+    """Begin a new pool if the engines serve another model, or are of another kind, than in the last run, and the file
     names none.
 
     A pool's model and engine never change. While no engine reports them, the last run's stay.

@@ -29,8 +29,8 @@ Document = TypeVar("Document")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """Annotations that plans set: on the pool and on its engines. `written` is the digest of the file that the last
-    plan wrote: while the file is still that one, the plan's author changed it last.
+    """Annotations that plans set: on the pool and on its engines. `written` is the digest of the file as the last plan
+    wrote it: if the file still has it, the plan's author changed it last.
     """
 
     pool: dict[str, str] = field(default_factory=dict)
@@ -40,8 +40,8 @@ class Marks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What the source must know after a restart: its pool's identity, model and kind of engine, and how far each engine
-    had come.
+    """The data that the source needs after a restart: its pool's identity, model and kind of engine, and the state of
+    each engine.
 
     `spec_digest` belongs to `generation`; `version` grows with every reported state.
     """
@@ -64,7 +64,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFiles:
-    """The files of one state directory; `pool_file` is ours when it lies in there."""
+    """The files of one state directory; `pool_file` is ours if it lies in the directory."""
 
     root: Path
     pool_file: Path
@@ -102,7 +102,7 @@ class StateFiles:
         return _read(self.root / "source.json", Memory)
 
     def forget_memory(self) -> None:
-        """The next run begins a new pool."""
+        """Forget the memory, so that the next run begins a new pool."""
         (self.root / "source.json").unlink(missing_ok=True)
 
     def write_memory(self, memory: Memory) -> None:
@@ -110,7 +110,7 @@ class StateFiles:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """No other process writes the pool's file or the marks meanwhile."""
+        """A lock: no other process writes the pool's file or the marks while it is held."""
         descriptor = os.open(self.root / "files.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -120,12 +120,12 @@ class StateFiles:
 
 
 def own_pool_file(root: Path) -> Path:
-    """Where the pool's file lies when the user gave none."""
+    """The path of the pool's file if the user gave none."""
     return root / "pool.yaml"
 
 
 def _read(path: Path, of: type[Document]) -> Document | None:
-    """None if there is no such file, or it is not one of ours: then the source makes a new one."""
+    """The memory; None if there is no such file, or it is invalid: then the source creates a new one."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=of)
     except (FileNotFoundError, msgspec.MsgspecError):

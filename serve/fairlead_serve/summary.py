@@ -1,4 +1,4 @@
-"""The summary shown when `fairlead serve` is up: where to send requests, and the findings at each engine."""
+"""The summary shown when `fairlead serve` is up: where to send requests, and what each engine reported."""
 
 import io
 import json
@@ -33,7 +33,7 @@ class ServeReport:
 
 
 _NAMES = {"vllm": "", "sglang": "SGLang, "}
-"""Simulated engines report the same as vLLM, so only another engine is named."""
+"""Display names of engine types. Simulated engines report the same as vLLM, so only other engines are named."""
 
 
 def render(report: ServeReport, *, width: int, coloured: bool) -> str:
@@ -49,7 +49,9 @@ def render(report: ServeReport, *, width: int, coloured: bool) -> str:
     facts.add_row("Dashboard", report.dashboard)
     facts.add_row("Metrics", report.metrics)
     facts.add_row("Pool", f"{report.pool}, {f'model {report.model}' if report.model else 'no model known yet'}")
-    facts.add_row("File", f"{report.pool_file} (edit it: it is read again at once{'' if report.is_ours else ', and never written'})")
+    facts.add_row(
+        "File", f"{report.pool_file} (you may edit it; changes are read at once{'' if report.is_ours else ', and it is never written'})"
+    )
     facts.add_row("State", str(report.state_dir))
     facts.add_row("Stop", "Ctrl-C")
     for notice in report.notices:
@@ -67,21 +69,23 @@ def render(report: ServeReport, *, width: int, coloured: bool) -> str:
 
 
 def engine_line(found: EngineFindings, model: str | None) -> str:
-    """The findings at one engine, in one line."""
+    """What one engine reported, in one line."""
     if found.problem is not None:
-        return f"{found.url}  {found.problem}; it joins the pool when it does"
+        return f"{found.url}  {found.problem}; it joins the pool when it answers"
     if model is not None and found.models and model not in found.models:
         return f"{found.url}  serves {', '.join(found.models)}, not {model}; it stays out of the pool"
     words = [", ".join(found.models) or "lists its models only to clients with its key"]
     if found.version is not None:
         words.append(f"{_NAMES[found.engine_type]}version {found.version}")
     words.append(f"KV cache of {found.kv_cache_tokens:,} tokens" if found.kv_cache_tokens else "does not report the size of its KV cache")
-    words.append(f"KV events at {_endpoints(found)}" if found.sources else "no KV events: its cache is estimated from what is sent")
+    words.append(
+        f"KV events at {_endpoints(found)}" if found.sources else "no KV events: its cache is estimated from the requests sent to it"
+    )
     return f"{found.url}  {' · '.join(words)}"
 
 
 def waiting_notices(findings: Sequence[EngineFindings], model: str | None, pool_file: Path) -> tuple[str, ...]:
-    """What to say when no engine answers yet, or when none tells the model that the pool needs."""
+    """Notices if no engine answers yet, or if none reports the model that the pool needs."""
     if all(one.problem is not None for one in findings):
         return ("no engine answers yet: requests get 503 until one does",)
     return () if model is not None else (keyless_words(pool_file),)

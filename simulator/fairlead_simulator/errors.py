@@ -52,23 +52,23 @@ class TraceInvalid(SimulatorError):
 
 
 class RecordsUnusable(SimulatorError):
-    """The message names the records, what they lack, and what to record instead."""
+    """Records cannot be used; the message names them, what they lack, and what to record instead."""
 
 
 class EngineFileInvalid(SimulatorError):
-    """The message names file and field."""
+    """A file of an engine model cannot be used; the message names file and field."""
 
 
 class TimelineInvalid(SimulatorError):
-    """The message names file, event and field."""
+    """A timeline cannot be used; the message names file, event and field."""
 
 
 class ScalingInvalid(SimulatorError):
-    """The message names file and field."""
+    """A scaling file cannot be used; the message names file and field."""
 
 
 class WorkloadImpossible(SimulatorError):
-    """The message says which request, why, and what to change."""
+    """A workload cannot be run; the message says which request, why, and what to change."""
 
 
 class OutputUnwritable(SimulatorError):

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fairlead.errors import FairleadError
 from fairlead.instances import Role
+from fairlead_process.option_types import InputUnusable, NumberOption, WholeOption, output_option
 from fairlead_simulator.engine_fit.engine_files import read_engine
 from fairlead_simulator.engine_model.block_caches import Eviction
 from fairlead_simulator.engine_model.presets import PRESETS, EnginePreset, preset
@@ -39,7 +40,6 @@ from fairlead_simulator.experiments.measuring import Targets
 from fairlead_simulator.experiments.result_tables import result_tables, scaling_lines
 from fairlead_simulator.experiments.saturation import Saturation, believed_speed, estimate_saturation
 from fairlead_simulator.experiments.timeline_files import LARGEST_POOL, read_timeline
-from fairlead_simulator.option_types import InputUnusable, NumberOption, WholeOption
 from fairlead_simulator.simulation.kv_events import KvEventQuality
 from fairlead_simulator.simulation.observation_quality import ObservationQuality
 from fairlead_simulator.simulation.pools import Clients, SimulatedPool
@@ -52,7 +52,7 @@ _RATE = NumberOption(most=HIGHEST_RATE, positive=True)
 _INSTANCES = WholeOption(1, LARGEST_POOL)
 _SECONDS = NumberOption(most=1e6, positive=True)
 _WIDTH = 150
-"""Columns of the tables when nobody's terminal says how many there are."""
+"""Width of the tables where the output is not a terminal."""
 _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 
 
@@ -64,8 +64,8 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
     help="A trace in Mooncake's JSONL format, also .gz; see fairlead traces convert.",
 )
 @click.option("--instances", type=_INSTANCES, default=8, show_default=True, help="Instances that prefill and decode.")
-@click.option("--prefill-instances", type=_INSTANCES, help="With --decode-instances: separate pools instead.")
-@click.option("--decode-instances", type=_INSTANCES, help="See --prefill-instances.")
+@click.option("--prefill-instances", type=_INSTANCES, help="Instances that only prefill; needs --decode-instances.")
+@click.option("--decode-instances", type=_INSTANCES, help="Instances that only decode; needs --prefill-instances.")
 @click.option("--speeds", help="Speeds of the instances as multiples of the preset's, in turn, such as 1,1,0.5; default: all alike.")
 @click.option("--weights", help="Weights of the instances on the hash ring, in turn, such as 1,1,0.5; default: all alike.")
 @click.option("--rates", default=_DEFAULT_RATES, show_default=True, help="Requests per second, or multiples of the estimated saturation.")
@@ -80,10 +80,10 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 )
 @click.option("--requests", type=_COUNT, help="Only the first N requests.")
 @click.option("--warmup", type=WholeOption(0, 1_000_000_000), default=0, show_default=True, help="The first N requests are not measured.")
-@click.option("--warmup-rate", type=_RATE, help="Requests per second of the warm-up, if another.")
+@click.option("--warmup-rate", type=_RATE, help="Requests per second during the warm-up; default: the rate of the measured requests.")
 @click.option("--seeds", type=WholeOption(1, 1000), default=1, show_default=True, help="Runs per combination, with seeds 0, 1, ...")
 @click.option("--slo-ttft", type=_SECONDS, help="Seconds; default: the preset's.")
-@click.option("--slo-tpot", type=_SECONDS, help="Seconds per token that count too; without it only the TTFT counts.")
+@click.option("--slo-tpot", type=_SECONDS, help="Target in seconds per output token; without it only the TTFT counts.")
 @click.option(
     "--preset",
     "preset_name",
@@ -94,11 +94,23 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option(
     "--engine",
     type=click.Path(path_type=Path),
-    help="A file of fairlead engines fit: an engine fitted to a real one, in place of a preset.",
+    help="A file written by fairlead engines fit: an engine fitted to a real engine, in place of a preset.",
 )
-@click.option("--mode", type=click.Choice(get_args(Mode)), help="The engines' scheduler, if not the preset's.")
+@click.option("--mode", type=click.Choice(get_args(Mode)), help="The engines' scheduler; default: the preset's.")
 @click.option(
-    "--eviction", type=click.Choice(get_args(Eviction)), help="What a prefix cache in host memory gives up first, if not the preset's rule."
+    "--eviction",
+    type=click.Choice(get_args(Eviction)),
+    help="Which blocks a prefix cache in host memory evicts first; default: the preset's rule.",
+)
+@click.option(
+    "--host-cache",
+    type=WholeOption(1, 10**12),
+    help="Tokens of a cache in each engine's host memory, behind the one on its GPU; routers see it by --kv-events.",
+)
+@click.option(
+    "--host-load",
+    type=NumberOption(most=1e9, positive=True),
+    help="Tokens per second that an engine loads from it; needed with --host-cache.",
 )
 @click.option(
     "--max-input", type=WholeOption(0, 1_000_000_000), help="Drop rows this long or longer; default: the preset's limit; 0 keeps all."
@@ -108,9 +120,15 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
     type=click.Choice(get_args(Spread)),
     default="random",
     show_default=True,
-    help="Rows of equal stamps, over the gap to the next.",
+    help="How rows with equal timestamps are spread over the time until the next timestamp.",
 )
-@click.option("--sessions", type=click.Choice(["inferred", "none"]), default="inferred", show_default=True, help="For rows that name none.")
+@click.option(
+    "--sessions",
+    type=click.Choice(["inferred", "none"]),
+    default="inferred",
+    show_default=True,
+    help="How requests without a session are read: as inferred sessions, or each alone.",
+)
 @click.option("--closed-loop", is_flag=True, help="A session's next turn starts `delay` ms after the one before has ended.")
 @click.option(
     "--prefills-in-flight", type=WholeOption(0, 100_000), default=1, show_default=True, help="Late binding window; 0 = no queues."
@@ -125,10 +143,13 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
     "--believed-speed",
     default="1x",
     show_default=True,
-    help="Prefill speed that routers believe: relative to the true one, as 0.25x, or in tokens/s.",
+    help="Prefill speed that routers assume: relative to the true speed, as 0.25x, or in tokens/s.",
 )
 @click.option(
-    "--streamed", type=NumberOption(most=1), default=1.0, help="Share of requests that are streamed; of others routers see no first token."
+    "--streamed",
+    type=NumberOption(most=1),
+    default=1.0,
+    help="Share of requests that are streamed; routers see no first token of the other requests.",
 )
 @click.option("--token-noise", type=NumberOption(most=2), default=0.0, help="Log-normal sigma of the prompt lengths routers see.")
 @click.option("--delay", type=NumberOption(most=3600), default=0.0, help="Seconds that events and metrics reach the router late.")
@@ -136,15 +157,21 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option("--kv-event-delay", type=NumberOption(most=3600), default=0.0, help="Seconds that KV events reach routers late.")
 @click.option("--kv-event-loss", type=NumberOption(most=1), default=0.0, help="Share of batches of KV events that are lost, 0 to 1.")
 @click.option("--no-kv-event-replay", is_flag=True, help="Engines cannot replay lost batches: the index starts empty.")
-@click.option("--routers", type=WholeOption(1, 64), default=1, show_default=True, help="Routers that requests go to.")
+@click.option(
+    "--routers", type=WholeOption(1, 64), default=1, show_default=True, help="Routers of the pool; requests are spread over them."
+)
 @click.option(
     "--clients", type=click.Choice(get_args(Clients)), default="in-turn", show_default=True, help="How requests are spread over routers."
 )
 @click.option(
-    "--asking-delay", type=NumberOption(most=60), help="One router decides for all; seconds that a message takes between routers."
+    "--asking-delay",
+    type=NumberOption(most=60),
+    help="One router decides for all routers; seconds that a message takes between two routers.",
 )
 @click.option(
-    "--told-delay", type=NumberOption(most=60), help="Routers decide for themselves; seconds after which they learn what others do."
+    "--told-delay",
+    type=NumberOption(most=60),
+    help="Every router decides on its own; seconds after which it learns the other routers' loads.",
 )
 @click.option(
     "--timeline", type=click.Path(path_type=Path), help="JSON file of scaling, failures and schedule changes; see docs/simulator.md."
@@ -152,9 +179,10 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
 @click.option(
     "--scaling",
     type=click.Path(path_type=Path),
-    help="JSON file with a pool's sections scaling and ratio: the pool scales itself; see docs/simulator.md.",
+    help="JSON file with a pool's sections scaling and ratio: the simulated pool scales itself; see docs/simulator.md.",
 )
 @click.option("--jobs", type=WholeOption(1, 256), default=1, show_default=True, help="Processes.")
+@output_option
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write a row per run here.")
 @click.option("--plots", type=click.Path(path_type=Path, file_okay=False), help="Write plots (PNG and SVG) into this folder.")
 def simulate(**options: Any) -> None:
@@ -240,7 +268,7 @@ def _simulate(options: dict[str, Any]) -> None:
 
 
 def _check_routers(spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> None:
-    """What only several routers can do needs several."""
+    """Options that need several routers are refused for one router."""
     if spec.routers == 1 and spec.clients != "in-turn":
         raise click.UsageError("--clients spreads requests over routers; say how many with --routers")
     if spec.routers == 1 and spec.asking_seconds is not None:
@@ -273,6 +301,16 @@ def _engine(options: dict[str, Any]) -> EnginePreset:
     return read_engine(options["engine"]).preset()
 
 
+def _with_host_cache(engine: EnginePreset, tokens: int | None, load: float | None) -> EnginePreset:
+    if (tokens is None) != (load is None):
+        raise click.UsageError("give both --host-cache and --host-load, or neither")
+    if tokens is None or load is None:
+        return engine
+    if engine.dram_tokens is not None:
+        raise click.UsageError(f"--host-cache stands behind a cache on the GPU, and {engine.name!r} keeps its cache in host memory")
+    return replace(engine, host_tokens=tokens, dram_seconds_per_token=1 / load)
+
+
 def _pool_spec(options: dict[str, Any]) -> SimulatedPool:
     chosen = _engine(options)
     if options["mode"] is not None:
@@ -284,6 +322,7 @@ def _pool_spec(options: dict[str, Any]) -> SimulatedPool:
                 f"--eviction: {chosen.name!r} has no prefix cache in host memory; use one of {with_tier}, or leave it out"
             )
         chosen = replace(chosen, eviction=options["eviction"])
+    chosen = _with_host_cache(chosen, options["host_cache"], options["host_load"])
     prefill, decode = options["prefill_instances"], options["decode_instances"]
     if (prefill is None) != (decode is None):
         raise click.UsageError("give both --prefill-instances and --decode-instances, or neither")
@@ -376,21 +415,27 @@ def _run(workload: Workload, cells: list[Cell], options: dict[str, Any], err: Co
 
 
 def _tell(results: list[CellResult], workload: Workload, options: dict[str, Any], console: Console) -> None:
-    for table in result_tables(results):
-        console.print(table)
-    for line in scaling_lines(results):
-        console.print(line, highlight=False, soft_wrap=True)
+    if options["as_json"]:
+        click.echo(_document(workload, results).decode())
+    else:
+        for table in result_tables(results):
+            console.print(table)
+        for line in scaling_lines(results):
+            console.print(line, highlight=False, soft_wrap=True)
     if options["json_path"] is not None:
-        _write_json(options["json_path"], workload, results)
+        _write_json(options["json_path"], _document(workload, results))
     if options["plots"] is not None:
         _write_plots(options["plots"], results)
 
 
-def _write_json(path: Path, workload: Workload, results: list[CellResult]) -> None:
+def _document(workload: Workload, results: list[CellResult]) -> bytes:
     sessions = None if workload.found_sessions is None else workload.found_sessions.document()
-    rows = [result.document() | {"sessions": sessions} for result in results]
+    return orjson.dumps([result.document() | {"sessions": sessions} for result in results], option=orjson.OPT_INDENT_2)
+
+
+def _write_json(path: Path, document: bytes) -> None:
     try:
-        path.write_bytes(orjson.dumps(rows, option=orjson.OPT_INDENT_2) + b"\n")
+        path.write_bytes(document + b"\n")
     except OSError as error:
         raise click.ClickException(f"{path}: cannot be written: {error.strerror}") from None
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
@@ -10,8 +10,12 @@ from pathlib import Path
 import click
 import orjson
 
-from fairlead_simulator.errors import TraceInvalid
-from fairlead_simulator.option_types import InputUnusable, NumberOption, WholeOption
+from fairlead_process.option_types import InputUnusable, NumberOption, WholeOption, output_option
+from fairlead_simulator.engine_model.presets import preset
+from fairlead_simulator.errors import TraceInvalid, WorkloadImpossible
+from fairlead_simulator.experiments.arrival_plans import load_workload
+from fairlead_simulator.experiments.host_caches import tried, words
+from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.traces.conversions import TraceChanges, convert, read_form, write_form
 from fairlead_simulator.traces.descriptions import Distribution, describe
 from fairlead_simulator.traces.detection import FORMS
@@ -23,6 +27,8 @@ from fairlead_simulator.workloads.kinds import KINDS
 
 _RATE = NumberOption(most=1e6, positive=True)
 _COUNT = WholeOption(1, 1_000_000_000)
+TYPICAL_TOKENS = 2_000
+"""Length of the prompt by which routers know from the beginning how fast a simulated engine is."""
 
 
 @click.group()
@@ -33,8 +39,9 @@ def traces() -> None:
 @traces.command("describe")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--requests", type=_COUNT, help="Only the first N rows.")
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
-def describe_command(file: Path, requests: int | None, as_json: bool) -> None:
+@click.option("--json", "old_spelling", is_flag=True, hidden=True, help="The same as -o json.")
+@output_option
+def describe_command(file: Path, requests: int | None, old_spelling: bool, as_json: bool) -> None:
     """Check FILE and show rates, lengths, sessions, and how much of it a cache could serve.
 
     FILE is in Mooncake's JSONL format, also packed by gzip; - is standard input.
@@ -44,7 +51,7 @@ def describe_command(file: Path, requests: int | None, as_json: bool) -> None:
     except TraceInvalid as error:
         raise InputUnusable(str(error)) from None
     description, sessions = describe(rows), find_sessions(rows)
-    if as_json:
+    if as_json or old_spelling:
         click.echo(orjson.dumps(asdict(description) | {"sessions": sessions.document()}, option=orjson.OPT_INDENT_2).decode())
         return
     click.echo(
@@ -62,7 +69,7 @@ def describe_command(file: Path, requests: int | None, as_json: bool) -> None:
 @click.option("--kind", type=click.Choice(list(KINDS)), default="conversation", show_default=True, help="What the requests are like.")
 @click.option("--requests", type=_COUNT, default=1000, show_default=True, help="How many.")
 @click.option("--rate", type=_RATE, help="Requests per second; default: the kind's own rate.")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed makes the same trace.")
+@click.option("--seed", type=WholeOption(-(2**63), 2**63 - 1), default=0, show_default=True, help="The same seed makes the same trace.")
 @click.option("--median-input", type=WholeOption(1, 1_000_000), help="Median tokens of a session's first prompt (of a group's prefix).")
 @click.option("--out", type=click.Path(path_type=Path), help="File to write; default: standard output.")
 def generate_command(kind: str, requests: int, rate: float | None, seed: int, median_input: int | None, out: Path | None) -> None:
@@ -87,7 +94,7 @@ def generate_command(kind: str, requests: int, rate: float | None, seed: int, me
 )
 @click.option("--max-input", type=_COUNT, help="Drop rows with prompts this long or longer.")
 @click.option("--requests", type=_COUNT, help="Keep only the first N of the rest.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of random spreading.")
+@click.option("--seed", type=WholeOption(-(2**63), 2**63 - 1), default=0, show_default=True, help="Of random spreading.")
 @click.option("--out", type=click.Path(path_type=Path), help="File to write; default: standard output.")
 def convert_command(
     file: Path,
@@ -121,6 +128,55 @@ def convert_command(
     _write(rows, out, target_form)
     for line in notes.lines():
         click.echo(line, err=True)
+
+
+@traces.command("host-cache")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--tokens", type=_COUNT, multiple=True, required=True, help="Tokens of a cache in each instance's host memory; several times."
+)
+@click.option("--host-load", type=_RATE, required=True, help="Tokens per second that an engine loads from it.")
+@click.option("--preset", "preset_name", default="vllm-h100-8b", show_default=True, help="Engine, with its prefix cache on the GPU.")
+@click.option("--instances", type=WholeOption(1, 512), default=8, show_default=True, help="Instances of the pool.")
+@click.option("--kv-tokens", type=_COUNT, help="Tokens of KV cache on the GPU, if not the preset's.")
+@click.option("--kv-bytes", type=_COUNT, help="Bytes of a token in the KV cache, to say sizes in GB; without it they are in tokens.")
+@click.option("--requests", type=_COUNT, default=5000, show_default=True, help="Only the first N rows.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+def host_cache_command(
+    file: Path,
+    tokens: tuple[int, ...],
+    host_load: float,
+    preset_name: str,
+    instances: int,
+    kv_tokens: int | None,
+    kv_bytes: int | None,
+    requests: int,
+    as_json: bool,
+) -> None:
+    """What a cache in engines' host memory would add to the hits of FILE's requests: by their reuse distances, and
+    by a simulation at their own rate. Only what both find is advised.
+    """
+    engine = preset(preset_name)
+    if engine.dram_tokens is not None:
+        raise click.UsageError(f"--preset: {engine.name!r} keeps its cache in host memory; choose one with a cache on the GPU")
+    engine = replace(engine, kv_tokens=kv_tokens or engine.kv_tokens)
+    speed = TYPICAL_TOKENS / engine.prefill.seconds(TYPICAL_TOKENS, TYPICAL_TOKENS)
+    spec = SimulatedPool(preset=engine, instances=instances, policy="fairlead", prefill_tokens_per_second=speed)
+    try:
+        workload = load_workload(read_trace(file), requests=requests, max_input=engine.max_input_tokens, infer_sessions=True)
+        if len(workload.rows) < 2 or workload.native_rate <= 0:
+            raise InputUnusable(f"{file}: there must be two requests or more, at different times")
+        found = tried(workload, spec, host_load, tokens)
+    except (TraceInvalid, WorkloadImpossible) as error:
+        raise InputUnusable(str(error)) from None
+    if as_json:
+        rows = [asdict(one) | {"is_confirmed": one.is_confirmed} for one in found]
+        click.echo(orjson.dumps({"instances": instances, "kv_bytes": kv_bytes, "host_caches": rows}, option=orjson.OPT_INDENT_2).decode())
+        return
+    for one in found:
+        click.echo(words(one, kv_bytes))
+    if kv_bytes is None:
+        click.echo("The size of a token in the KV cache is not known: --kv-bytes says it.", err=True)
 
 
 def _write(rows: Iterable[TraceRow], out: Path | None, form: str) -> None:

@@ -17,6 +17,7 @@ from queue import SimpleQueue
 
 from fairlead.engine_specs import SimulatedSpec
 from fairlead.errors import FairleadError
+from fairlead.scaling.host_caches import HostCache
 from fairlead_client.resources.simulations import TraceRequest
 from fairlead_client.simulation_jobs import (
     PARTS,
@@ -38,6 +39,7 @@ from fairlead_simulator.engine_model.presets import EnginePreset, preset, usual_
 from fairlead_simulator.errors import SimulatorError, WorkloadImpossible
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, arrivals, exchanged, ideal_hits, load_workload
 from fairlead_simulator.experiments.cells import Cell, simulate_cell
+from fairlead_simulator.experiments.host_caches import tried
 from fairlead_simulator.experiments.measuring import Figures, Targets, measure
 from fairlead_simulator.simulation.autoscaling import ScalingByRole, SimulatedScaling
 from fairlead_simulator.simulation.jobs import Job
@@ -48,7 +50,7 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 TELL_SECONDS = 0.25
 PROMPT_TOKENS = 2_000
-"""The prompt by which an engine's speed is compared with that of a pool's instances."""
+"""The prompt length at which an engine's speed is compared with the speed of a pool's instances."""
 LONGEST_SECONDS = 30 * 86_400.0
 _FULL = 0.98
 """Share of an engine's KV memory that one request may need."""
@@ -115,7 +117,7 @@ def with_steps_of(
 
 
 def _as_served(base: EnginePreset, target: SimulatedTarget, spec: SimulatedSpec) -> EnginePreset:
-    """The engine that the simulated engine's server makes of the same figures."""
+    """The engine model that serves as the simulated engine's server does with these figures."""
     at_one = replace(
         base,
         block_tokens=gcd(spec.block_size, PREFIX_BLOCK_TOKENS),  # prompts are known in prefix blocks, which engine blocks divide
@@ -156,7 +158,7 @@ def alone_seconds(requests: Sequence[TraceRequest], workload: Workload, ideal: S
 
 
 def _row(number: int, one: TraceRequest) -> TraceRow:
-    """The request as a row. Blocks whose ids are missing are like no other's."""
+    """A trace row of the request. A block without an id is equal to no other block."""
     missing = -(-one.input_length // BLOCK_TOKENS) - len(one.hash_ids)
     own = tuple(-(number * 4096 + place + 1) for place in range(missing))
     return TraceRow(
@@ -191,6 +193,10 @@ def _simulated(workload: Workload, ideal: Sequence[int], job: SimulationJob, eng
         session_ttl_seconds=target.session_ttl_seconds,
         seed=job.seed if run.seed is None else run.seed,
     )
+    if run.host_cache_tokens is not None:
+        one = _host_cache(workload, job, spec, run.host_cache_tokens)
+        _Progress(tell).finish(len(job.requests))
+        return _nothing_but(one, run, rate)
     targets = Targets(ttft_seconds=target.slo_ttft_seconds, tpot_seconds=target.slo_tpot_seconds)
     plan = ArrivalPlan(rate=rate, spread="even", seed=spec.seed)  # recorded stamps stay; those of a trace may be whole seconds
     half = 0 if run.change is None else len(workload.rows) // 2
@@ -211,6 +217,43 @@ def _simulated(workload: Workload, ideal: Sequence[int], job: SimulationJob, eng
         sessions_moved=round(len({move.session for move in migrations}) * job.weight),
         parts=_parts(outcome, ideal, targets, parts_by_time(half, len(outcome.jobs))),
         session_parts=_parts(outcome, ideal, targets, parts_by_session(outcome.jobs[half:])),
+    )
+
+
+_WHOLE = 1.001
+"""Requests that each recorded one stands for, where all were recorded."""
+LOADED_TIMES = 10.0
+"""How many times as fast as it computes tokens an engine is assumed to load them from host memory."""
+
+
+def _host_cache(workload: Workload, job: SimulationJob, spec: SimulatedPool, tokens: int) -> HostCache | None:
+    """What a host cache would add. None where the cache is not on the GPU, in pools of prefill and decode, and where
+    only some sessions were recorded: between two of a session's requests others came that are not known.
+    """
+    if not spec.instances or spec.preset.dram_tokens is not None or job.weight > _WHOLE:
+        return None
+    (one,) = tried(workload, spec, LOADED_TIMES * spec.prefill_tokens_per_second, [tokens])
+    return one
+
+
+def _nothing_but(one: HostCache | None, run: JobRun, rate: float) -> RunFigures:
+    return RunFigures(
+        number=run.number,
+        requests_per_second=rate,
+        requests=0,
+        served=0,
+        failed=0,
+        attainment=0.0,
+        refused_share=0.0,
+        ttft_p50=None,
+        ttft_p90=None,
+        ttft_p99=None,
+        tpot_p90=None,
+        hit_rate=0.0,
+        ideal_hit_rate=0.0,
+        migrations=0,
+        reroutes=0,
+        host_cache=one,
     )
 
 
@@ -290,7 +333,7 @@ def _figures(run: JobRun, rate: float, found: Figures) -> RunFigures:
 
 
 class _Progress:
-    """Tells of requests now and then."""
+    """Reports the number of simulated requests from time to time."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell

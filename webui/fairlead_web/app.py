@@ -44,14 +44,14 @@ from fairlead_web.pages import access, errors, simulator, streams
 
 Compiled = tuple[Pattern[str], str, dict[str, Convertor[Any]]]
 PAGE_MODULES = tuple(import_module(f"{page_modules.__name__}.{one.name}") for one in iter_modules(page_modules.__path__))
-"""Every module of pages. Each has its paths in `ROUTES`; `errors` has none."""
+"""Every module of pages; its `ROUTES` lists its paths (`errors` has none)."""
 
 MOST_FORM_BYTES = 1024 * 1024
 """Maximum number of bytes of a form without an upload."""
 
 SHARED = (".png", "/series.json")
-"""Ends of paths whose answers depend on address and rights alone, as the regions of live pages do: pictures, and what
-charts draw.
+"""Endings of paths whose answers depend only on address and rights, like the regions of live pages: pictures, and the
+data of charts.
 """
 
 
@@ -64,8 +64,8 @@ def create_web_app(
 ) -> ASGIApp:
     """The web UI as an ASGI app. `api_transport` reaches the API in this process; None: over the network at `api_urls`.
 
-    `public_url` is what people open; `secure_cookies` None follows its scheme. Raises InvalidInput for an
-    address that cannot be used.
+    `public_url` is the address that people open; with `secure_cookies` None, its scheme decides. Raises InvalidInput
+    for an address that cannot be used.
     """
     settings, assets = web_settings(public_url, secure_cookies), load_assets()
     site = Site(
@@ -140,7 +140,7 @@ def _routes(site: Site, base: str) -> list[BaseRoute]:
 
 
 def framed(handler: Handler) -> Handler:
-    """The handler of a page, whose frame is asked for from the beginning; a file has none."""
+    """The handler of a page. The data of its frame is requested at once; a file has no frame."""
 
     async def handle(visit: Visit) -> Response:
         with visit.asking_ahead() as asking:
@@ -150,10 +150,11 @@ def framed(handler: Handler) -> Handler:
 
 
 def signed_in(site: Site, path: str, handler: Handler, *, people_wait: bool = True) -> Callable[[Request], Awaitable[Response]]:
-    """The handler, open only to people with a session. With `people_wait` it runs before renderings for open pages.
+    """The handler, open only to people with a session. With `people_wait` it takes precedence over renderings for open
+    pages.
 
-    Writes need the session's form token. Failed calls of the API become error pages or documents. The route's own
-    `path` decides which: an address may contain a session's id, which may end in anything.
+    Writes need the session's form token. Failed calls of the API become error pages or problem documents. The route's
+    own `path` decides which, because an address may end in a session's id of any form.
     """
     shared = path.endswith(SHARED)
     for_programs = path.endswith(errors.LISTY)
@@ -189,7 +190,7 @@ def signed_in(site: Site, path: str, handler: Handler, *, people_wait: bool = Tr
 
 
 def bounded(request: Request, most: int) -> Request:
-    """The request, reading of which raises HTTPException 413 when its body has more than `most` bytes."""
+    """The request; reading its body raises HTTPException 413 if it has more than `most` bytes."""
     seen = 0
 
     async def receive() -> Message:
@@ -198,16 +199,17 @@ def bounded(request: Request, most: int) -> Request:
         seen += len(message.get("body", b""))
         if seen > most:
             size = f"{most // 1024 // 1024} MiB" if most >= 1024 * 1024 else f"{most // 1024} KiB"
-            raise HTTPException(413, f"What was sent is larger than {size}. Nothing was changed.")
+            raise HTTPException(413, f"The form is larger than {size}. Nothing was changed.")
         return message
 
     return Request(request.scope, receive)
 
 
 async def parts(handlers: Sequence[tuple[Compiled, Handler]], visit: Visit, address: str, names: tuple[str, ...], stamp: str) -> bytes:
-    """The named parts of the page at `address` as this person may see them. Raises ClientError when they cannot be had.
+    """The named parts of the page at `address`, as this person may see them.
 
-    Requests with the same stamp, from people with the same rights, share one rendering.
+    Raises ClientError if they cannot be rendered. Requests with the same stamp, from people with the same rights, share
+    one rendering.
     """
     base = visit.site.settings.base_path
     path, _, query = address.partition("?")
@@ -239,9 +241,8 @@ async def parts(handlers: Sequence[tuple[Compiled, Handler]], visit: Visit, addr
 
 
 def shared_key(visit: Visit) -> tuple[object, ...]:
-    """The key under which two requests share an answer.
-
-    `tick` is not part of it: its only purpose is that a browser shows no old picture.
+    """The key under which two requests share an answer. It excludes `tick`, whose only purpose is to prevent browsers
+    from showing an old picture.
     """
     params = tuple(sorted((name, value) for name, value in visit.here.params.items() if name != "tick"))
     return visit.here.path, params, regions_of(visit.request), visit.rights, visit.request.headers.get("if-none-match")

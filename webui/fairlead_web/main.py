@@ -4,6 +4,7 @@ network; settings from the environment.
 
 import click
 
+from fairlead_process.commands import run_program
 from fairlead_process.doors import Door, DoorPlan, take_files
 from fairlead_process.http_connections import http_server
 from fairlead_process.starting import begin, bind, one_line_errors
@@ -28,4 +29,4 @@ def main(host: str, port: int) -> None:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m fairlead_web.main")
+    run_program(main, "python -m fairlead_web.main")

@@ -1,1 +1,1 @@
-"""`fairlead kv-events`: looks at recordings of engines' KV events."""
+"""`fairlead kv-events`: checks recordings of engines' KV events."""

@@ -53,7 +53,7 @@ _ROW: msgspec.json.Decoder[_EventRow | _RequestRow | _MetricsRow] = msgspec.json
 
 @dataclass(slots=True, kw_only=True)
 class Recording:
-    """What a file holds. `bad_rows` are one line of text each."""
+    """The content of a recording file. `bad_rows` has one line of text for each unusable row."""
 
     batches: list[RecordedBatch] = field(default_factory=list)
     requests: list[RecordedRequest] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Recording:
 
 
 def read_recording(path: Path) -> Recording:
-    """The recording in a file. Raises InvalidInput if nothing of it can be used."""
+    """Reads the recording in a file. Raises InvalidInput if none of it can be used."""
     recording = Recording()
     try:
         with path.open("rb") as file:
@@ -71,9 +71,9 @@ def read_recording(path: Path) -> Recording:
     except OSError as error:
         if not recording.batches and not recording.requests:
             raise InvalidInput("RECORDING", str(path), f"name a recording; it cannot be read: {error.strerror or error}") from None
-        recording.bad_rows.append(f"{path}: cannot be read further: {error.strerror or error}; record it again")
+        recording.bad_rows.append(f"{path}: cannot be read to its end: {error.strerror or error}; record it again")
     except (EOFError, zlib.error):
-        recording.bad_rows.append(f"{path}: ends before its gzip stream does; record it again, or copy it whole")
+        recording.bad_rows.append(f"{path}: the gzip stream is cut off; record it again, or copy it completely")
     for what, found in (("event", recording.batches), ("request", recording.requests)):
         if not found:
             hint = f" ({recording.bad_rows[0]})" if recording.bad_rows else ""

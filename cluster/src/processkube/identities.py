@@ -40,7 +40,7 @@ def identity_of(pid: int) -> ProcessIdentity | None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """The CPU time that the process has had; 0 when it is gone."""
+    """The CPU time that the process has used; 0 when it is gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,7 +1,7 @@
 """Access control: identifies callers and checks their rights.
 
 Secrets are compared and stored only as SHA-256. Prefixes tell the kinds apart: `flt_` API token, `fls_` web session,
-`fll_` login link; anything else can only be a bootstrap secret.
+`fll_` login link; any other secret can only be a bootstrap secret.
 """
 
 import hmac
@@ -36,13 +36,13 @@ KUBERNETES = "kubernetes"
 """Source of identities of the cluster."""
 
 BOOTSTRAP = "bootstrap"
-"""Source of an identity that holds a token of the environment."""
+"""Source of an identity whose token is given by the environment."""
 
 ANYBODY = "none"
 """Source of an identity that open mode accepts without a credential."""
 
 SHARE_SECONDS = 1.0
-"""Seconds for which the API reuses the lookup of a credential, unless a process reports that one ended. A page makes
+"""Seconds for which a looked-up credential is reused, unless a process reports that a credential ended. A page makes
 ten requests.
 """
 
@@ -52,9 +52,9 @@ MOST_NAMESPACES = 100
 class Access:
     """Use cases of access control.
 
-    `open_to_all` accepts everybody as admin (loopback only). A person's credential may make `requests_per_second`, and
-    those of BURST_SECONDS at once; 0 = any number. With `cluster`, tokens of the Kubernetes cluster are good too;
-    with `given`, people of the identity provider, who have these roles.
+    `open_to_all` accepts everybody as admin (loopback only). A person's credential may make `requests_per_second` (0 =
+    any number), and a burst of BURST_SECONDS' worth at once. With `cluster`, tokens of the Kubernetes cluster are
+    accepted too; with `given`, so are people from the identity provider, with these roles.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Access:
     async def identify(self, secret: str | None, now: datetime) -> tuple[Identity, bytes]:
         """The identity and key of a secret's holder.
 
-        Raises NotAuthenticated; StoreUnavailable if the database is away and the caller was not seen lately.
+        Raises NotAuthenticated; StoreUnavailable if the database is unreachable and the caller was not seen recently.
         """
         if secret is None:
             if self.open_to_all:
@@ -117,7 +117,9 @@ class Access:
             self._seen.pop(key, None)
             raise NotAuthenticated("token-invalid", "the token is not known, has expired or was revoked")
         if held.opened_by is not None and held.opened_by not in {token.key for token in self._bootstrap}:
-            raise NotAuthenticated("token-invalid", f"the bootstrap token {held.identity.subject!r} has another secret now, or none")
+            raise NotAuthenticated(
+                "token-invalid", f"the bootstrap token {held.identity.subject!r} has a different secret now, or was removed"
+            )
         return held.identity
 
     async def _of_cluster(self, secret: str, key: bytes, now: datetime) -> Identity:
@@ -138,34 +140,34 @@ class Access:
         return await self._refreshed(nobody, now)
 
     async def _refreshed(self, identity: Identity, now: datetime) -> Identity:
-        """The identity with its rights as they are now, if it is the cluster's or the identity provider's.
+        """The identity with its current rights, if it comes from the cluster or the identity provider.
 
-        A web session is valid as long as the login that opened it. Raises NotAuthenticated.
+        A web session is valid only as long as the login that opened it. Raises NotAuthenticated.
         """
         if identity.source == OIDC:
             return self.provided(identity)
         if identity.source == ANYBODY and not self.open_to_all:
-            raise NotAuthenticated("token-invalid", "nobody is let in here without a token any longer")
+            raise NotAuthenticated("token-invalid", "this API no longer accepts callers without a token")
         if identity.source == BOOTSTRAP and (identity.subject, identity.role) not in {
             (token.name, token.role) for token in self._bootstrap
         }:
-            raise NotAuthenticated("token-invalid", f"the bootstrap token {identity.subject!r} does not stand in the settings any more")
+            raise NotAuthenticated("token-invalid", f"the bootstrap token {identity.subject!r} is no longer in the settings")
         if identity.source != KUBERNETES:
             return identity
         if self._cluster is None:
-            raise NotAuthenticated("token-invalid", "logins of the Kubernetes cluster do not count here any more")
+            raise NotAuthenticated("token-invalid", "this API no longer accepts logins of the Kubernetes cluster")
         granted = await self._cluster.of(ClusterUser(name=identity.subject, groups=identity.groups), now)
         return replace(identity, role=granted.role, namespaces=granted.namespaces)
 
     def provided(self, identity: Identity) -> Identity:
-        """Somebody of the identity provider, with the roles that the settings give. Raises NotAuthenticated."""
+        """A person from the identity provider, with the roles that the settings give. Raises NotAuthenticated."""
         if self._given is None:
-            raise NotAuthenticated("token-invalid", "logins of the identity provider do not count here any more")
+            raise NotAuthenticated("token-invalid", "this API no longer accepts logins of the identity provider")
         role, namespaces = self._given.of(identity.subject, identity.groups)
         return replace(identity, role=role, namespaces=namespaces)
 
     def require_pace(self, identity: Identity, key: bytes, now: datetime) -> None:
-        """Raises TooMany for a person's credential with too many requests. Processes are never held up."""
+        """Raises TooMany for a person's credential with too many requests. Processes have no limit."""
         if self._pace is not None and identity.role in RISING:
             self._pace.take(key, now)
 
@@ -184,8 +186,8 @@ class Access:
     async def require(
         self, caller: Caller, role: AccessRole, target: str, now: datetime, namespace: str | None = None, *, somewhere: bool = False
     ) -> None:
-        """Raises Denied (and records it) unless the caller's role reaches `role`: in `namespace`, without one in all of
-        them, or `somewhere` in any of them.
+        """Raises Denied (and records it) unless the caller's role reaches `role`: in `namespace`; in all namespaces if
+        that is None; or, with `somewhere`, in any namespace.
 
         Only a caller with exactly that role reaches a machine's role, except in open mode.
         """
@@ -220,20 +222,22 @@ class Access:
             )
 
     async def note(self, draft: AuditDraft, now: datetime) -> None:
-        """Records an event that belongs to no other change; the answer stands even if the database is away."""
+        """Records an event that is not part of another change; the answer is sent even if the database
+        is unreachable.
+        """
         try:
             await self._store.record(draft, now)
         except StoreUnavailable as error:
             _log.warning("audit entry not stored", extra={"action": draft.action, "actor": draft.actor, "error": str(error)})
 
     async def require_admin_of(self, caller: Caller, role: AccessRole, namespaces: Rights, target: str, now: datetime) -> None:
-        """Callers give rights only where they are admin. Raises InvalidInput, Denied (and records it)."""
+        """Checks that callers give rights only where they are admin. Raises InvalidInput, Denied (and records it)."""
         _check_namespaces(namespaces)
         for namespace in (*namespaces, *(() if role is AccessRole.NONE else (None,))):
             await self.require(caller, AccessRole.ADMIN, target, now, namespace)
 
     def forget_seen(self) -> None:
-        """Trust no remembered identity: a credential ended, here or in another process."""
+        """Drop all remembered identities: a credential ended, here or in another process."""
         self._seen.clear()
         self._identified.forget()
 

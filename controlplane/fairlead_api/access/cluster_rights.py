@@ -1,4 +1,6 @@
-"""Users of the cluster: the user of a Kubernetes token, and the roles that the cluster's RBAC gives this user here."""
+"""Users of the cluster: finds the user of a Kubernetes token, and the roles in Fairlead that the cluster's RBAC gives
+that user.
+"""
 
 import asyncio
 import base64
@@ -27,10 +29,10 @@ FRESH = timedelta(seconds=10)
 """Seconds for which an answer about a caller's rights counts."""
 
 KEPT = timedelta(minutes=10)
-"""Seconds for which it counts while the Kubernetes API is unreachable."""
+"""Seconds for which the answer counts while the Kubernetes API is unreachable."""
 
 MOST_NAMESPACES = 200
-"""Maximum number of namespaces of pools that are asked about one by one, the first by name."""
+"""Maximum number of pool namespaces for which rights are asked one by one, in order of name."""
 _AT_ONCE = 16
 
 
@@ -47,7 +49,7 @@ class ClusterReviews(Protocol):
     """The API server's reviews. Both raise ClusterUnavailable and Denied."""
 
     async def user_of(self, token: str) -> ClusterUser | None:
-        """TokenReview: the token's user, None for a token that is not good."""
+        """TokenReview: the token's user, None for an invalid token."""
 
     async def allows(self, user: ClusterUser, verb: str, subresource: str, namespace: str) -> bool:
         """SubjectAccessReview of `inferencepools`; an empty namespace means all of them."""
@@ -55,7 +57,7 @@ class ClusterReviews(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted:
-    """Rights as the cluster gave them at an instant: a role for all namespaces, and those of single ones."""
+    """Rights that the cluster gave at an instant: a role for all namespaces, and roles for single ones."""
 
     role: AccessRole
     namespaces: Rights
@@ -63,7 +65,7 @@ class Granted:
 
 
 class ClusterRights:
-    """`namespaces` gives those that have pools."""
+    """Looks up and caches users' rights. `namespaces` returns the namespaces that have pools."""
 
     def __init__(self, reviews: ClusterReviews, namespaces: Callable[[], Awaitable[Sequence[str]]]) -> None:
         self._reviews = reviews
@@ -154,7 +156,7 @@ class KubernetesReviews:
 
 
 def expiry(token: str) -> datetime | None:
-    """When a token that the API server took for good expires, if it is a JWT that says so."""
+    """When a token that the API server accepted expires, if it is a JWT that says so."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

@@ -11,10 +11,10 @@ from fairlead_client.resources.access import Identity, LoginLinkRequest, TokenIt
 from fairlead_client.resources.pages import Page
 
 IDLE = timedelta(hours=8)
-"""A web session ends when nobody uses it for this long."""
+"""Idle time after which a web session ends."""
 
 ABSOLUTE = timedelta(hours=24)
-"""No web session lives longer."""
+"""Maximum lifetime of a web session."""
 
 ID_DIGITS = 16
 """Digits of a credential's hash that serve as its public name."""
@@ -24,8 +24,8 @@ ID_DIGITS = 16
 class Held:
     """The holder of a credential.
 
-    `opened_by` is the hash of the bootstrap token that opened a web session; None for all others, and for sessions
-    that a process of the release before opened.
+    `opened_by` is the hash of the bootstrap token that opened a web session; None for all other credentials, and for
+    sessions opened by a process of the previous release.
     """
 
     identity: Identity
@@ -42,7 +42,7 @@ class AccessStore(Protocol):
         """
 
     async def redeem(self, key: bytes, session: bytes, login: Login, now: datetime) -> Identity | None:
-        """Exchanges an unused, unexpired login link for a web session; None if it is not one."""
+        """Exchanges an unused, unexpired login link for a web session; None if the link is invalid."""
 
     async def open_session(self, session: bytes, held: Held, login: Login, now: datetime) -> None:
         """Stores a web session for an identity established in another way."""
@@ -53,10 +53,10 @@ class AccessStore(Protocol):
     async def add_link(self, key: bytes, request: LoginLinkRequest, expires_at: datetime, caller: Caller, now: datetime) -> None: ...
 
     async def sessions(self, cursor: str | None, limit: int, owner: Identity | None, now: datetime) -> Page[WebSessionItem]:
-        """Web sessions that live, newest first; only those of `owner` unless it is None."""
+        """Live web sessions, newest first; if `owner` is given, only the owner's."""
 
     async def revoke_session(self, session_id: str, owner: Identity | None, caller: Caller, now: datetime) -> None:
-        """Ends a web session, of `owner` unless it is None. Raises NotFound."""
+        """Ends a web session; if `owner` is given, only one of the owner. Raises NotFound."""
 
     async def tokens(self, cursor: str | None, limit: int, within: Sight) -> Page[TokenItem]:
         """Tokens, newest first; only those whose rights all lie `within` these namespaces."""

@@ -1,8 +1,8 @@
 """Identifies the caller before the API parses, caches or looks up any part of a request, and checks it against the role
 that an endpoint needs.
 
-A stranger learns nothing from a 401: it names no fields and no paths, and the request's body is not read. Later steps,
-such as the answers that `StaleReads` remembers, can rely on a known caller.
+A 401 tells an unknown caller nothing: it names no fields and no paths, and the request's body is not read. Later steps,
+such as `StaleReads` with its remembered answers, can rely on a known caller.
 """
 
 import re
@@ -21,15 +21,16 @@ from fairlead_api.http.problems import of_service, problem_response
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.errors import Conflict, Denied, NotAuthenticated, ServiceError
 from fairlead_client import protocol
+from fairlead_client.public.calling import TOKEN_HEADER
 from fairlead_client.resources.access import AccessRole, Identity
 
 IN_PROCESS = "in-process\n"
-"""The client's address of a call without a socket. No address of a network reads so, and no header can say it: what
-`X-Forwarded-For` says is taken for the address where a proxy is believed, as on loopback.
+"""The client address of an in-process call, which has no socket. No network address looks like this, and no header can
+claim it: `X-Forwarded-For` sets the address only behind a trusted proxy, as on loopback.
 """
 
 _FOREIGN = Denied(
-    "FAIRLEAD_AUTH_MODE=none lets everybody in, but no pages of other sites: open this API at localhost or 127.0.0.1, or let people sign in"
+    "FAIRLEAD_AUTH_MODE=none accepts everybody except pages of other sites: open this API at localhost or 127.0.0.1, or enable sign-in"
 )
 
 _BEARER = re.compile(r"Bearer +(\S+)\s*", re.IGNORECASE)
@@ -38,8 +39,8 @@ _BEARER = re.compile(r"Bearer +(\S+)\s*", re.IGNORECASE)
 class Identify:
     """Middleware that puts a Caller into the request's state, or answers 401.
 
-    It answers 503 while the database is away and the caller was not seen lately. Cookies are ignored, so that no other
-    site can make a browser act for its user.
+    It answers 503 while the database is unreachable and the caller was not seen recently. Cookies are ignored, so that
+    no other site can make a browser act for its user.
     """
 
     def __init__(self, app: ASGIApp, access: Access, clock: Callable[[], datetime]) -> None:
@@ -75,8 +76,8 @@ class Identify:
 
 
 def is_foreign(request: Request) -> bool:
-    """Whether a page of another site makes this request with a person's browser, which can reach loopback: from that
-    site's origin, or under a name of its own that resolves to loopback.
+    """Whether a page of another site makes this request with a person's browser, which can reach loopback: either with
+    that site's origin, or by a DNS name of that site that resolves to loopback.
     """
     if request.client is not None and request.client.host == IN_PROCESS:
         return False
@@ -89,7 +90,7 @@ def is_foreign(request: Request) -> bool:
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether a host, with its port or without, is this machine by whatever name server."""
+    """Whether a host, with or without port, is this machine, whatever name server is used."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
         return name == "localhost" or ip_address(name).is_loopback
@@ -98,13 +99,19 @@ def _is_loopback(host: str) -> bool:
 
 
 def address_of(request: Request) -> str:
-    """The address of the calling person or program. The web UI next to the API names that of its visitor."""
+    """The address of the calling person or program. The web UI in the same process passes on the address of its
+    visitor.
+    """
     host = request.client.host if request.client else "unknown"
     return request.headers.get("x-forwarded-for", host)[:64] if host == IN_PROCESS else host
 
 
 def bearer(request: Request) -> str | None:
-    """The token of the Authorization header, None without the header. Raises NotAuthenticated for other schemes."""
+    """The token of the Authorization header, or of X-Fairlead-Token where a proxy takes that one for itself, as the
+    Kubernetes API's does; None without both. Raises NotAuthenticated for other schemes.
+    """
+    if (own := request.headers.get(TOKEN_HEADER)) is not None:
+        return own.strip() or None
     header = request.headers.get("authorization")
     if header is None:
         return None
@@ -115,17 +122,17 @@ def bearer(request: Request) -> str | None:
 
 
 class Guard:
-    """Makes the dependencies that check roles."""
+    """Creates the dependencies that check roles."""
 
     def __init__(self, access: Access, clock: Callable[[], datetime]) -> None:
         self._access = access
         self._clock = clock
 
     def needs(self, role: AccessRole, *, somewhere: bool = False) -> Callable[[Request], Awaitable[Caller]]:
-        """A dependency that gives the caller if its role reaches `role`; 403 otherwise.
+        """A dependency that returns the caller if its role reaches `role`, else answers 403.
 
-        The role is needed in the namespace that the path names. A path without one needs it in all namespaces; or,
-        with `somewhere`, in any, and then the endpoint must answer with that part only which the caller may see
+        The role is needed in the namespace that the path names. If the path names none, it is needed in all namespaces;
+        or, with `somewhere`, in any, and then the endpoint must limit its answer to what the caller may see
         (`Caller.sight`). A pool among the parameters of such an endpoint must be in a namespace with the role.
         """
 
@@ -139,7 +146,7 @@ class Guard:
 
     async def still_knows(self, request: Request, caller: Caller) -> bool:
         """Whether the credential of a long request still gives the rights that it gave at the start. If the API cannot
-        check that, it does.
+        check that, the rights are assumed to stand.
         """
         try:
             identity: Identity = await request.state.identify()
@@ -159,7 +166,7 @@ class Guard:
 
 
 def namespace_of(request: Request, *, somewhere: bool) -> str | None:
-    """The namespace that the path names, or with `somewhere` the parameter `pool`; None without one."""
+    """The namespace that the path names, or with `somewhere` the parameter `pool`; None if neither is given."""
     if "namespace" in request.path_params:
         return str(request.path_params["namespace"])
     pool = request.query_params.get("pool") if somewhere else None

@@ -25,18 +25,18 @@ from fairlead_client.resources.access import AccessRole, OidcLoginRequest, OidcP
 from fairlead_client.tls import client_context
 
 SIGNED_BY_KEY_PAIR = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
-"""Algorithms that are accepted, if the provider names them. A shared secret does not prove which side signed."""
+"""Accepted signature algorithms, if the provider offers them. A shared secret would not prove which side signed."""
 
 LEEWAY_SECONDS = 60
 """How much the clocks of the provider and of this process may differ."""
 
 
 class NoSuchKey(Exception):
-    """The token is signed with a key that is not among those given: the provider may have new ones."""
+    """The token is signed with an unknown key: the provider may have new ones."""
 
 
 class BadToken(Exception):
-    """The token proves nothing; `str(error)` says why in one line."""
+    """The token is invalid; `str(error)` says why in one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +66,10 @@ def checked(token: str, keys: Mapping[str, Any], algorithms: Sequence[str], expe
         raise NoSuchKey(str(error)) from error
     except (JoseError, KeyError, TypeError, ValueError) as error:
         why = str(error) if isinstance(error, JoseError) else "it is not written as one"
-        raise BadToken(f"the ID token is not good: {why}") from error
+        raise BadToken(f"the ID token is invalid: {why}") from error
     audience, party = found.claims["aud"], found.claims.get("azp")
     if (isinstance(audience, list) and len(audience) > 1 and party is None) or party not in {None, expected.client_id}:
-        raise BadToken("the ID token is not good: it was made for another client (azp)")
+        raise BadToken("the ID token is invalid: it was made for another client (azp)")
     return found.claims
 
 
@@ -188,13 +188,13 @@ class OpenIdProvider:
         name, listed = claims.get(wanted), claims.get(self._settings.groups_claim) or []
         if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
             raise NotAuthenticated(
-                REFUSED, f"the identity provider sends no {wanted!r}; FAIRLEAD_OIDC_NAME_CLAIM and _SCOPES say what is asked"
+                REFUSED, f"the identity provider sends no {wanted!r}; check FAIRLEAD_OIDC_NAME_CLAIM and FAIRLEAD_OIDC_SCOPES"
             )
         if (odd := why_odd(name)) is not None:  # never put right: the corrected name is another person's, with that one's rights
             raise NotAuthenticated(REFUSED, f"the identity provider's {wanted!r} is {name!r}, and a name {odd}")
         if wanted == "email" and claims.get("email_verified") is not True:
             raise NotAuthenticated(
-                REFUSED, f"the identity provider does not say that {name} is verified; FAIRLEAD_OIDC_NAME_CLAIM names another claim"
+                REFUSED, f"the identity provider does not say that {name} is verified; choose another claim with FAIRLEAD_OIDC_NAME_CLAIM"
             )
         groups = [listed] if isinstance(listed, str) else listed if isinstance(listed, list) else []
         return Person(name=name, groups=tuple(one for one in groups if isinstance(one, str) and why_odd(one) is None)[:MOST_GROUPS])
@@ -212,7 +212,7 @@ class OpenIdProvider:
             try:
                 return checked(token, (await self._known(after=metadata.read_at)).keys, named, expected, now)
             except NoSuchKey as error:
-                raise BadToken(f"the ID token is not good: {error}") from error
+                raise BadToken(f"the ID token is invalid: {error}") from error
 
     async def _exchanged(self, document: Mapping[str, Any], answer: OidcLoginRequest) -> Mapping[str, Any]:
         """The tokens for a code (RFC 6749, section 4.1.3). Raises NotAuthenticated, IdentityProviderUnavailable."""
@@ -241,7 +241,7 @@ class OpenIdProvider:
         raise NotAuthenticated(REFUSED, f"the identity provider refused the code: {told}; sign in again")
 
     async def _completed(self, document: Mapping[str, Any], tokens: Mapping[str, Any], claims: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The claims, with those that only the userinfo endpoint gives. Raises NotAuthenticated."""
+        """The claims, completed with those that only the userinfo endpoint returns. Raises NotAuthenticated."""
         place, token = document.get("userinfo_endpoint"), tokens.get("access_token")
         if not isinstance(place, str) or not isinstance(token, str):
             return claims
@@ -253,7 +253,9 @@ class OpenIdProvider:
         return {**found, **claims}
 
     async def _known(self, after: float | None = None) -> _Metadata:
-        """The provider's metadata, read later than `after`. While the provider is away, older metadata serves."""
+        """The provider's metadata, if read later than `after`, else read now. While the provider is unreachable, older
+        metadata is used.
+        """
         async with self._reading:
             known, now = self._metadata, self._monotonic()
             if known is not None and (known.read_at > after if after is not None else now - known.read_at < METADATA_SECONDS):

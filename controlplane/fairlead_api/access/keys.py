@@ -25,18 +25,24 @@ class Tokens:
         self._new_secret = new_secret
 
     async def page(self, cursor: str | None, limit: int, caller: Caller) -> Page[TokenItem]:
-        """The tokens that the caller may revoke: those whose rights lie where it is admin."""
+        """The tokens that the caller may revoke: those whose rights are limited to namespaces where the caller is
+        admin.
+        """
         return await self._store.tokens(cursor, limit, caller.identity.where(AccessRole.ADMIN))
 
     async def create(self, request: TokenRequest, caller: Caller, now: datetime) -> TokenItem:
         """Makes an API token; no other answer contains its secret.
 
-        Raises InvalidInput; Denied where the caller is not an admin of everything the key opens.
+        Raises InvalidInput; Denied unless the caller is an admin of everything that the token gives access to.
         """
         if request.role is AccessRole.NONE and not request.namespaces:
             raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}, or name namespaces")
         if request.namespaces and request.role not in RISING:
-            raise InvalidInput("namespaces", ", ".join(request.namespaces), f"leave it out: {request.role} is a process of all namespaces")
+            raise InvalidInput(
+                "namespaces",
+                ", ".join(request.namespaces),
+                f"leave it out: role {request.role} is for processes, which always have all namespaces",
+            )
         await self._access.require_admin_of(caller, request.role, request.namespaces, "tokens", now)
         if not 1 <= request.days <= 365:
             raise InvalidInput("days", request.days, "write 1 to 365")
@@ -66,25 +72,25 @@ class Tokens:
 
 
 MOST_KEYS = 10_000
-"""Maximum number of keys that are not revoked: every router gets all of them with each change."""
+"""Maximum number of keys that are not revoked: each change sends all of them to every router."""
 MOST_DAYS = 3650
 MOST_SCOPES = 100
 MOST_PER_MINUTE = 10**12
 LONGEST_NAME = 200
 SHOWN_CHARACTERS = 8
-"""Characters of a secret that are shown, `flk_` included: enough to recognize it, and 232 bits short of it."""
+"""Characters of a secret that are shown, `flk_` included: enough to recognize it, with 232 bits still secret."""
 
 STEPS = ((60, timedelta(hours=6)), (3600, timedelta(days=14)), (86_400, timedelta.max))
-"""Seconds of a step of usage, with the longest range that uses this step."""
+"""Step lengths of usage charts in seconds, each with the longest range for which it is used."""
 
 
 def step_of(start: datetime, end: datetime) -> int:
-    """Seconds of a step of usage, a minute, an hour or a day, as the range allows. Pure."""
+    """The step length of a usage chart: a minute, an hour or a day, depending on the range. Pure."""
     return next(step for step, longest in STEPS if end - start <= longest)
 
 
 def new_key(request: GatewayKeyRequest, secret: str, caller: Caller, now: datetime) -> GatewayKey:
-    """The key that a person asks for; no other answer contains its secret. Raises InvalidInput. Pure."""
+    """Creates the key that a person asks for; only this answer contains its secret. Raises InvalidInput. Pure."""
     _check(request)
     return GatewayKey(
         id=digest(secret).hex()[:16],

@@ -9,10 +9,10 @@ from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.errors import TooMany
 
 BURST = 10
-"""Refusals of one caller that are written one by one."""
+"""Number of refusals of one caller that get an audit entry each."""
 
 REFILL_SECONDS = 60.0
-"""After this long one more refusal may be written."""
+"""Seconds until one more refusal may get an entry."""
 
 MAX_CALLERS = 1000
 
@@ -31,9 +31,10 @@ class DenialBudgets:
         self._budgets: OrderedDict[object, _Budget] = OrderedDict()
 
     def spend(self, caller: object, now: datetime) -> int | None:
-        """Take one refusal into account.
+        """Count one refusal.
 
-        None: only count this refusal. A number: write it, with the number of refusals before it that were only counted.
+        Returns None if it must only be counted; otherwise it gets an entry, and the result is the number of earlier
+        refusals that were only counted.
         """
         budget = self._budgets.pop(caller, None) or _Budget(left=float(BURST), at=now)
         self._budgets[caller] = budget
@@ -55,7 +56,7 @@ def with_count(draft: AuditDraft, counted: int) -> AuditDraft:
 
 
 MOST_KNOWN = 10_000
-"""How many allowances are remembered, the last used ones; a forgotten caller starts with a full one."""
+"""Maximum number of remembered allowances, the most recently used; a forgotten caller starts with a full one."""
 
 
 class Allowances:

@@ -38,7 +38,7 @@ FAILED_LOGINS = 10
 """Failed logins of one address before it must wait."""
 
 FAILED_LOGIN_SECONDS = 10.0
-"""After this long one more may fail."""
+"""Seconds until one more login may fail."""
 
 DOUBTED_AT_ONCE = 4
 """Logins of addresses with too many failures that are looked at at once."""
@@ -73,7 +73,7 @@ class Person:
 
 
 class IdentityProvider(Protocol):
-    """A provider of OpenID Connect. Its calls raise IdentityProviderUnavailable."""
+    """A provider of OpenID Connect. Its methods raise IdentityProviderUnavailable."""
 
     @property
     def issuer(self) -> str:
@@ -101,7 +101,7 @@ class Logins:
 
     @property
     def modes(self) -> tuple[LoginMode, ...]:
-        """The ways to log in."""
+        """The available ways to log in."""
         if self._access.open_to_all:
             return (LoginMode.OPEN,)
         further = {LoginMode.KUBERNETES: self._access.knows_cluster, LoginMode.OIDC: self._provider is not None}
@@ -109,7 +109,7 @@ class Logins:
 
     @property
     def issuer(self) -> str | None:
-        """The identity provider, if there is one."""
+        """The identity provider's address, if there is one."""
         return self._provider.issuer if self._provider is not None else None
 
     async def login(self, secret: str, login: Login, now: datetime) -> WebSession:
@@ -145,8 +145,8 @@ class Logins:
     async def login_by_provider(self, answer: OidcLoginRequest, login: Login, now: datetime) -> WebSession:
         """A web session for a person that the identity provider signed in, with or without a role here.
 
-        Raises NotFound where there is no provider, NotAuthenticated, IdentityProviderUnavailable; TooMany where the
-        provider refuses one of an address with too many failures.
+        Raises NotFound if there is no provider, NotAuthenticated, IdentityProviderUnavailable; TooMany if the provider
+        refuses a login from an address with too many failures.
         """
         provider = self._asked()
         async with self._one_try(login, now):
@@ -173,8 +173,8 @@ class Logins:
             self._access.forget_seen()
 
     async def create_link(self, request: LoginLinkRequest, caller: Caller, now: datetime) -> LoginLink:
-        """Makes a login link. Raises InvalidInput; Denied where the caller is not an admin of everything the key
-        opens.
+        """Makes a login link. Raises InvalidInput; Denied unless the caller is an admin of everything that the link
+        gives access to.
         """
         if request.role not in RISING or (request.role is AccessRole.NONE and not request.namespaces):
             raise InvalidInput("role", request.role, f"write one of {', '.join(PEOPLE)}, or name namespaces")
@@ -195,7 +195,7 @@ class Logins:
         return replace(found, items=[replace(item, current=item.id == mine) for item in found.items])
 
     async def revoke_session(self, session_id: str, caller: Caller, now: datetime) -> None:
-        """Ends a web session; only an admin in all namespaces ends one of others. Raises NotFound."""
+        """Ends a web session; only an admin in all namespaces may end other people's. Raises NotFound."""
         try:
             await self._store.revoke_session(session_id, _owner(caller), caller, now)
         finally:
@@ -203,9 +203,9 @@ class Logins:
 
     @asynccontextmanager
     async def _one_try(self, login: Login, now: datetime) -> AsyncIterator[None]:
-        """The secret is looked at whatever its address did: who has a good one must not wait for the failures of
-        others, and one of 256 bits is not guessed. A wrong one costs a failure. Raises TooMany in place of
-        NotAuthenticated where none is left; such addresses are answered a few at a time.
+        """Checks the secret however many failures its address has: a person with a valid secret must not wait because
+        of other people's failures, and nobody guesses 256 bits. A wrong secret costs a failure. Raises TooMany instead
+        of NotAuthenticated if no failure is left; such addresses are answered a few at a time.
         """
         async with self._doubted if not self._failures.has(login.address, now) else nullcontext():
             try:

@@ -44,7 +44,7 @@ from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyChange,
 
 
 def access_routes(guard: Guard, logins: Logins, api_tokens: Tokens, clock: Callable[[], datetime], audience: str | None = None) -> Routes:
-    """Identity endpoints under /v1. `audience` is the one of Kubernetes tokens."""
+    """Identity endpoints under /v1. `audience` is the audience of Kubernetes tokens."""
     routes = Routes(prefix="/v1", tags=["identity"])
     person, admin = guard.needs(AccessRole.NONE, somewhere=True), guard.needs(AccessRole.ADMIN, somewhere=True)
     Person = Annotated[Caller, Depends(person)]  # noqa: N806 - it is a type
@@ -88,7 +88,7 @@ def access_routes(guard: Guard, logins: Logins, api_tokens: Tokens, clock: Calla
 
     @routes.delete("/web-sessions/{session_id}", status_code=204)
     async def revoke_web_session(session_id: str, caller: Person) -> None:
-        """Ends a browser session, which asks for a login with its next page."""
+        """Ends a browser session; its next page asks for a login."""
         await logins.revoke_session(session_id, caller, clock())
 
     @routes.post("/login-links", status_code=201, dependencies=[Depends(known_fields(LoginLinkRequest))])
@@ -128,7 +128,7 @@ def gateway_key_routes(guard: Guard, keys: PostgresGatewayKeys, new_secret: Call
     async def get_gateway_key_usage(key_id: str, start: From = None, end: To = None) -> Ask:
         """Requests, tokens and refusals of a key; the last 24 hours unless asked otherwise.
 
-        By the minute for a range of at most 6 hours, by the hour up to 14 days, else by the UTC day.
+        By minute for ranges up to 6 hours, by hour up to 14 days, otherwise by UTC day.
         """
         now = clock()
         begun, ended = parse_range(start or "now-24h", end or "now", now)
@@ -158,7 +158,7 @@ def gateway_key_routes(guard: Guard, keys: PostgresGatewayKeys, new_secret: Call
 
 
 def access_of(infra: Infra, kubernetes: Kubernetes) -> Access:
-    """The access rules that the settings ask for."""
+    """The access control that the settings describe."""
     settings, stored = infra.settings, PostgresAccess(infra.control)
     bootstrap = tuple(
         Bootstrap(role=AccessRole(token.role), name=token.name, key=digest(token.secret)) for token in settings.bootstrap_tokens

@@ -7,7 +7,7 @@ from fairlead_api.infra.columns import count_column, metadata, text_column, time
 
 
 def rights_column() -> "Column[object]":
-    """Roles by namespace, besides the role for all of them."""
+    """Roles by namespace, in addition to the role for all of them."""
     return Column("namespaces", JSONB, nullable=False, server_default="{}")
 
 

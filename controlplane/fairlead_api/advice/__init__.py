@@ -1,4 +1,4 @@
-"""Advice: hands what is known of the pools to `fairlead.advice`, and returns its findings as resources.
+"""Advice: passes the pools' situations to `fairlead.advice`, and returns its findings as resources.
 
 It must not find anything itself. The danger here: a situation that combines figures from different times.
 """

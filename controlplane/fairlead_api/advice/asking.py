@@ -1,4 +1,4 @@
-"""The findings of all pools, or of one, ranked by harm; and trends as rows."""
+"""Reads the findings about all pools, or about one, ranked by harm; and trends as rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,10 +20,10 @@ from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 
 
 def loads(measured: PoolMeasures, roles: Mapping[str, Role], signals: PoolSignals, facts: TableFacts) -> dict[str, float]:
-    """Keyed by instance: the larger of its prefill load over TTFT and its decode load over TPOT; only of a side that it
-    computes and whose speed was measured.
+    """For each instance, the larger of prefill load over TTFT and decode load over TPOT, as far as it computes that
+    part and its speed was measured.
 
-    As `RoleSignals.prefill_load` and `decode_load`, which are the means of these.
+    Computed like `RoleSignals.prefill_load` and `decode_load`, which are means over instances.
     """
     found: dict[str, float] = {}
     for one in measured.instances:
@@ -64,7 +64,7 @@ class SituationReader(Protocol):
 
 
 class Advising:
-    """Callers within moments share one answer."""
+    """Reads advice; simultaneous callers share one answer."""
 
     def __init__(self, reader: SituationReader, recent: Recent) -> None:
         self._reader = reader
@@ -80,7 +80,7 @@ class Advising:
 
 
 def report(everything: Situations, now: datetime, sight: Sight = None) -> AdviceReport:
-    """The findings about pools in sight as resources. Pure."""
+    """The findings about visible pools, as resources. Pure."""
     within = [one for one in everything.pools if sight is None or one.pool.partition("/")[0] in sight]
     seen = replace(everything, pools=within)
     return AdviceReport(
@@ -114,7 +114,7 @@ def _evidence(evidence: Evidence, now: datetime) -> AdviceEvidence:
 
 
 def plan_request(remedy: Remedy) -> PlanRequest:
-    """The request of a plan that makes the change."""
+    """The request for the plan that makes a remedy's change."""
     return PlanRequest(
         kind=PlanKind(remedy.kind),
         replicas=remedy.replicas,
@@ -127,7 +127,7 @@ def plan_request(remedy: Remedy) -> PlanRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendStep:
-    """The outcomes of a pool's requests in the step that begins `at`."""
+    """The outcomes of a pool's requests in the step that begins at `at`."""
 
     pool: str
     at: datetime
@@ -139,7 +139,7 @@ class TrendStep:
 
 
 def trend_steps(found: Trends) -> Iterator[TrendStep]:
-    """Pool by pool, oldest first."""
+    """Rows of all pools, one pool after the other, oldest first."""
     for one in found.pools:
         counts = zip(one.judged, one.in_time, one.refused, one.failed, one.ttft_seconds, strict=True)
         for step, (judged, in_time, refused, failed, ttft) in enumerate(counts):

@@ -1,4 +1,4 @@
-"""Advice: findings ranked by harm; and all pools over a range, in short."""
+"""Advice: findings ranked by harm; and trends of all pools over a range."""
 
 import math
 import secrets
@@ -32,7 +32,7 @@ LONGEST = timedelta(days=90)
 
 
 class TrendReading:
-    """Callers that ask for the same steps within moments share one answer."""
+    """Reads trends; simultaneous callers with the same steps share one answer."""
 
     def __init__(self, reader: PostgresTrends, recent: Recent) -> None:
         self._reader = reader
@@ -59,7 +59,7 @@ def advice_routes(guard: Guard, advising: Advising, trends: TrendReading, clock:
     viewer, anywhere = guard.needs(AccessRole.VIEWER), guard.needs(AccessRole.VIEWER, somewhere=True)
 
     async def get_advice() -> Ask:
-        """What harms the pools now, why, and the plan that would help; the greatest harm first."""
+        """What harms the pools now, why, and the plan that would help; the most harmful first."""
         return lambda sight: advising.advice(None, clock(), sight)
 
     document(routes, "/advice", AdviceReport, anywhere, get_advice, Advice, lambda found: found.items)
@@ -74,8 +74,8 @@ def advice_routes(guard: Guard, advising: Advising, trends: TrendReading, clock:
         start: Annotated[str, Query(alias="from", max_length=40)] = "now-1h",
         end: Annotated[str, Query(alias="to", max_length=40)] = "now",
     ) -> Ask:
-        """All pools that the caller may see over a range of at most 90 days, in at most 41 steps of whole minutes; of
-        whole hours where it is longer than six hours or begins more than 25 hours ago.
+        """All visible pools over a range of at most 90 days, in at most 41 steps. Steps are whole minutes, or whole
+        hours if the range is longer than six hours or begins more than 25 hours ago.
         """
         return lambda sight: trends.trends(start, end, clock(), sight)
 

@@ -1,7 +1,7 @@
 """Use case: simulates pools that miss their objectives, so that advice offers tried numbers, not a guess.
 
-A job looks at all pools now and then. The result of a simulation stands for some minutes, so that everyone who looks
-meanwhile, on any page, sees the same numbers. The next simulation keeps the number unless it left the new range.
+A job checks all pools from time to time. The result of a simulation stays valid for some minutes, so that all readers
+of all pages see the same numbers. The next simulation keeps the number unless it lies outside the new range.
 """
 
 import math
@@ -42,11 +42,13 @@ class SizingStore(Protocol):
     async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> float: ...
 
     async def add_sizing(self, trial: SizingTrial, now: datetime) -> None:
-        """Queues the simulation, unless one of the pool is in progress; deletes those that are no longer useful."""
+        """Queues the simulation, unless one of the pool is in progress; deletes simulations that are
+        no longer useful.
+        """
 
 
 class Sizing:
-    """`enabled`: some process simulates."""
+    """Queues simulations for pools that miss their objectives. `enabled`: whether some process simulates."""
 
     def __init__(self, reader: SituationReader, store: SizingStore, new_id: Callable[[], str], *, enabled: bool) -> None:
         self._reader = reader
@@ -55,7 +57,7 @@ class Sizing:
         self._enabled = enabled
 
     async def look(self, now: datetime) -> None:
-        """Queues a simulation of each pool that misses its objectives and was not simulated lately."""
+        """Queues a simulation of each pool that misses its objectives and was not simulated recently."""
         for pool in (await self._reader.situations(None, now)).pools:
             if is_due(pool):
                 await self._queue(pool, now)
@@ -80,7 +82,7 @@ class Sizing:
                 target = target_of(SimulationRequest(policies=[]), present, now)
             except InvalidInput as error:
                 refusal = str(error)
-        runs = first_runs(asked)
+        runs = first_runs(asked, None if target is None or present.simulated is not None else target.kv_cache_tokens)
         trial = SizingTrial(
             id=self._new_id(),
             pool=key,
@@ -94,7 +96,7 @@ class Sizing:
         await self._store.add_sizing(trial, now)
 
     async def _most(self, pool: PoolKey, window: tuple[datetime, datetime]) -> int:
-        """How many requests are simulated: more of a pool that gets the usual number in less time than is needed."""
+        """How many recorded requests are simulated: more than the usual number if these cover too little time."""
         seconds = await self._store.recorded_seconds(pool, *window, MOST_SIZED)
         return MOST_SIZED if seconds >= LEAST_SECONDS else MOST
 
@@ -111,7 +113,7 @@ class Sizing:
 
 
 def is_due(pool: PoolSituation) -> bool:
-    """Whether the pool misses requests that another number of instances, or another target, might serve."""
+    """Whether the pool misses requests that another number of instances, or another target, might serve in time."""
     turned_away = sum(pool.refused.get(reason, 0) for reason in FOR_PREFILL | FOR_DECODE)
     if not (pool.out_of_slo or turned_away) or not pool.live_routers:
         return False
@@ -122,15 +124,15 @@ def is_due(pool: PoolSituation) -> bool:
 
 
 def busiest(pool: PoolSituation, present: PoolAtPresent) -> Role | None:
-    """The role that needs most for what it has; by the pool's order where nothing was measured. None without an
-    instance that serves.
+    """The role with the highest need relative to its instances; the first role if nothing was measured. None without a
+    serving instance.
     """
     roles = [one.role for one in pool.roles if present.instances.get(one.role)]
     return max(roles, key=lambda role: (_needed(pool, role) or 0.0) / present.instances[role], default=None)
 
 
 def asked_of(pool: PoolSituation, present: PoolAtPresent, role: Role, startup_seconds: float) -> Asked:
-    """The simulation of a role."""
+    """The simulation to request for a role."""
     needed, routing = _needed(pool, role), present.facts.routing
     seen, found = pool.role(role), pool.simulated
     held = None if found is None or found.role is not role else enough_instances(found)
@@ -158,7 +160,7 @@ def _speed(present: PoolAtPresent) -> float | None:
 
 
 def _as_measured(present: PoolAtPresent, pool: PoolSituation, role: Role) -> PoolAtPresent:
-    """With what instances of the role computed in the last half minute, where routers have measured no speed yet."""
+    """The pool with the prefill speed from the last half minute's work, if routers have measured none yet."""
     signals = _signals(pool, role)
     if signals is None or not signals.prefill_tokens_per_second:
         return present

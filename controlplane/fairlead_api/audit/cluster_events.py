@@ -1,5 +1,5 @@
-"""Who changed what: people and the system in the audit log, whose entries somebody may read, and events of the
-Kubernetes API's own audit log (audit.k8s.io/v1) as changes of pools. Pure.
+"""Who changed what: classifies the actors of audit entries and decides who may read an entry, and turns events of the
+Kubernetes API's own audit log (audit.k8s.io/v1) into changes of pools. Pure.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ MACHINES = ("autoscaler", "controller", "operator")
 
 
 def kind_of(role: str, action: str, source: str) -> AuditKind:
-    """Who acted. The index `ix_audit_log_human` says the same in SQL."""
+    """The kind of actor. The index `ix_audit_log_human` implements the same rule in SQL."""
     itself = role in SYSTEM_ROLES or action.startswith(OPERATOR_EVENT)
     machine = role == CLUSTER and any(word in source for word in MACHINES)
     return AuditKind.SYSTEM if itself or machine else AuditKind.HUMAN
@@ -40,10 +40,12 @@ def in_sight(subject: str, sight: Sight) -> bool:
 
 GROUP, RESOURCE = "fairlead.dev", "inferencepools"
 DEEPEST_OBJECTS = 500
-"""Levels of an EventList with what was written: any object of the cluster, also a definition with its schema."""
+"""Maximum nesting depth of an EventList including the written objects: any object of the cluster, even a CRD with its
+schema.
+"""
 CHANGING = frozenset({"create", "update", "patch"})
 OF_SPEC = ("", "scale")
-"""Subresources whose writes change the spec; `status` does not."""
+"""Subresources whose writes change the spec; writes to `status` do not."""
 DONE = "ResponseComplete"
 
 
@@ -66,7 +68,9 @@ class _Status(msgspec.Struct):
 
 
 class _Event(msgspec.Struct, rename="camel"):
-    """The fields that are read of an event of the type in k8s.io/apiserver/pkg/apis/audit/v1; others are skipped."""
+    """The fields that are read from an event of the type in k8s.io/apiserver/pkg/apis/audit/v1; other fields are
+    skipped.
+    """
 
     stage: str
     verb: str
@@ -94,8 +98,8 @@ _lists, _events = msgspec.json.Decoder(_EventList), msgspec.json.Decoder(_Event)
 class ClusterChange:
     """A write by the API server to a pool's object, and its user.
 
-    `generation` is None if the answer has none: a scale is answered by a Scale. `actor` is the user whose
-    credentials came, `acted_as` whom they impersonated.
+    `generation` is None if the answer has none: a scale is answered by a Scale. `actor` is the authenticated user,
+    `acted_as` the user whom that one impersonated.
     """
 
     audit_id: str
@@ -110,8 +114,8 @@ class ClusterChange:
 
 
 def read_events(content: bytes) -> tuple[list[ClusterChange], int]:
-    """The changes of pools in an EventList, and how many events of pools could not be used, as they have no answer in
-    them (the policy's level is below RequestResponse) or are of another shape.
+    """The changes of pools in an EventList, and the number of pool events that could not be used, because they contain
+    no object (the policy's level is below RequestResponse) or have another format.
 
     Raises InvalidInput, msgspec.DecodeError.
     """
@@ -137,15 +141,16 @@ def read_events(content: bytes) -> tuple[list[ClusterChange], int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """An object as it was when its spec was seen to differ."""
+    """An object as it was when a difference of its spec was first seen."""
 
     version: int
     generation: int
 
 
 def changers(changes: Iterable[ClusterChange], since: Seen, until: Seen) -> list[ClusterChange]:
-    """The changes of one object that made the revision seen at `until`, in their order; `since` is of the revision
-    before. Each change of the spec is a generation; a write with the same generation changed something else.
+    """The changes of one object that led to the revision seen at `until`, in order; `since` is when the previous
+    revision was seen. Each change of the spec has a new generation; a write with the same generation changed something
+    else.
     """
     found: list[ClusterChange] = []
     generation, version = since.generation, since.version
@@ -161,7 +166,7 @@ def changers(changes: Iterable[ClusterChange], since: Seen, until: Seen) -> list
 
 
 def actors(changes: Sequence[ClusterChange]) -> str:
-    """The users, each once, in the order of their changes."""
+    """The users who made the changes, each once, in order."""
     return ", ".join(dict.fromkeys(one.actor if one.acted_as is None else f"{one.actor} as {one.acted_as}" for one in changes))
 
 

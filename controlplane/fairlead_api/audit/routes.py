@@ -54,8 +54,7 @@ def cluster_audit_routes(guard: Guard, store: PostgresClusterChanges, clock: Cal
     async def post_cluster_audit(request: Request, caller: Auditor) -> Any:
         """Events of the Kubernetes API's audit log (audit.k8s.io/v1), as its webhook backend sends them.
 
-        Other events than writes to pools are skipped, and so is what is not known of an event; sending one again
-        changes nothing.
+        Events other than writes to pools, and unknown fields, are skipped; sending an event again changes nothing.
         """
         content = bytearray()
         async for part in request.stream():
@@ -102,7 +101,7 @@ def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit
     async def get_verification(caller: Viewer, head_id: KeptId = None, head_chain: KeptChain = None) -> Any:
         """Checks the whole hash chain, up to its newest head.
 
-        A head kept from `/v1/audit/head` is checked too if it is given.
+        If a head kept from `/v1/audit/head` is given, it is checked too.
         """
         if (head_id is None) != (head_chain is None):
             raise InvalidInput("head_id" if head_id is None else "head_chain", None, "give head_id and head_chain together, or neither")

@@ -45,7 +45,7 @@ class AuditFilter:
 
 
 LOOKED_BACK = 20
-"""Newest revisions of a pool that a late event may name the author of."""
+"""Number of newest revisions of a pool whose author a late event may still name."""
 NEVER = Seen(version=0, generation=0)
 
 
@@ -56,8 +56,8 @@ class PostgresClusterChanges:
         self._database = database
 
     async def add(self, changes: Sequence[ClusterChange], now: datetime) -> int:
-        """Stores changes not stored before, and names their users where a revision has only a field manager; the number
-        stored.
+        """Stores new changes, and names their users on revisions that so far have only a field manager; returns the
+        number stored.
         """
         if not changes:
             return 0
@@ -77,7 +77,7 @@ class PostgresClusterChanges:
 
 
 async def author_of(connection: AsyncConnection, pool_id: int, uid: str, until: Seen) -> str | None:
-    """The users that made the spec seen at `until`, the pool's next revision; None if no audit event named them yet."""
+    """The users that made the spec seen at `until`, the pool's next revision; None if no audit event names them yet."""
     revisions = tables.pool_revisions
     query = select(revisions).where(revisions.c.pool_id == pool_id).order_by(revisions.c.number.desc()).limit(1)
     before = (await connection.execute(query)).one_or_none()
@@ -86,8 +86,8 @@ async def author_of(connection: AsyncConnection, pool_id: int, uid: str, until: 
 
 
 async def _attribute(connection: AsyncConnection, uid: str, drafts: list[AuditDraft]) -> None:
-    """Names the users of the newest revisions of a living object. The pool's row is locked: a revision that is made
-    meanwhile sees the changes that are stored here.
+    """Names the users of the newest revisions of a living object. The pool's row is locked, so that a revision created
+    meanwhile sees the changes stored here.
     """
     pools, revisions = tables.pools, tables.pool_revisions
     pool = (await connection.execute(select(pools).where(pools.c.uid == uid).with_for_update())).one_or_none()
@@ -136,7 +136,7 @@ async def _changers(connection: AsyncConnection, uid: str, since: Seen, until: S
 
 
 def _seen(row: Any, uid: str) -> Seen:
-    """Where a revision was seen; NEVER without a revision, or if the object was deleted and created again."""
+    """When a revision was seen; NEVER without a revision, or if the object was deleted and created again."""
     return NEVER if row is None or row.uid != uid else Seen(version=row.resource_version or 0, generation=row.generation)
 
 

@@ -8,7 +8,7 @@ BY_THE_SYSTEM = (
     "role IN ('system-operator', 'system-router') OR left(action, 9) = 'operator.' "
     "OR (role = 'cluster' AND source ~ 'autoscaler|controller|operator')"
 )
-"""The condition that no person made an entry of the audit log, as in `audit.cluster_events.kind_of`."""
+"""The SQL condition that an audit entry was not made by a person, as in `audit.cluster_events.kind_of`."""
 
 
 audit_log = Table(
@@ -52,7 +52,7 @@ cluster_changes = Table(
     Index(None, "uid", "version"),
     Index(None, "at"),
 )
-"""Writes to pools by the Kubernetes API's audit log (`audit.cluster_events.ClusterChange`)."""
+"""Writes to pools according to the Kubernetes API's audit log (`audit.cluster_events.ClusterChange`)."""
 
 
 audit_heads = Table(
@@ -63,4 +63,4 @@ audit_heads = Table(
     text_column("chain"),
     time_column("at"),
 )
-"""The last entry of each day, written together with that entry: it shows missing entries at the end."""
+"""The last entry of each day, written together with that entry: it reveals entries that were removed from the end."""

@@ -1,4 +1,6 @@
-"""Sampled decisions: why a request went to its instance; and sessions whose every decision is kept for some minutes."""
+"""Sampled decisions: why a request went to its instance; and sessions for which every decision is kept for some
+minutes.
+"""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -25,13 +27,13 @@ from fairlead_client.resources.decisions import DecisionReasons, ReasonCount, Ro
 from fairlead_client.resources.sessions import KeepSessionRequest, KeptSession, KeptSessions
 
 MOST_SESSIONS = 20
-"""Sessions of one pool at a time."""
+"""Maximum number of kept sessions per pool at a time."""
 MOST_MINUTES = 60
 LONGEST_SESSION = 500
 
 
 class Keeping:
-    """Keeps all decisions of a session for some minutes: bounded in number and time, audited, sent to routers."""
+    """Keeps all decisions of a session for some minutes; bounded in number and time, audited, and sent to routers."""
 
     def __init__(self, store: PostgresKeptSessions) -> None:
         self._store = store
@@ -48,12 +50,12 @@ class Keeping:
         until = now + timedelta(minutes=request.minutes)
         session = KeptSession(session=request.session, until=until, by=caller.identity.subject)
         if not await self._store.keep(pool, session, caller, now, MOST_SESSIONS):
-            detail = f"the decisions of {MOST_SESSIONS} sessions of {pool} are kept already; end one of them, or wait"
+            detail = f"the decisions of {MOST_SESSIONS} sessions of {pool} are kept already; stop keeping one of them, or wait"
             raise Conflict("too-many-kept-sessions", detail)
         return session
 
     async def let_go(self, pool: PoolKey, session: str, caller: Caller, now: datetime) -> None:
-        """Ends the keeping of a session before its time. Raises NotFound."""
+        """Stops keeping a session's decisions before the time is over. Raises NotFound."""
         await self._store.let_go(pool, session, caller, now)
 
 
@@ -116,17 +118,17 @@ def kept_session_routes(guard: Guard, keeping: Keeping, clock: Callable[[], date
 
     @routes.get(path, response_model=KeptSessions)
     async def get_kept_sessions(namespace: str, name: str, caller: Viewer) -> Any:
-        """Sessions of a pool all of whose decisions are kept now."""
+        """The sessions of a pool for which all decisions are kept now."""
         return answer(await keeping.kept(PoolKey(namespace=namespace, name=name), clock()))
 
     @routes.post(path, status_code=201, dependencies=[Depends(known_fields(KeepSessionRequest))])
     async def keep_session(namespace: str, name: str, body: KeepSessionRequest, caller: Operator) -> KeptSession:
-        """Keeps all decisions of a session from now on; keeping ends after the given number of minutes."""
+        """Keeps all decisions of a session from now on, for the given number of minutes."""
         return await keeping.keep(PoolKey(namespace=namespace, name=name), body, caller, clock())
 
     @routes.delete(path + "/{session:path}", status_code=204)
     async def let_session_go(namespace: str, name: str, session: str, caller: Operator) -> None:
-        """Keeps decisions of the session like those of others again."""
+        """Stops keeping all decisions of the session; from now on only a sample is kept."""
         await keeping.let_go(PoolKey(namespace=namespace, name=name), session, caller, clock())
 
     return routes
@@ -138,6 +140,6 @@ def decisions_of(infra: Infra) -> PostgresDecisions:
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Decisions, and sessions that keep all of theirs."""
+    """Decisions, and sessions for which all decisions are kept."""
     keeping = Keeping(PostgresKeptSessions(infra.control))
     return Feature(routes=(decision_routes(guard, decisions_of(infra), infra.clock), kept_session_routes(guard, keeping, infra.clock)))

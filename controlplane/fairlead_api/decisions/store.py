@@ -1,5 +1,5 @@
-"""Sampled decisions as the public API shows them, each with the rule and the terms that decided it; and sessions whose
-every decision is kept.
+"""Sampled decisions as the public API shows them, each with the rule and the terms that decided it; and sessions for
+which every decision is kept.
 """
 
 from collections import Counter
@@ -51,7 +51,7 @@ class DecisionFilter:
 
 
 _REASONS = frozenset(DecisionReason)
-"""Decisions with another reason, stored by a newer version that was rolled back, are not counted."""
+"""Known reasons. Decisions with another reason, stored by a newer version that was rolled back, are not counted."""
 _SHARE_ROWS = 200
 """With this many rows, the sampled share is known well enough to be reported."""
 _UNWEIGHED = Weighing(rule=NOT_RECORDED, candidates=(), considered=0)
@@ -61,7 +61,7 @@ class PostgresDecisions:
     """Decisions as the public API shows them."""
 
     def __init__(self, database: Database, policies: PolicyCatalogue, days: int) -> None:
-        """`days` is how long decisions are kept."""
+        """`days`: how long decisions are kept."""
         self._lists = Lists(database)
         self._policies = policies
         self._days = days
@@ -90,9 +90,7 @@ class PostgresDecisions:
             raise NotSampled(decision_id, await self.sampled_share(), self._days) from None
 
     async def sampled_share(self) -> float | None:
-        """The share of requests with which all is well whose decisions are kept, as the newest rows show; None while
-        there are none of them.
-        """
+        """The sampled share of requests without any problem, as observed in the newest rows; None without such rows."""
         columns = decisions.c
         newest = select(columns.kept, columns.sample_rate).order_by(columns.at.desc()).limit(_SHARE_ROWS)
         async with self._lists.database.reading() as connection:
@@ -110,7 +108,7 @@ class PostgresDecisions:
         )
 
     async def recent(self, pool: str | None, sight: Sight, since: datetime, limit: int) -> list[tuple[datetime, RoutingDecision]]:
-        """Decisions recorded since, oldest first, with the time of recording (when a report brought them)."""
+        """Decisions recorded since, oldest first, each with the time at which its report was stored."""
         same_days = decisions.c.at > since - timedelta(days=1)  # spares the partitions of older days
         return await self._lists.recent(decisions, since, self._build, pool, sight, limit, same_days)
 
@@ -135,7 +133,7 @@ class PostgresDecisions:
 
 
 def _kept_for(reason: KeptFor) -> Test:
-    """Rows of routers that did not report why belong to the sample."""
+    """Why the decision is kept. Rows from routers that did not report a reason belong to the sample."""
     return lambda columns: func.coalesce(columns.kept, KeptFor.SAMPLE.value) == reason.value
 
 
@@ -156,7 +154,9 @@ class PostgresKeptSessions:
             return [read(KeptSession, row) for row in rows]
 
     async def keep(self, pool: PoolKey, session: KeptSession, caller: Caller, now: datetime, most: int) -> bool:
-        """Keeps one, or prolongs it; False if there are `most` others already. Raises NotFound for the pool."""
+        """Keeps a session's decisions, or extends the time; False if `most` other sessions are kept already. Raises
+        NotFound for the pool.
+        """
 
         async def work(connection: AsyncConnection) -> bool:
             number = await _locked(connection, pool)
@@ -175,7 +175,7 @@ class PostgresKeptSessions:
         return await self._database.writing(work)
 
     async def let_go(self, pool: PoolKey, session: str, caller: Caller, now: datetime) -> None:
-        """Stops keeping a session's decisions; does nothing if they are not kept. Raises NotFound for the pool."""
+        """Stops keeping a session's decisions; no effect if they are not kept. Raises NotFound for the pool."""
 
         async def work(connection: AsyncConnection) -> None:
             number = await _locked(connection, pool)
@@ -193,8 +193,8 @@ class PostgresKeptSessions:
 
 
 async def _locked(connection: AsyncConnection, pool: PoolKey) -> int:
-    """Locks the pool and returns its id; until the transaction ends, no other call keeps sessions of it. Raises
-    NotFound.
+    """Locks the pool and returns its id; until the transaction ends, no other call can change the pool's kept sessions.
+    Raises NotFound.
     """
     number: int = (await pool_row(connection, pool)).id
     pools = tables.pools

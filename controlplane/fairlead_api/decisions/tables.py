@@ -55,4 +55,4 @@ kept_sessions = Table(
     time_column("until"),
     text_column("by"),
 )
-"""Sessions whose every decision is kept, until when, and the person who asked for it."""
+"""Sessions for which every decision is kept, the end of that time, and the person who asked for it."""

@@ -1,5 +1,5 @@
-"""How the API writes an answer, in one piece or without end, and to which callers it does not. It cuts off a reader of
-an endless answer that stops reading, so that the reader holds no task and no buffers.
+"""How the API writes an answer, in one piece or as an endless stream. A reader of an endless stream that stops reading
+is cut off, so that it holds no task and no buffers. A stream also ends when its reader loses the right to it.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.errors import NotFound
 
 KNOWN_SECONDS = 30.0
-"""A stream ends at most about this long after its reader's credential ended, or got other rights."""
+"""A stream ends at most about this many seconds after its reader's credential ended or its rights changed."""
 
 _log = logging.getLogger(__name__)
 
@@ -44,8 +44,8 @@ class BoundedStream(StreamingResponse):
 async def while_known(
     content: AsyncGenerator[bytes, None], is_still_known: Callable[[], Awaitable[bool]], monotonic: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[bytes]:
-    """The content, until its reader loses the right to it: the API identifies a caller once, but a stream lasts for
-    days.
+    """The content, until its reader loses the right to it. The API checks a caller once, but a stream
+    lasts for days.
     """
     looked_at = monotonic()
     async with aclosing(content):
@@ -68,12 +68,14 @@ Item = TypeVar("Item", bound=OfPool)
 
 
 def answer(content: object, status: int = 200) -> Response:
-    """JSON of our dataclasses, encoded once."""
+    """A JSON response from our dataclasses."""
     return Response(msgspec.json.encode(content), status, media_type="application/json")
 
 
 def seen(caller: Caller, item: Item, kind: str, name: str) -> Item:
-    """The item. Raises NotFound if the caller may not see its pool: the caller does not learn that it exists."""
+    """The item. Raises NotFound if the caller may not see its pool, so that the caller does not learn that the pool
+    exists.
+    """
     if not caller.sees(item.pool):
         raise NotFound(kind, name)
     return item

@@ -1,5 +1,5 @@
-"""Request bodies that people send: JSON read strictly. It refuses by name a value that cannot be stored, a name with
-two values, and an unknown field.
+"""Request bodies from people: JSON read strictly. Values that cannot be stored, duplicate names and unknown fields are
+refused, with their names.
 """
 
 import dataclasses
@@ -39,9 +39,10 @@ def known_fields(body: type[Any]) -> Callable[[Request], Awaitable[None]]:
 
 
 def described(kind: type[Any], *, several: bool = False) -> dict[str, Any]:
-    """The OpenAPI request body of an endpoint that decodes its body itself.
+    """The OpenAPI request body of an endpoint that decodes its body itself: one object, or with `several` also a list
+    of objects.
 
-    The body is one object, or with `several` also a list of them. `with_definitions` adds the types.
+    `with_definitions` adds the types.
     """
     one: dict[str, Any] = {"$ref": f"#/components/schemas/{kind.__name__}"}
     schema = {"anyOf": [one, {"type": "array", "items": one}]} if several else one
@@ -64,14 +65,14 @@ def described_answer(kind: str) -> dict[int | str, dict[str, Any]]:
 
 
 LARGEST_WHOLE = 2**63
-"""The absolute value of a whole number must be smaller: Postgres and most clients have no larger ones."""
+"""Bound for the absolute value of whole numbers, exclusive: Postgres and most clients do not support larger ones."""
 
 _DIGITS = len(str(LARGEST_WHOLE))
 _TOO_LARGE = float("inf")
 
 
 class _Refused(Exception):
-    """Ends the parsing; carries the fault."""
+    """Ends the parsing; carries the found fault."""
 
 
 def check_json(content: bytes) -> None:
@@ -99,7 +100,7 @@ def check_json(content: bytes) -> None:
 
 
 class _OddNumbers:
-    """Parses numbers; one that is too large becomes infinite, so that a later step finds its field."""
+    """A parser of numbers: one that is too large becomes infinite, so that a later step finds its field."""
 
     def __init__(self) -> None:
         self.seen = False
@@ -122,7 +123,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise _Refused(f"the name {printable(twice)!r} is there twice in one object")
+        raise _Refused(f"the name {printable(twice)!r} appears twice in one object")
     return found
 
 
@@ -131,7 +132,7 @@ def _constant(text: str) -> Any:
 
 
 def _fault(content: bytes) -> str:
-    """The fault in the JSON. Python's own words and positions differ by version: those of msgspec do not."""
+    """The fault in the JSON, in msgspec's words: Python's own words and positions differ by version."""
     try:
         msgspec.json.decode(content)
     except msgspec.DecodeError as error:
@@ -140,7 +141,7 @@ def _fault(content: bytes) -> str:
 
 
 def _values(document: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every name and every value that holds no others, with its path."""
+    """Every name and every leaf value, with its path."""
     if isinstance(document, dict):
         for name, value in document.items():
             inner = f"{path}.{name}" if path else name
@@ -159,7 +160,7 @@ def _check_value(path: str, value: Any) -> None:
         raise InvalidInput(field, None, f"write a number smaller than {LARGEST_WHOLE:.2e}")
     if isinstance(value, str):
         if printable(value) != value:
-            raise InvalidInput(field, printable(value), "remove the lone surrogate (\\ud800 to \\udfff): it is half a character")
+            raise InvalidInput(field, printable(value), "remove the lone surrogate (\\ud800 to \\udfff): it is only half of a character")
         if "\0" in value:
             raise InvalidInput(field, None, "remove the NUL character (\\u0000): Postgres cannot store it")
 

@@ -1,7 +1,7 @@
 """Completes FastAPI's OpenAPI document.
 
 It adds credentials, the refusals and headers of real answers, examples of request bodies by the name of their type (a
-test reads each as the API would), and the rule that request bodies take no unknown fields.
+test reads each of them as the API would), and the rule that request bodies must not have unknown fields.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from fairlead_client.resources.simulations import SimulationRequest
 EXAMPLES: dict[str, dict[str, Any]] = {
     "LoginRequest": {"a login link's token": {"token": "fll_4J8…"}},
     "OidcLoginRequest": {
-        "what a browser brought back": {
+        "the values that a browser brought back": {
             "code": "SplxlOBeZQQYbYS6WxSbIA",
             "code_verifier": "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
             "nonce": "n-0S6_WzA2Mj",
@@ -101,8 +101,10 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 
 
 DESCRIPTION = (
-    "Persists what routers and the operator do, and plans what people change. Every refusal is a problem document. Send `Authorization: Bearer "
-    "<token>`; tokens of people have the role viewer, operator or admin, those of processes system-operator or system-router. docs/api.md describes "
+    "Persists what routers and the operator do, and plans what people change. Every refusal is a problem "
+    "document. Send `Authorization: Bearer "
+    "<token>`; tokens of people have the role viewer, operator or admin, those of processes "
+    "system-operator or system-router. docs/api.md describes "
     "pages, exports, tags and how long a version is kept."
 )
 _REF = "#/components/schemas/"
@@ -147,7 +149,7 @@ def _add_refusals(operation: dict[str, Any], path: str, method: str) -> None:
 
 
 def _add_headers(operation: dict[str, Any], path: str, method: str) -> None:
-    """X-Request-ID on every answer; ETag and 304 where an answer comes in one piece."""
+    """X-Request-ID on every answer; ETag and 304 if the answer is sent in one piece."""
     for status, found in list(operation["responses"].items()):
         if "$ref" in found:
             continue
@@ -158,7 +160,7 @@ def _add_headers(operation: dict[str, Any], path: str, method: str) -> None:
             known = {"name": "if-none-match", "in": "header", "required": False, "schema": {"type": "string"}}
             operation.setdefault("parameters", []).append({**known, "description": "ETags that are known; one of them again is a 304."})
             sent = {**header("X-Request-ID"), **header("ETag")}
-            operation["responses"]["304"] = {"description": "It is what If-None-Match names.", "headers": sent}
+            operation["responses"]["304"] = {"description": "Unchanged: the version is one that If-None-Match names.", "headers": sent}
 
 
 def _add_sparse(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
@@ -171,7 +173,7 @@ def _add_sparse(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
     page = content["schema"]["$ref"].removeprefix(_REF)
     item = schemas[page]["properties"]["items"]["items"]["$ref"].removeprefix(_REF)
     sparse, sparse_page = f"Sparse{item}", f"Sparse{page}"
-    words = f"A {item} with the fields that were asked for."
+    words = f"A {item} with only the requested fields."
     schemas[sparse] = {**{name: part for name, part in schemas[item].items() if name != "required"}, "title": sparse, "description": words}
     parts = {**schemas[page]["properties"], "items": {"type": "array", "items": {"$ref": _REF + sparse}, "title": "Items"}}
     schemas[sparse_page] = {**schemas[page], "title": sparse_page, "properties": parts}
@@ -180,7 +182,7 @@ def _add_sparse(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
 
 def _describe_body(content: dict[str, Any], schemas: dict[str, Any]) -> None:
     """Mark bodies sent by people as taking no unknown fields (`http.bodies.known_fields`), and show examples. A body
-    without a type of ours is another's, which may grow.
+    whose type is not ours may have further fields.
     """
     if "$ref" not in content["schema"]:
         return
@@ -237,14 +239,14 @@ REFUSALS: dict[str, Refusal] = dict(
         ),
         _refusal(
             409,
-            "The state of the world forbids it; `type` says why.",
+            "The present state forbids it; `type` says why.",
             "object-changed",
             "InferencePool default/chat was changed since the plan was made; make a new plan",
             instance="/v1/plans/p-1/apply",
         ),
         _refusal(
             412,
-            "It is not what If-Match names; ETag has what it is now.",
+            "The object is not at the version that If-Match names; ETag has its present version.",
             "changed-meanwhile",
             "plan p-1 changed since it was read",
             "ETag",
@@ -271,7 +273,7 @@ REFUSALS: dict[str, Refusal] = dict(
         ),
         _refusal(
             429,
-            "Too often in a short time; Retry-After says when there is room again.",
+            "Too many requests in a short time; Retry-After says when to try again.",
             "too-many-requests",
             "too many in a short time",
             "Retry-After",
@@ -280,7 +282,7 @@ REFUSALS: dict[str, Refusal] = dict(
         ),
         _refusal(
             503,
-            "A dependency is away; Retry-After says when to come back.",
+            "A dependency is unavailable; Retry-After says when to try again.",
             "database-unavailable",
             "the database does not answer",
             "Retry-After",
@@ -289,12 +291,12 @@ REFUSALS: dict[str, Refusal] = dict(
         ),
     )
 )
-"""Keyed by status, each a problem document (RFC 9457)."""
+"""The refusals by status, each a problem document (RFC 9457)."""
 
 HEADERS = {
     "WWW-Authenticate": ("string", "How to authenticate: `Bearer`."),
     "Retry-After": ("integer", "Seconds after which a new try is worthwhile."),
-    "ETag": ("string", "The version of what is answered, for If-Match and If-None-Match."),
+    "ETag": ("string", "The version of the answer, for If-Match and If-None-Match."),
     "X-Request-ID": (
         "string",
         "The request's id: the caller's own if it sent one, else a new one. It is in the API's log and the audit log.",
@@ -304,7 +306,7 @@ HEADERS = {
 
 _NO_DATABASE = frozenset({"/healthz", "/v1/login-modes"})
 _CONFLICTS = ("/plans", "/simulations", "/gateway-keys", "/plan", "/apply", "/undo", "/again")
-"""Ends of paths whose writes the present state may forbid; so it may all calls of routers and the operator."""
+"""Endings of paths whose writes may conflict with the present state; so may all writes of routers and the operator."""
 
 
 def responses() -> dict[str, Any]:
@@ -323,7 +325,7 @@ def header(name: str) -> dict[str, Any]:
 
 
 def statuses(path: str, method: str, operation: dict[str, Any]) -> set[str]:
-    """The refusals that an endpoint really answers, by what it takes and does."""
+    """The statuses with which an endpoint may refuse, derived from its parameters and its kind."""
     needs_token, has_body, parameters = path not in OPEN_PATHS, "requestBody" in operation, operation.get("parameters", ())
     internal = path.startswith("/internal")
     found = {

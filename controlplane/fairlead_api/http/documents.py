@@ -21,7 +21,7 @@ from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.spans import Sight
 
 Ask = Callable[[Sight], Awaitable[Any]]
-"""A question with its parameters already applied; it takes the namespaces that the caller may see."""
+"""A query with its parameters already applied; it takes the namespaces that the caller may see."""
 
 ROWS_AT_ONCE = 500
 
@@ -37,8 +37,8 @@ def document(
 ) -> None:
     """Registers `path`, which answers a `kind`, the same as a file at `path`.json, and its `rows` at `path`.csv.
 
-    `asked` is a dependency that reads the parameters; its name and words are those of the endpoint. `needs` is one that
-    checks the caller.
+    `asked` is a dependency that reads the parameters; the endpoint gets its name and docstring. `needs` is a dependency
+    that checks the caller.
     """
     name, file = asked.__name__, path.rsplit("/", 1)[-1].replace("-", "_")
     Checked = Annotated[Caller, Depends(needs)]  # noqa: N806 - it is a type
@@ -82,7 +82,7 @@ Fields = Annotated[str | None, Query(max_length=2000, description="Names of fiel
 
 
 def named(item: type[Any], fields: str | None) -> list[str] | None:
-    """The fields asked for, in their order, each once; None for all. Raises InvalidInput for an unknown one."""
+    """The requested fields, in order, each once; None for all. Raises InvalidInput for an unknown one."""
     if fields is None:
         return None
     known = [field.name for field in dataclasses.fields(item)]
@@ -101,7 +101,7 @@ def only(row: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 def attachment(name: str, kind: str) -> dict[str, str]:
-    """Headers of a file to keep."""
+    """Headers that make a browser save the answer as a file."""
     return {"content-disposition": f'attachment; filename="{name}.{kind}"'}
 
 
@@ -113,7 +113,7 @@ def line(cells: list[str]) -> bytes:
 
 
 def cell(value: Any) -> str:
-    """Text of a value; a value that a spreadsheet would take for a formula gets an apostrophe."""
+    """The text of a value; a value that a spreadsheet would interpret as a formula gets an apostrophe in front."""
     if value is None:
         return ""
     if isinstance(value, datetime):

@@ -1,6 +1,6 @@
 """Lists: one page as JSON, and the whole list streamed as `.json` and `.csv`.
 
-Each list is registered with one call. `fields` leaves out what the caller does not need, `sort` turns the list around.
+Each list is registered with one call. `fields` selects the fields of the items, `sort` reverses the list.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ Limit = Annotated[int, Query(ge=1, le=100)]
 Cursor = Annotated[str | None, Query(max_length=4000)]
 From = Annotated[str | None, Query(alias="from")]
 To = Annotated[str | None, Query(alias="to")]
-"""The range of a list, as RFC 3339 or `now-15m`."""
+"""The end of a list's range, as RFC 3339 or `now-15m`."""
 
 EXPORT_PAGE = 500
 
@@ -43,10 +43,10 @@ def listing(
 ) -> None:
     """Registers `path`, `path.json` and `path.csv`.
 
-    `fetch` is a dependency that reads the filters, async as FastAPI runs others in threads; `needs` is one that checks
-    the caller. `by` is the field that the list is ordered by, `-` before it for the largest first: then `sort` can turn
-    it around. `exported_by` says which order exports have if rows leave that one at any time; nothing turns it around.
-    `about` says what is in it.
+    `fetch` is a dependency that reads the filters (async, because FastAPI runs others in threads); `needs` is a
+    dependency that checks the caller. `by` is the field by which the list is ordered, with `-` for largest first; if
+    given, `sort` can reverse it. `exported_by` is the fixed order of exports, for lists from whose usual order rows can
+    vanish at any time. `about` describes the content.
     """
     name = path.rsplit("/", 1)[-1].replace("-", "_")
     Chosen = Annotated[Callable[..., Span], Depends(_spans(by))]  # noqa: N806 - it is a type
@@ -69,7 +69,7 @@ def listing(
         return answer(dataclasses.replace(found, items=[only(row, names) for row in found.items]))
 
     page.__doc__ = f"{about and about + ' '}One page of {name}; pass next_cursor as cursor for the next."
-    sparse = f"With `fields` the items have these only, else all of {item.__name__}."
+    sparse = f"With `fields`, items have only these fields; otherwise all fields of {item.__name__}."
     routes.add_api_route(path, page, methods=["GET"], response_model=Page[item], name=f"list_{name}", response_description=sparse)  # type: ignore[valid-type]  # a type made at run time, for the document
     _exporting(routes, path, item, needs, fetch, of_whole, order)
 
@@ -115,7 +115,7 @@ def _exporting(
 
 
 def _spans(by: str | None) -> Callable[..., Awaitable[Callable[..., Span]]]:
-    """A dependency that reads `sort`; it gives a function that makes spans."""
+    """A dependency that reads `sort`; it returns a function that creates spans."""
     if by is None:
 
         async def unsorted() -> Callable[..., Span]:
@@ -132,7 +132,7 @@ def _spans(by: str | None) -> Callable[..., Awaitable[Callable[..., Span]]]:
 
 
 async def _pages(fetch: Fetch, span: Callable[..., Span], first: Page[Any]) -> AsyncIterator[Page[Any]]:
-    """All pages; one at a time is held."""
+    """All pages of a list; only one is in memory at a time."""
     found = first
     yield found
     while found.next_cursor is not None:
@@ -141,7 +141,7 @@ async def _pages(fetch: Fetch, span: Callable[..., Span], first: Page[Any]) -> A
 
 
 async def _documents(fetch: Fetch, span: Callable[..., Span], first: Page[Any], names: Sequence[str] | None) -> AsyncIterator[bytes]:
-    """The parts of one JSON document. A reader that is cut off has no valid document, so it cannot miss the end."""
+    """The parts of one JSON document. If the stream is cut off, the document is invalid, so the reader notices."""
     count, opening = 0, b'{"items":['
     async for found in _pages(fetch, span, first):
         rows = [msgspec.json.encode(row if names is None else only(row, names)) for row in found.items]

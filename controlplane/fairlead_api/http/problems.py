@@ -1,6 +1,6 @@
 """Turns errors into RFC 9457 problem documents: one place, one shape, one line of detail, never a traceback.
 
-`detail` names the fault and `remedy` the way to mend it, each once. Types are stable (docs/api.md).
+`detail` names the fault and `remedy` the way to correct it, each once. Types are stable (docs/api.md).
 """
 
 import logging
@@ -48,7 +48,9 @@ TITLES = {
 
 
 def problem_response(request: Request, problem: Problem, headers: dict[str, str] | None = None) -> Response:
-    """The document as application/problem+json; fields without a value are left out. The request's state names it."""
+    """The document as application/problem+json; fields without a value are left out. The request's state gets the
+    problem's type.
+    """
     request.state.problem = problem.type
     content = {name: value for name, value in msgspec.to_builtins(problem).items() if value is not None}
     content.setdefault("instance", request.url.path)
@@ -61,7 +63,7 @@ def _problem(code: str, status: int, detail: str, **more: Any) -> Problem:
 
 
 def of_service(error: ServiceError) -> tuple[Problem, dict[str, str]]:
-    """Status, type and headers of a refusal."""
+    """Status, type and headers of the answer to a service error."""
     match error:
         case NotSampled():
             return _problem("not-sampled", 404, str(error), remedy=error.remedy), {}
@@ -107,7 +109,7 @@ def of_validation(error: RequestValidationError) -> Problem:
     first = error.errors()[0]
     where = [str(part) for part in first["loc"]]
     if first["type"] == "json_invalid":
-        return of_malformed(ValueError("it has no JSON value"))  # what was not empty was read before, by `check_json`
+        return of_malformed(ValueError("it is not a JSON value"))  # what was not empty was read before, by `check_json`
     field = printable(".".join(where[1:]) or where[0])
     if first["type"] == "missing":
         return _problem("invalid-input", 422, f"{field} is missing", field=field, remedy=f"give {field}")
@@ -118,14 +120,14 @@ def of_validation(error: RequestValidationError) -> Problem:
 
 
 def _shown(value: str | float | None) -> str | float | None:
-    """The value, if JSON can hold it; text without lone surrogates."""
+    """The value if JSON can represent it; text is shown without lone surrogates."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return printable(value) if isinstance(value, str) else value
 
 
 def allowed_methods(app: FastAPI, path: str) -> list[str]:
-    """The methods that a path takes; the framework's answer names only those of the first route."""
+    """The methods that a path accepts; the framework's own answer names only those of the first route."""
     paths = app.openapi()["paths"]
     return sorted({method.upper() for template in paths if compile_path(template)[0].match(path) for method in paths[template]})
 
@@ -165,8 +167,8 @@ def install(app: FastAPI) -> None:
         return problem_response(request, _problem(code, error.status_code, detail), headers)
 
     async def database_error(request: Request, error: Exception) -> Response:
-        """A value that Postgres cannot hold (too large a number, a NUL in text, more than an index takes) is the
-        sender's error; the rest are ours.
+        """A value that Postgres cannot store (too large a number, NUL in text, too long for an index) is the sender's
+        fault; other errors are ours.
         """
         cause = error.orig if isinstance(error, DBAPIError) else error
         if isinstance(cause, psycopg.DataError | psycopg.errors.ProgramLimitExceeded):
@@ -177,7 +179,7 @@ def install(app: FastAPI) -> None:
 
     async def unexpected(request: Request, error: Exception) -> Response:
         _log.error("request failed", exc_info=error, extra={"path": request.url.path, "request": getattr(request.state, "request_id", "")})
-        detail = "something failed here, and the request id names it in the API's log"
+        detail = "an internal error; look for the request id in the API's log"
         return problem_response(request, _problem("internal-error", 500, detail, remedy="report it with the request id"))
 
     app.add_exception_handler(ServiceError, service_error)

@@ -1,7 +1,7 @@
-"""Reads while the database is away: the same person's last good answer to the same question, marked stale.
+"""Reads while the database is unreachable: the same person's last good answer to the same question, marked stale.
 
-Only problems of the database are replaced, and only for a caller that `Identify` knows: a caller whose credential was
-revoked, or that is unknown while the database is away, gets none. Answers give their age in `age` and
+Only problems of the database are replaced, and only for a caller that `Identify` accepts: a caller whose credential was
+revoked, or who is unknown while the database is unreachable, gets none. Answers give their age in `age` and
 `x-fairlead-stale`.
 """
 
@@ -20,10 +20,12 @@ MAX_ANSWERS = 512
 MAX_BYTES = 512 * 1024
 MAX_AGE_SECONDS = 600.0
 NEVER_STALE = ("/v1/live", "/v1/audit/verification")
-"""Paths without stale answers: a stream, and a verdict that must be about the present log."""
+"""Paths that never give stale answers: a stream, and a verification that must be about the present log."""
 
 DATABASE_PROBLEMS = (StoreUnavailable.code, StoreBusy.code)
-"""An answer that wants another dependency, such as the Kubernetes API, says so itself."""
+"""Problem types that are replaced. Problems of other dependencies, such as the Kubernetes API, are answered as they
+are.
+"""
 
 _Key = bytes
 _Answer = tuple[float, list[tuple[bytes, bytes]], bytes]
@@ -54,7 +56,7 @@ class StaleReads:
             self._answers.popitem(last=False)
 
     def recall(self, key: _Key) -> tuple[list[Message], int] | None:
-        """Messages of the last good answer and its age in seconds; None if there is none young enough."""
+        """Messages of the last good answer and its age in seconds; None if there is none that is recent enough."""
         found = self._answers.get(key)
         if found is None or self._monotonic() - found[0] > MAX_AGE_SECONDS:
             return None
@@ -65,7 +67,7 @@ class StaleReads:
 
 
 class _Exchange:
-    """Watches one answer pass: keeps a good one, replaces a problem of the database."""
+    """Watches one answer: keeps a good one, replaces a database problem."""
 
     def __init__(self, cache: StaleReads, scope: Scope, send: Send) -> None:
         self._cache = cache

@@ -1,5 +1,5 @@
-"""Reads requests strictly before a handler runs. All endpoints share one reader of JSON bodies. An unknown query
-parameter is an error and never ignored, and so is one that is given twice.
+"""Reads requests strictly before a handler runs. All endpoints share one reader of JSON bodies. An unknown or repeated
+query parameter is an error and never ignored.
 """
 
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -20,7 +20,8 @@ from fairlead_client import internal_paths
 
 LARGEST_CHECKED = 2 * 1024 * 1024
 """Bytes of the largest body that is read strictly. Bodies from processes may be larger, and so may a simulation with
-its trace, which has its own decoder. The API refuses all others: JSON may take forty times its size in memory.
+its trace, which has its own decoder. All other larger bodies are refused, because JSON may take forty times its size in
+memory.
 """
 
 LARGEST_OF_STRANGERS = 64 * 1024
@@ -30,8 +31,8 @@ CLUSTER_AUDIT = "/v1/kubernetes/audit"
 """Path of the webhook that takes the Kubernetes API's audit events."""
 
 OWN_DECODERS = (internal_paths.REPORTS, internal_paths.PREDICTOR_MODELS, CLUSTER_AUDIT)
-"""Paths of routers and of the Kubernetes API, whose bodies are decoded at once into their types, row by row if one does
-not fit.
+"""Paths of routers and of the Kubernetes API, whose bodies are decoded directly into their types; if a row does not
+fit, row by row.
 """
 
 
@@ -68,9 +69,9 @@ class StrictBodies:
 
 
 async def _content(scope: Scope, receive: Receive, messages: list[MutableMapping[str, Any]]) -> bytes | None:
-    """The whole body, None if it is larger than is checked or broke off; `messages` gets what was received.
+    """The whole body; None if it is larger than the checked size or was cut off.
 
-    Raises HTTPException 413 for one that is larger than the path may have.
+    `messages` gets the received messages. Raises HTTPException 413 if it is larger than the path allows.
     """
     most = LARGEST_CHECKED if "caller" in scope["state"] else LARGEST_OF_STRANGERS
     may_be_larger = scope["path"].startswith("/internal/") or scope["path"].endswith("/simulations")
@@ -92,11 +93,13 @@ async def _content(scope: Scope, receive: Receive, messages: list[MutableMapping
 
 
 OPEN = ("/internal/", "/v1/kubernetes/")
-"""A newer router may report fields that an older API skips; the Kubernetes API adds a `timeout` to its requests."""
+"""Paths that accept unknown parameters: newer routers may send more than an older API knows, and the Kubernetes API
+adds a `timeout`.
+"""
 
 
 def close(route: APIRoute) -> None:
-    """Lets a route refuse unknown parameters once the caller is allowed to call it (422 naming the parameter, the
+    """Makes a route refuse unknown parameters, after the caller's rights were checked (422 naming the parameter, the
     nearest known one and all known ones). Paths called by programs of other versions accept unknown parameters.
     """
     if route.path.startswith(OPEN):
@@ -111,7 +114,7 @@ def close(route: APIRoute) -> None:
 
 
 def check_parameters(known: Mapping[str, bool], request: Request) -> None:
-    """`known` says of each parameter whether it may come several times. Raises InvalidInput."""
+    """`known` says for each parameter whether it may be repeated. Raises InvalidInput."""
     for name in request.query_params:
         values = request.query_params.getlist(name)
         if name not in known:
@@ -122,13 +125,13 @@ def check_parameters(known: Mapping[str, bool], request: Request) -> None:
 
 def _remedy(name: str, known: list[str]) -> str:
     if not known:
-        return "remove it; nothing can be asked here"
+        return "remove it; this path has no parameters"
     near = get_close_matches(name.lower(), known, n=1)
     return f"{f'write {near[0]}' if near else 'remove it'}; known parameters: {', '.join(known)}"
 
 
 def parameters_of(route: APIRoute) -> dict[str, bool]:
-    """Names of a route's query parameters, those of its dependencies too, and whether each may come several times."""
+    """Names of a route's query parameters, those of its dependencies too, and whether each may be repeated."""
     return dict(_parameters(route.dependant))
 
 

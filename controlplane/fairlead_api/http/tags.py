@@ -19,7 +19,7 @@ _TAGS = re.compile(rf"\s*(?:\*|{_TAG}(?:\s*,\s*{_TAG})*)\s*")
 
 IfMatch = Annotated[
     str | None,
-    Header(max_length=1000, description="The ETag that was read; a change of what is another by now is refused with 412."),
+    Header(max_length=1000, description="The ETag that was read; if the object has changed since, the write is refused with 412."),
 ]
 
 
@@ -29,18 +29,18 @@ def tag_of(content: bytes) -> str:
 
 
 def matches(header: str, tag: str) -> bool:
-    """Whether If-None-Match names the tag, compared weakly as RFC 9110 wants."""
+    """Whether If-None-Match names the tag, by weak comparison, as RFC 9110 requires."""
     return header.strip() == "*" or tag in re.findall(_TAG, header.replace("W/", ""))
 
 
 def require_unchanged(if_match: str | None, what: str, present: object) -> None:
-    """Raises Changed unless If-Match is left out or names the present state, as a GET answers it; InvalidInput for what
-    is not a list of tags. A weak tag names nothing here.
+    """Raises Changed unless If-Match is missing or names the tag of a GET's present answer; InvalidInput if it is not a
+    list of tags. Weak tags never match.
     """
     if if_match is None:
         return
     if not _TAGS.fullmatch(if_match):
-        raise InvalidInput("if-match", if_match, 'write the ETag as it came, in its quotes ("…"), or *')
+        raise InvalidInput("if-match", if_match, 'write the ETag exactly as received, with its quotes ("…"), or *')
     tag = tag_of(msgspec.json.encode(present))
     if if_match.strip() != "*" and tag not in [one for one in re.findall(_TAG, if_match) if not one.startswith("W/")]:
         raise Changed(what, tag)
@@ -50,7 +50,7 @@ _LEFT_OUT = frozenset({b"content-length", b"content-type"})
 
 
 class Tagging:
-    """Middleware over GET /v1, for answers that come in one piece; streams pass as they are."""
+    """Middleware over GET /v1, for answers sent in one piece; streams pass unchanged."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -18,7 +18,7 @@ from fairlead.tables import PoolKey
 
 _log = logging.getLogger(__name__)
 MAX_BODY_BYTES = 32 * 1024 * 1024
-"""Largest request body taken; a router's report is far smaller."""
+"""Largest accepted request body in bytes; a router's report is far smaller."""
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -31,15 +31,17 @@ class Telemetry:
         buckets = (0.002, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
         self.seconds = Histogram(
             "fairlead_api_request_seconds",
-            "Time to the end of an answer.",
+            "Time from a request to the end of its answer.",
             ("method", "route", "status"),
             buckets=buckets,
             registry=self.registry,
         )
-        self.ignored = Counter("fairlead_api_report_rows_ignored_total", "Rows of reports dropped.", ("reason",), registry=self.registry)
+        self.ignored = Counter(
+            "fairlead_api_report_rows_ignored_total", "Rows of routers' reports that were dropped.", ("reason",), registry=self.registry
+        )
         self.lost_moves = Counter(
             "fairlead_api_lost_moves_total",
-            "Moves of sessions by routers that lost to an earlier writer.",
+            "Session moves by routers that lost the race against an earlier writer.",
             ("pool",),
             registry=self.registry,
         )
@@ -58,14 +60,14 @@ class Telemetry:
         self.jobs = Counter("fairlead_api_jobs_total", "Background jobs run.", ("job", "result"), registry=self.registry)
 
     def count_report(self, ignored: Counts[str], lost_moves: Counts[PoolKey]) -> None:
-        """Counts the rows and moves that routers sent and that were not stored."""
+        """Counts the rows and moves of routers' reports that were not stored."""
         for reason, count in ignored.items():
             self.ignored.labels(reason).inc(count)
         for pool, count in lost_moves.items():
             self.lost_moves.labels(str(pool)).inc(count)
 
     def exposition(self) -> tuple[bytes, str]:
-        """Text and content type."""
+        """The metrics as text, and the content type."""
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
 
 

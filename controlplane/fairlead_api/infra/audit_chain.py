@@ -36,7 +36,7 @@ class AuditDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A stored entry as verification sees it."""
+    """The parts of a stored entry that verification needs."""
 
     id: int
     at: datetime
@@ -45,7 +45,7 @@ class Link:
 
 
 def genesis(day: date) -> str:
-    """The value that takes the place of a hash before the very first entry."""
+    """The value used as the previous hash for the very first entry."""
     return hashlib.sha256(f"fairlead audit {day.isoformat()}".encode()).hexdigest()
 
 
@@ -63,7 +63,7 @@ def chain(previous: str, number: int, at: datetime, draft: AuditDraft) -> str:
 def first_broken(links: Iterable[Link], previous: str | None = None, expected: int = 1) -> tuple[int | None, str | None, int]:
     """Checks entries in order of id.
 
-    Returns (id of the first that does not fit or None, last hash, next id expected), from which the next call
+    Returns the id of the first invalid one (or None), the last hash, and the next expected id, with which the next call
     continues.
     """
     for link in links:
@@ -75,7 +75,7 @@ def first_broken(links: Iterable[Link], previous: str | None = None, expected: i
 
 
 def as_stored(value: Any) -> Any:
-    """The value as JSONB gives it back: whole floats become integers, by their decimal digits (1e23 is 10**23)."""
+    """The value as JSONB returns it: whole floats become integers, by their decimal digits (1e23 is 10**23)."""
     if isinstance(value, dict):
         return {str(key): as_stored(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

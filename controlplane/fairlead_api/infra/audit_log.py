@@ -1,4 +1,6 @@
-"""The audit log in Postgres: appends entries inside the transaction of the audited change, reads and verifies."""
+"""The audit log in Postgres: appends entries inside the transaction of the audited change, and reads and verifies
+entries.
+"""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -16,9 +18,8 @@ from fairlead_api.infra.records import read
 from fairlead_client.resources.audit import AuditHead, AuditVerification
 
 _LOCK = 0x6175_6469
-"""Advisory lock (the letters `audi`) under which entries get their place in the chain.
-
-It is taken last in a transaction, so it cannot deadlock.
+"""Advisory lock (the letters `audi`) held while entries get their place in the chain. It is taken last in a
+transaction, so it cannot cause a deadlock.
 """
 
 _CHUNK = 2000
@@ -27,8 +28,8 @@ _CHUNK = 2000
 async def append(connection: AsyncConnection, drafts: Sequence[AuditDraft], now: datetime) -> None:
     """Adds entries, which exist exactly if the transaction commits. Call it as the last step of a transaction.
 
-    They are dated `now`, but not before the last entry, nor after Postgres's own time. No entry may be dated before an
-    earlier one, so a process with a fast clock would otherwise date all that follow.
+    They are dated `now`, but not before the last entry, and not after Postgres's own time. Since no entry may be dated
+    before an earlier one, a process with a fast clock would otherwise push all later dates into the future.
     """
     if not drafts:
         return
@@ -56,7 +57,7 @@ async def newest_head(connection: AsyncConnection) -> AuditHead | None:
 
 
 class PostgresAudit:
-    """Writes entries that belong to no other change (denials, failed logins) and verifies the chain."""
+    """Writes entries that are not part of another change (denials, failed logins) and verifies the chain."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -64,7 +64,7 @@ class Bootstrap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """An attempt to log in: from which address, and the id of its request."""
+    """A login attempt: its address, and the id of its request."""
 
     address: str
     request_id: str

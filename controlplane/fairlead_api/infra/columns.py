@@ -37,5 +37,5 @@ def pool_column(*, primary_key: bool = False) -> "Column[object]":
 
 
 def class_column() -> "Column[object]":
-    """The priority class of requests; rows older than priority classes have the default one."""
+    """The priority class of requests; rows from before priority classes existed have the default one."""
     return Column("priority_class", Text, nullable=False, server_default=DEFAULT_CLASS)

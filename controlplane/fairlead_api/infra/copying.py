@@ -1,6 +1,4 @@
-"""Rows in the binary form that Postgres' COPY takes, encoded column by column; and the end of copies whose process is
-suspended.
-"""
+"""Encodes rows for Postgres' binary COPY, column by column; and ends COPY statements of suspended processes."""
 
 import asyncio
 import logging
@@ -20,7 +18,7 @@ from fairlead_api.infra.database import Database, moment
 from fairlead_api.infra.errors import StoreUnavailable
 
 Column = Callable[[Sequence[Any]], Iterable[bytes]]
-"""The values of one field, each with its length before it as Postgres reads them."""
+"""The values of one field, each preceded by its length, as Postgres reads them."""
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
@@ -31,11 +29,13 @@ _EPOCH = moment(946_684_800)
 _MICROSECOND = timedelta(microseconds=1)
 
 _NUMBERS = {"integer": ("i", 4, 23), "bigint": ("q", 8, 20), "real": ("f", 4, 700), "double precision": ("d", 8, 701)}
-"""Keyed by type of number: its struct format, its bytes, and its type id in Postgres, which arrays carry."""
+"""For each type of number: its struct format, its size in bytes, and its type id in Postgres, which arrays contain."""
 
 
 class Field:
-    """A column and where its value comes from: the record's field of its name, a function of it, one value for all."""
+    """A column and the source of its value: the record's field of the same name, a function of the record, or one value
+    for all.
+    """
 
     def __init__(self, name: str, kind: str, *, given: bool = False, value: Any = None) -> None:
         """`kind` is the type's name in Postgres; raises TypeError for one that cannot be written."""
@@ -50,7 +50,7 @@ class Field:
 
 
 def rows(fields: Sequence[Field], records: Sequence[Any]) -> bytes:
-    """The whole content of a COPY."""
+    """The whole binary content of a COPY."""
     columns: list[Iterable[bytes]] = []
     same = _FIELDS.pack(len(fields))
     numbers: list[Field] = []
@@ -78,7 +78,7 @@ def _with_before(same: bytes, records: Sequence[Any], *columns: Iterable[bytes])
 
 
 def _together(fields: Sequence[Field], records: Sequence[Any]) -> Iterable[bytes]:
-    """Consecutive numbers in one step; a row without all of them is encoded number by number."""
+    """Encodes neighbouring numbers in one step; a row with a missing number is encoded one by one."""
     if len(fields) == 1:
         return fields[0].of(records)
     kinds = [field.number for field in fields if field.number is not None]
@@ -116,7 +116,7 @@ def _sized(content: bytes) -> bytes:
 
 
 def _once(encode: Callable[[Any], bytes]) -> Column:
-    """Encodes each different value once."""
+    """Encodes each distinct value only once."""
 
     def column(values: Sequence[Any]) -> Iterable[bytes]:
         known = {value: _NULL if value is None else encode(value) for value in set(values)}
@@ -162,9 +162,8 @@ _END = text(
 
 
 async def end_suspended_copies(database: Database, seconds: float) -> int:
-    """Ends copies that began more than `seconds` ago and wait for rows; returns how many.
-
-    Raises StoreUnavailable when Postgres is away.
+    """Ends COPY statements that began more than `seconds` ago and wait for rows; returns their number. Raises
+    StoreUnavailable if Postgres is unreachable.
     """
 
     async def work(connection: AsyncConnection) -> int:
@@ -177,7 +176,9 @@ async def end_suspended_copies(database: Database, seconds: float) -> int:
 
 
 async def keep_ending_suspended_copies(database: Database, seconds: float) -> None:
-    """Ends such copies until cancelled, in every API process: the suspended one may be the one with background work."""
+    """Ends such statements until cancelled, in every API process: the suspended process may be the one that runs the
+    background jobs.
+    """
     while True:
         await asyncio.sleep(seconds / 2)
         with suppress(StoreUnavailable):

@@ -1,8 +1,9 @@
 """Connections in bulkheads, transactions that are retried when Postgres asks for it, and the translation of errors.
 
-Errors of the driver become ours only here.
+Errors of the driver are translated to ours only here.
 """
 
+import select
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -27,19 +28,19 @@ Result = TypeVar("Result")
 
 _RETRIES = 4
 NOT_NOW = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.IdleInTransactionSessionTimeout)
-"""Errors that the driver calls internal, although the same work may succeed later."""
+"""Driver errors that look internal, but where the same work may succeed later."""
 
 PING_SECONDS = 0.5
-"""Longest wait for a sign that a pooled connection still works; also how long such a sign is trusted."""
+"""Longest wait for a check that a pooled connection still works; also how long a check stays valid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bulkhead:
-    """A share of the connections that no other work can take.
+    """A share of the connections, reserved for one kind of work.
 
-    An idle connection stays open: a new one costs Postgres a process, and has no prepared statements.
-    Postgres enforces `statement_seconds`, `lock_seconds` and `idle_seconds`; `wait_seconds` is the longest wait for a
-    free connection.
+    An idle connection stays open, because a new one costs Postgres a process and has no prepared statements. Postgres
+    enforces `statement_seconds`, `lock_seconds` and `idle_seconds`; `wait_seconds` is the longest wait for a free
+    connection.
     """
 
     name: str
@@ -47,7 +48,7 @@ class Bulkhead:
     statement_seconds: float
     lock_seconds: float = 2.0
     idle_seconds: float = 10.0
-    """Longest pause within a transaction. A process that is suspended there would hold its locks against all others."""
+    """Longest pause within a transaction. A process that is suspended there would otherwise keep its locks."""
     wait_seconds: float = 5.0
 
     def patient(self, times: float) -> "Bulkhead":
@@ -62,13 +63,15 @@ class Bulkhead:
 
 
 READS = Bulkhead(name="reads", connections=8, statement_seconds=5, lock_seconds=1, idle_seconds=60)
-"""For the data that people read: a page asks for half a dozen things at once."""
+"""For data that people read: a page makes half a dozen queries at once."""
 
 REPORTS = Bulkhead(name="reports", connections=6, statement_seconds=15)
 """For routers' reports."""
 
 CONTROL = Bulkhead(name="control", connections=6, statement_seconds=15)
-"""For pool states, plans, identities and the routers' stream: short work that must run even when all else is busy."""
+"""For pool states, plans, identities and the routers' stream: short work that must run even when everything else is
+busy.
+"""
 
 UPKEEP = Bulkhead(name="upkeep", connections=6, statement_seconds=60)
 """For background jobs, and for making the partitions that reports need."""
@@ -79,9 +82,9 @@ ROUTER_LIVE_FOR = "make_interval(secs => CAST(current_setting('fairlead.router_l
 
 
 def make_engine(bulkhead: Bulkhead, pulse: Pulse, router_live_seconds: int) -> AsyncEngine:
-    """Pool of connections that are checked before use and limited while in use.
+    """Creates a pool of connections that are checked before use and have time limits.
 
-    The check spares callers an error when Postgres was restarted.
+    The check spares callers an error after a restart of Postgres.
     """
     settings = {
         "statement_timeout": bulkhead.statement_seconds,
@@ -117,7 +120,7 @@ def make_engine(bulkhead: Bulkhead, pulse: Pulse, router_live_seconds: int) -> A
         if record.info["made_at"] < pulse.switched_at:
             raise InvalidatePoolError
         pulse.taken(raw, ping_seconds)
-        if record.info["heard_at"] <= max(pulse.lost_at, time.monotonic() - PING_SECONDS):
+        if record.info["heard_at"] <= max(pulse.lost_at, time.monotonic() - PING_SECONDS) or _is_told_something(raw):
             try:
                 engine.sync_engine.dialect.do_ping(connection)
             except psycopg.Error as error:
@@ -143,6 +146,13 @@ def make_engine(bulkhead: Bulkhead, pulse: Pulse, router_live_seconds: int) -> A
     return engine
 
 
+def _is_told_something(connection: "psycopg.AsyncConnection[Any]") -> bool:
+    """Whether the server sent something on an idle connection, which is most likely its last word."""
+    looking = select.poll()
+    looking.register(connection.fileno(), select.POLLIN)
+    return bool(looking.poll(0))
+
+
 class Database:
     """Reads, and short transactions, within one bulkhead.
 
@@ -158,22 +168,24 @@ class Database:
 
     @property
     def switched_at(self) -> float:
-        """When another server began to answer, monotonic: it may lack what was remembered of the server before."""
+        """When another server took over (monotonic time): it may lack data that was remembered from the previous
+        server.
+        """
         return self._pulse.switched_at
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """A connection for reads; each statement commits its writes and releases its locks when it ends.
 
-        Raises StoreUnavailable when Postgres is away, StoreBusy when it has no time for this.
+        Raises StoreUnavailable if Postgres is unreachable, StoreBusy if it is too busy.
         """
         async with self._connected(self.engine) as connection:
             yield connection
 
     @asynccontextmanager
     async def holding(self) -> AsyncIterator[AsyncConnection]:
-        """A connection in a transaction, for locks or a view of the data that are held until the end, when all is
-        rolled back. Raises as `reading` does.
+        """A connection in a transaction, for locks or a consistent view of the data until its end, when everything is
+        rolled back. Raises the errors of `reading`.
         """
         async with self._connected(self._transactions) as connection:
             yield connection
@@ -194,7 +206,7 @@ class Database:
     async def writing(self, work: Callable[[AsyncConnection], Awaitable[Result]]) -> Result:
         """Runs `work` in one transaction, and again from the start when Postgres chose it as a deadlock's victim.
 
-        Raises StoreUnavailable when Postgres is away or takes no writes: then nothing was acknowledged.
+        Raises StoreUnavailable if Postgres is unreachable or takes no writes; then nothing was acknowledged.
         """
         for attempt in range(1, _RETRIES + 1):
             self._pulse.require()
@@ -214,7 +226,9 @@ class Database:
         raise AssertionError("the last attempt returns or raises")
 
     async def go_on(self, connection: AsyncConnection) -> None:
-        """Keeps a transaction of `holding` open, which Postgres would end after `idle_seconds` of silence."""
+        """Keeps a transaction of `holding` alive, which Postgres would otherwise end after
+        `idle_seconds` of silence.
+        """
         self._pulse.limits.set(await driver(connection), self._bulkhead.statement_seconds * 2)
         await connection.execute(text("SELECT 1"))
 

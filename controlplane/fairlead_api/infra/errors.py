@@ -42,13 +42,14 @@ class NotSampled(NotFound):
 
 
 def why_not_there(share: float | None, days: int) -> str:
-    """The possible reasons for a missing decision, the likeliest first, and how to have the next one kept."""
+    """The possible reasons for a missing decision, the likeliest first, and how to get the next one kept."""
     part = "only a share" if share is None else "almost all" if share > 0.99 else f"only about {share * 100:.2g} %"
     likely = (
-        f"not sampled: {part} of the decisions are kept where all was well, and every one that was late, refused, moved, failed or retried; "
+        f"not sampled: {part} of the decisions are kept where all was well, and every one that was late, "
+        "refused, moved, failed or retried; "
         "send the header `x-fairlead-explain: 1` to have one kept"
     )
-    return f"{likely}. Else its request has not ended yet, or it is older than what is kept ({days} days), or the id is mistyped."
+    return f"{likely}. Otherwise its request has not ended yet, it is older than {days} days, or the id is mistyped."
 
 
 class Conflict(ServiceError):
@@ -76,7 +77,7 @@ class Denied(ServiceError):
 
 
 class NotAuthenticated(ServiceError):
-    """The caller is not known; `code` tells a person what to do next."""
+    """The caller is not known; `code` is the reason, from which the next step follows."""
 
     def __init__(self, code: str, detail: str) -> None:
         self.code = code
@@ -84,7 +85,7 @@ class NotAuthenticated(ServiceError):
 
 
 class TooMany(ServiceError):
-    """The caller acted too often; `code` names the action. `retry_after_seconds` says when there is room again."""
+    """The caller acted too often; `code` names the action. `retry_after_seconds` says when to try again."""
 
     def __init__(self, code: str, detail: str, retry_after_seconds: int) -> None:
         self.code = code
@@ -93,7 +94,7 @@ class TooMany(ServiceError):
 
 
 class Unavailable(ServiceError):
-    """A dependency is away. `retry_after_seconds` says when a new try is worthwhile."""
+    """A dependency is unavailable. `retry_after_seconds` says when to try again."""
 
     code = "unavailable"
 
@@ -124,6 +125,8 @@ class ClusterUnavailable(Unavailable):
 
 
 class IdentityProviderUnavailable(Unavailable):
-    """The identity provider does not answer, not as OpenID Connect has it, or refuses us as its client."""
+    """The identity provider does not answer, answers against the OpenID Connect standard, or refuses
+    us as its client.
+    """
 
     code = "identity-provider-unavailable"

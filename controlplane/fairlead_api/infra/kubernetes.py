@@ -14,7 +14,7 @@ CONFIGURE_SECONDS = 60
 
 
 class Kubernetes:
-    """A connection to the Kubernetes API. The kubeconfig is read at the first call, and again after it failed."""
+    """A connection to the Kubernetes API. The kubeconfig is read at the first call, and again after a failure."""
 
     def __init__(self, kubeconfig: str | None) -> None:
         self._kubeconfig = kubeconfig

@@ -33,7 +33,7 @@ class BindingsChanged(msgspec.Struct, frozen=True, tag="bindings"):
 
 
 class CredentialsRevoked(msgspec.Struct, frozen=True, tag="credentials_revoked"):
-    """A token or a web session ended: every remembered identity must be looked up again."""
+    """A token or a web session ended: remembered identities must be looked up again."""
 
 
 class GatewayKeysChanged(msgspec.Struct, frozen=True, tag="gateway_keys"):
@@ -52,13 +52,13 @@ _decoder: "msgspec.json.Decoder[Notice]" = msgspec.json.Decoder(Notice)
 def decode(payload: str) -> Notice:
     """Decode a payload.
 
-    Raises msgspec.MsgspecError for a notice that another version sent and this one does not know.
+    Raises msgspec.MsgspecError for a notice of another version that this one does not know.
     """
     return _decoder.decode(payload)
 
 
 def payloads(notices: Iterable[Notice]) -> Iterator[str]:
-    """The notices as texts within the limit; bindings are split into as many as needed."""
+    """The notices as texts within the size limit; bindings are split into as many texts as needed."""
     for notice in notices:
         if not isinstance(notice, BindingsChanged):
             yield msgspec.json.encode(notice).decode()

@@ -17,7 +17,9 @@ from fairlead_api.infra.pulse import Pulse, shut
 
 CHANNEL = "fairlead_changes"
 QUIET_SECONDS = 5.0
-"""After this long without a notice, the listening connection is tested, and must answer within the same time."""
+"""After this many seconds without a notice, the listening connection is tested, and must answer within
+the same time.
+"""
 
 _log = logging.getLogger(__name__)
 

@@ -1,6 +1,5 @@
-"""Marks on Kubernetes objects: those that an applied plan leaves, by which the operator's report of the change is
-recognised, and those that say who owns an object: a GitOps tool, in which case it must be changed in Git, or a file.
-Pure.
+"""Annotations on Kubernetes objects. Some are left by an applied plan, so that the operator's report of the change can
+be recognised. Others say who owns an object: a GitOps tool, whose objects must be changed in Git, or a file. Pure.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +12,7 @@ PLAN = "fairlead.dev/plan"
 
 
 OWNER = "fairlead.dev/owner"
-"""The annotation that names the owner of a pool outright: the file that `fairlead serve` was given."""
+"""The annotation that names the owner of a pool directly: the file that `fairlead serve` was given."""
 
 _MANAGERS = (
     ("argocd-controller", "Argo CD"),
@@ -36,7 +35,7 @@ _MANAGED_BY = {"Helm": "Helm", "pulumi": "Pulumi", "kro": "kro", "configmanageme
 def owner_of(labels: Mapping[str, str], annotations: Mapping[str, str], managers: Iterable[str] = ()) -> str | None:
     """The name of the owning tool; None if people may change the object here.
 
-    The name includes that of the tool's application where the mark has it.
+    The name includes the tool's application if the annotation has it.
     """
     return annotations.get(OWNER) or _by_marks(labels, annotations) or _by_manager(managers)
 

@@ -1,4 +1,4 @@
-"""Changes of tables in a migration while the tables are in use: indexes are built CONCURRENTLY, so that no writer
+"""Changes of tables by a migration while the tables are in use: indexes are built CONCURRENTLY, so that no writer
 waits, and new columns are filled in batches.
 """
 
@@ -27,7 +27,7 @@ def index_name(table: str, columns: Sequence[str]) -> str:
 
 
 def build(table: str, columns: Sequence[str], where: str = "") -> None:
-    """Builds an index on a plain table; only of the rows of `where` if given."""
+    """Builds an index on a plain table; if `where` is given, only on its rows."""
     with _patient() as connection:
         _build(connection, index_name(table, columns), table, columns, where)
 
@@ -92,7 +92,7 @@ BATCH = 5000
 def backfill(table: str, assignments: str, where: str, batch: int = BATCH) -> int:
     """`UPDATE table SET assignments WHERE where`, batch by batch; returns how many rows were changed.
 
-    All three are SQL. Rows that others have locked are waited for, each batch at most the migration's `lock_timeout`.
+    All three arguments are SQL. A batch waits for locked rows at most the migration's `lock_timeout`.
     """
     place = "r.tableoid = b.tableoid AND r.ctid = b.ctid"  # a ctid alone is not unique over partitions
     statement = sa.text(

@@ -1,6 +1,6 @@
-"""Keyset paging: stable under inserts and cheap at any depth; and queries that other queries use as a source, such as a
-search among the newest thousands of rows. Lists of history share more: narrowing by an index, pools by name, one row,
-the newest rows.
+"""Keyset paging: stable under inserts and cheap at any depth; and queries that serve as the source of other queries,
+such as a search among the newest thousands of rows. Also shared by lists of history: narrowing by an index, pools by
+name, one row, the newest rows.
 """
 
 import base64
@@ -47,7 +47,7 @@ class Columns:
 class RowsWithin:
     """The rows of `query`, which must name each of its columns, as the source of another query; `c` has the columns.
 
-    The rows of a `lateral` query may depend on those of a source before it.
+    The rows of a `lateral` query may depend on earlier sources.
     """
 
     def __init__(self, query: "Select[Any]", *, lateral: bool = False) -> None:
@@ -57,7 +57,9 @@ class RowsWithin:
         self.c = Columns(named)
 
     def select(self, *columns: "ColumnElement[Any]", beside: FromClause | None = None) -> "Select[Any]":
-        """A query for these columns of the rows; without any, for all. `beside` is a join of the rows with others."""
+        """A query for these columns of the rows; if none are given, for all columns. `beside` joins the rows with other
+        tables.
+        """
         return select(*(columns or self._every)).select_from(self.source if beside is None else beside)
 
 
@@ -68,7 +70,7 @@ COUNTED = 1_000
 """Totals are exact up to this number."""
 
 SEARCHED = 5_000
-"""Maximum number of rows that one page reads to test conditions that no index serves."""
+"""Maximum number of rows that one page reads to test conditions without an index."""
 
 Test = Callable[[Any], ColumnElement[bool]]
 """A condition on columns, which are attributes of the argument."""
@@ -79,7 +81,7 @@ def encode_cursor(values: Sequence[Any]) -> str:
 
 
 def decode_cursor(cursor: str, columns: Sequence[Any]) -> tuple[Any, ...]:
-    """The position that a cursor holds. Raises InvalidInput for a cursor that was not made here."""
+    """The position in a cursor. Raises InvalidInput for a cursor that this API did not create."""
     try:
         values = decode_json(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)), _values)
         if not isinstance(values, list) or len(values) != len(columns):
@@ -111,7 +113,7 @@ async def page(
     reverse: bool = False,
 ) -> Page[Item]:
     """One page of `query` ordered by `keys` (all in one direction, together unique, all among the selected columns);
-    `reverse` turns that direction around, which the same index serves.
+    `reverse` reverses that direction, using the same index.
 
     An index must serve the conditions of `query` together with the order. Conditions that no index serves go into
     `also`: they are tests of the selected columns, applied to the next SEARCHED rows only. The cursor continues after
@@ -170,10 +172,10 @@ logger = logging.getLogger(__name__)
 
 
 Build = Callable[[Any, str], Item]
-"""Makes an item from a row and its pool's name."""
+"""Creates an item from a row and its pool's name."""
 
 Chosen = tuple[Select[Any], list[Test]]
-"""The two inputs of `page`: a query that an index serves, and tests for its rows."""
+"""The two inputs of `page`: a query that an index serves, and further tests on its rows."""
 
 BUCKETS = 60
 """Buckets of timelines and sparklines."""
@@ -212,8 +214,8 @@ class Lists:
         return Page(items=items, next_cursor=found.next_cursor, total=found.total, total_at_least=found.total_at_least)
 
     async def within(self, connection: AsyncConnection, chosen: Chosen, sight: Sight) -> Chosen:
-        """Narrows a query to rows of pools that the caller may see. An index serves one pool; rows of several are
-        tested.
+        """Narrows a query to rows of pools that the caller may see. A single pool is looked up by index; with several,
+        rows are tested.
         """
         if sight is None:
             return chosen
@@ -225,7 +227,7 @@ class Lists:
         return query, [*also, lambda columns: columns.pool_id.in_(ids)]
 
     async def one(self, query: "Select[Any]", what: str, name: str, build: Build[Item]) -> Item:
-        """The only row of the query. Raises NotFound, which names its kind `what`, also for an unreadable row."""
+        """The only row of the query. Raises NotFound (with `what` as the kind), also for an unreadable row."""
         async with self.database.reading() as connection:
             row = (await connection.execute(query)).one_or_none()
             built = [] if row is None else await self._built(connection, [row], build)
@@ -236,7 +238,9 @@ class Lists:
     async def recent(
         self, table: Table, since: datetime, build: Build[Item], pool: str | None, sight: Sight, limit: int, *also: "ColumnElement[bool]"
     ) -> list[tuple[datetime, Item]]:
-        """The newest rows in sight recorded since, oldest first, with the time of recording (when a report came)."""
+        """The newest visible rows recorded since then, oldest first, each with the time at which its
+        report was stored.
+        """
         query = select(table).where(table.c.recorded_at > since, *also)
         async with self.database.reading() as connection:
             chosen = narrowed(query, [(table.c.pool_id, await self.pool_id(connection, pool))])
@@ -270,7 +274,7 @@ def narrowed(query: "Select[Any]", filters: Sequence[tuple[Any, Any]], unserved:
     """Narrows a query by filters.
 
     The first filter that is given narrows the query through its index (`column, at`); the others, and those `unserved`
-    by any index, are tested on its rows. Order `filters` by how few rows they leave, fewest first.
+    by any index, are tested on its rows. Order `filters` so that the most selective comes first.
     """
     asked = [(column, value) for column, value in filters if value is not None]
     tested = [*asked[1:], *((column, value) for column, value in unserved if value is not None)]

@@ -15,7 +15,7 @@ _PARTITIONS = text("SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid
 
 
 def partition_name(table: str, day: date) -> str:
-    """`decisions`, 2026-11-21 → `decisions_20261121`."""
+    """The name of a day's partition: `decisions`, 2026-11-21 → `decisions_20261121`."""
     return f"{table}_{day:%Y%m%d}"
 
 
@@ -31,7 +31,7 @@ def is_partition(name: str) -> bool:
 
 
 class Partitions:
-    """Makes and drops the daily partitions. It remembers those that exist, so that the usual call costs nothing."""
+    """Makes and drops the daily partitions. It remembers existing ones, so that the usual call costs nothing."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -65,7 +65,8 @@ class Partitions:
     async def drop_before(self, table: str, day: date) -> list[str]:
         """Drops the partitions of days before `day`; returns their names.
 
-        It gives up soon if a reader holds the table for long, as a dump does: all others would wait behind it.
+        It gives up soon if a long reader, such as a dump, holds the table, because all other users would wait behind
+        it.
         """
 
         async def work(connection: AsyncConnection) -> list[str]:

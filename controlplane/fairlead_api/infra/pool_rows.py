@@ -16,7 +16,7 @@ from fairlead_client.resources.pools import PoolCondition
 
 
 class PoolNames:
-    """Caches names and ids. It saves lists a join with `pools`, and so leaves the planner one choice less."""
+    """Caches names and ids of pools. This saves lists a join with `pools`, which the planner sometimes gets wrong."""
 
     def __init__(self) -> None:
         self._by_id: dict[int, str] = {}
@@ -53,7 +53,7 @@ async def pool_row(connection: AsyncConnection, pool: PoolKey) -> Any:
 
 
 def slo_of(row: Any) -> SloFacts:
-    """The objectives that routers follow; while the pool has no table, the defaults of a spec without objectives."""
+    """The objectives that routers follow; before the pool has a table, the default objectives."""
     return msgspec.convert(row.facts, MirroredFacts).table.slo if row.facts else SloFacts()
 
 

@@ -1,9 +1,9 @@
 """Watches whether Postgres answers, and ends operations that wait for it too long.
 
-It asks all the time on a separate connection. A frozen server or a network that drops packets refuses nothing: it is
-silent, and a cancelled psycopg operation waits for the server once more. So nothing here cancels an operation on a
-connection. Instead its socket is shut, which libpq takes for the end of the connection: the operation fails as if the
-server had closed it, and the pool throws the connection away.
+It asks continuously on a separate connection. A frozen server or a network that drops packets does not refuse
+connections; it is silent, and cancelling a psycopg operation waits for the server again. So operations are not
+cancelled. Instead the connection's socket is shut down, which libpq treats as the end of the connection: the operation
+fails as if the server had closed it, and the pool throws the connection away.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -22,24 +23,26 @@ import psycopg
 
 from fairlead_api.infra.connections import Connection, begin_session, libpq_url, why_unfit
 from fairlead_api.infra.errors import StoreUnavailable
+from fairlead_process.clock import OtherClock, SteadyClock
 
 CONNECT_SECONDS = 5.0
-"""Longest time to connect, login included.
+"""Longest time to connect, including login.
 
-If the database is away, connecting ends sooner; a busy machine must not look like one that is away.
+An unreachable database is usually detected sooner; the limit is generous so that a busy machine does not look like an
+unreachable one.
 """
 
 RECONNECT_SECONDS = 1.8
-"""Maximum seconds to connect for the connection that checks the database, once it has answered."""
+"""Longest time for the checking connection to reconnect, once the database has answered before."""
 
 ASK_SECONDS = 0.25
 """Pause between two questions whether the database answers."""
 
 SILENCE_SECONDS = 1.2
-"""A database that does not answer on any connection for this long after a question is away."""
+"""A database that does not answer on any connection within this time counts as unreachable."""
 
 LATE_SECONDS = 0.1
-"""If a timer fires this late, the process itself stood still, and answers may lie unread in the socket."""
+"""If a timer fires this late, the process itself was suspended, and answers may be waiting unread in the socket."""
 
 KEEPALIVE: dict[str, Any] = {
     "keepalives_idle": 5,
@@ -47,8 +50,8 @@ KEEPALIVE: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 5000,
 }
-"""libpq's settings that make the kernel notice a dead peer (TCP only; milliseconds for the last,
-seconds for the others).
+"""libpq's settings by which the kernel notices a dead peer (TCP only; milliseconds for the last, seconds for the
+others).
 """
 
 DEAF = (
@@ -59,13 +62,18 @@ _log = logging.getLogger(__name__)
 
 
 def shut(connection: Connection) -> None:
-    """Ends the connection without asking the server; a task that waits on it gets an OperationalError."""
+    """Ends the connection without asking the server; a task that waits for it gets an OperationalError."""
     with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as twin:
         twin.shutdown(socket.SHUT_RDWR)
 
 
+TOLD_SECONDS = 5.0
+"""The log says so when the database's clock and this machine's differ by more."""
+_QUESTION = "SELECT current_setting('transaction_read_only')::bool, extract(epoch FROM clock_timestamp())::float8"
+
+
 class WaitLimits:
-    """Shuts connections that are still busy when their time is over."""
+    """Shuts connections that are still busy after their time limit."""
 
     def __init__(self) -> None:
         self._timers: WeakKeyDictionary[Connection, asyncio.TimerHandle] = WeakKeyDictionary()
@@ -107,20 +115,29 @@ class Pulse:
         self._in_use: WeakSet[Connection] = WeakSet()
         self._connecting: set[asyncio.Timeout] = set()
         self._heard_at: float | None = None
+        self._steady = SteadyClock()
+        self._database_clock = OtherClock()
         self._away: str | None = None
         self._unfit: str | None = None
         self._deaf = False
         self.lost_at = 0.0
-        """When the database was last found away (`time.monotonic`); no connection from before is to be trusted."""
+        """When the database was last found unreachable (`time.monotonic`); connections from before are not trusted."""
         self._read_only = False
         self.switched_at = 0.0
-        """When the database began or ceased to take writes (`time.monotonic`). A connection from before may lead to a
-        server that is not the primary any more, and is not to be used."""
+        """When the database began or stopped taking writes (`time.monotonic`). A connection from before may lead to a
+        server that is no longer the primary, and must not be used.
+        """
 
     @property
     def read_only(self) -> bool:
-        """Whether the database takes no writes at present."""
+        """Whether the database currently takes no writes."""
         return self._read_only
+
+    def now(self) -> datetime:
+        """The time by the database's clock, which all processes of the API share; by this machine's clock until the
+        database has answered.
+        """
+        return datetime.fromtimestamp(self._steady() + self._database_clock.ahead_seconds, UTC)
 
     def require(self) -> None:
         """Raises StoreUnavailable while the database is away, or is not one that this version can work with."""
@@ -130,7 +147,7 @@ class Pulse:
             raise StoreUnavailable(self._unfit)
 
     def require_heard(self) -> None:
-        """Raises as `require` does, and also before the first answer, and while notices do not arrive."""
+        """Raises the errors of `require`, and also raises before the first answer and while notices do not arrive."""
         self.require()
         if self._heard_at is None:
             raise StoreUnavailable("the database has not answered yet")
@@ -138,7 +155,7 @@ class Pulse:
             raise StoreUnavailable(DEAF)
 
     def notices(self, *, arrive: bool) -> None:
-        """Notes whether what is sent by NOTIFY arrives at this process."""
+        """Notes whether notices sent by NOTIFY arrive at this process."""
         if self._deaf and arrive:
             _log.info("notices arrive again")
         elif not arrive and not self._deaf:
@@ -147,7 +164,7 @@ class Pulse:
 
     async def connect(self, application: str, settings: Mapping[str, str] = MappingProxyType({}), *, autocommit: bool = True) -> Connection:
         """Connects within CONNECT_SECONDS; gives up at once when the database is away or goes away. `settings` are
-        those of the session, beside what every session begins with.
+        the session's settings, besides those of every session.
 
         Raises psycopg.Error.
         """
@@ -185,12 +202,12 @@ class Pulse:
         return made
 
     def taken(self, connection: Connection, seconds: float) -> None:
-        """Notes that a connection is in use, for at most this long."""
+        """Records that a connection is in use, for at most this long."""
         self._in_use.add(connection)
         self.limits.set(connection, seconds)
 
     def returned(self, connection: Connection, *, works: bool) -> None:
-        """Notes that a connection is no longer in use; if it works, that counts as an answer of the database."""
+        """Records that a connection is no longer in use; if it works, that counts as an answer of the database."""
         self._in_use.discard(connection)
         self.limits.lift(connection)
         if works:
@@ -219,13 +236,21 @@ class Pulse:
             if not looked or self._unfit is not None:
                 self._judge(await why_unfit(connection, self._older))
                 looked = True
-            row = await (await connection.execute("SELECT current_setting('transaction_read_only')::bool")).fetchone()
+            asked_at = self._steady()
+            row = await (await connection.execute(_QUESTION)).fetchone()
             self.limits.lift(connection)
+            self._hear_clock(None if row is None else row[1], asked_at)
             self._heard_at = asyncio.get_running_loop().time()
             self._found(read_only=bool(row and row[0]))
             await asyncio.sleep(ASK_SECONDS)
             if self._read_only:
                 return  # a new connection may find the primary
+
+    def _hear_clock(self, said: float | None, asked_at: float) -> None:
+        clock = self._database_clock
+        if clock.hear(said, asked_at, self._steady()) and abs(clock.ahead_seconds) > TOLD_SECONDS:
+            seconds = round(clock.ahead_seconds, 1)
+            _log.warning("the database's clock is not as this machine's, and is used for times", extra={"ahead_seconds": seconds})
 
     def _judge(self, unfit: str | None) -> None:
         """Notes whether this version can work with the database."""
@@ -234,7 +259,7 @@ class Pulse:
         self._unfit = unfit
 
     def _found(self, *, read_only: bool) -> None:
-        """Notes that the database answered."""
+        """Records that the database answered."""
         if self._away is not None:
             _log.info("the database answers again")
             self._away = None
@@ -246,7 +271,7 @@ class Pulse:
             self._read_only, self.switched_at = read_only, time.monotonic()
 
     def _lost(self, error: psycopg.Error) -> None:
-        """Ends all waiting, unless the database answered on another connection meanwhile."""
+        """Ends all waiting operations, unless the database answered on another connection meanwhile."""
         now = asyncio.get_running_loop().time()
         if self._in_use and self._heard_at is not None and now - self._heard_at < SILENCE_SECONDS * self.patience / 2:
             return

@@ -1,9 +1,9 @@
 """Converts records to rows and back by name: a record's field is the column of the same name.
 
-Statements, types and the order of columns follow from the table, so there is no second list to keep in step. There are
-three exceptions: a record's `pool` is the column `pool_id`; the writer gives the columns that the record does not
-have; and Postgres fills columns that have a default. A field without a column, or a column that nothing fills, is an
-error when the module is imported.
+Statements, types and the order of columns follow from the table, so there is no second list to maintain. There are
+three exceptions: a record's `pool` is the column `pool_id`; the writer gives the columns that the record does not have;
+and Postgres fills columns that have a default. A field without a column, or a column that nothing fills, is an error
+when the module is imported.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,8 +32,8 @@ _DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's
 def read(kind: type[Record], row: Any, /, **given: Any) -> Record:
     """A row as a record.
 
-    Each field is `given`, or read from the column of its name; words become enums and JSON becomes records. A field
-    that is neither keeps its default.
+    Each field is `given`, or read from the column of its name (words become enums, JSON becomes records), or else keeps
+    its default.
     """
     named: Any = kind
     taken = _taken(named, row._fields, tuple(given))
@@ -46,7 +46,7 @@ _AS_THEY_ARE = frozenset(one | None for one in (str, int, bool, datetime)) | {st
 
 @lru_cache(maxsize=1024)
 def _taken(kind: Any, columns: tuple[str, ...], given: tuple[str, ...]) -> tuple[tuple[str, int, Any], ...]:
-    """The fields that such a row fills, each with its place in the row and its new type; None = unchanged."""
+    """The fields that such a row fills, each with its place in the row and the type to convert to; None = unchanged."""
     known = get_type_hints(kind)
     names = [field.name for field in fields(kind) if field.name in columns and field.name not in given]
     return tuple((name, columns.index(name), None if known[name] in _AS_THEY_ARE else known[name]) for name in names)
@@ -66,7 +66,7 @@ class Writing(Generic[Record]):
         unfilled = [one.name for one in table.columns if one not in stored and not (one.server_default or one.computed or one.nullable)]
         nowhere = sorted((names | set(given)) - {one.name for one in stored})
         if unfilled or nowhere:
-            raise TypeError(f"{table.name}: no {kind.__name__} fills {unfilled}, no column takes {nowhere}")
+            raise TypeError(f"{table.name}: columns without a field of {kind.__name__}: {unfilled}; fields without a column: {nowhere}")
         self._table, self._given = table, frozenset(given)
         self._columns = stored
         self._types = [one.type.compile(_DIALECT).lower() for one in stored]
@@ -137,7 +137,7 @@ def _for_json(one: "Column[Any]", get: Getter) -> Getter:
 
 
 def _moment(get: Getter) -> Getter:
-    """The value as a time in UTC, from a record's Unix seconds; a value that already is a time stays."""
+    """A time in UTC, converted from a record's Unix seconds; a value that already is a time is unchanged."""
 
     def read_moment(record: Any) -> Any:
         value = get(record)

@@ -1,7 +1,8 @@
-"""Shares one answer among callers who ask the same at the same time.
+"""Shares one answer among callers who ask the same question at the same time.
 
 Concurrent callers wait for one computation, and its result is reused for a moment. `Recent` goes further, for figures
-that cover minutes and hardly change within seconds: while callers keep asking for such a figure, no caller waits.
+that cover minutes and hardly change within seconds: as long as callers keep asking for such a figure, none of them
+waits.
 """
 
 import asyncio
@@ -12,9 +13,9 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 MAX_KEYS = 256
 RESTS = 40
-"""A figure is kept this many times as long as it took to compute, unless a caller would then have to wait for it."""
+"""A figure is kept for this many times its computing time, unless a caller would then have to wait for it."""
 PAUSE_SECONDS = 0.25
-"""Pause between the answer to a caller and the computation that it starts: the caller's other questions come first."""
+"""Pause before an answer's background recomputation, so that the caller's other questions come first."""
 
 
 class Shared:
@@ -28,7 +29,7 @@ class Shared:
     async def get(self, key: Hashable, make: Callable[[], Awaitable[Result]]) -> Result:
         """The result of `make`, called here or by another caller.
 
-        A failure is raised to all who wait for it, and then forgotten.
+        A failure is raised to all waiting callers, and then forgotten.
         """
         if self._seconds <= 0:
             return await make()
@@ -60,9 +61,9 @@ async def _run(make: Callable[[], Awaitable[Result]]) -> Result:
 class Recent:
     """Figures that may be `usable_seconds` old.
 
-    A figure older than `fresh_seconds` is computed again in the background, for later callers. A slow figure waits
-    until RESTS times its computing time have passed, but at most half of `usable_seconds`. With `fresh_seconds` 0 every
-    caller waits for a new result.
+    A figure older than `fresh_seconds` is computed again in the background, for later callers. A slow figure is
+    recomputed only after RESTS times its computing time, but at the latest after half of `usable_seconds`. With
+    `fresh_seconds` 0 every caller waits for a new result.
     """
 
     def __init__(self, fresh_seconds: float, usable_seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -71,13 +72,13 @@ class Recent:
         self._monotonic = monotonic
         self._shared = Shared(fresh_seconds, monotonic)
         self._found: dict[Hashable, tuple[float, float, Any]] = {}
-        """When it was asked for, how long it took, and the figure."""
+        """For each figure: when it was requested, how long it took, and its value."""
         self._refreshing: dict[Hashable, asyncio.Task[Any]] = {}
 
     async def get(self, key: Hashable, make: Callable[[], Awaitable[Result]]) -> Result:
         """A recent result of `make`.
 
-        A failure is raised only to those who wait; the previous result is used until it is too old.
+        A failure is raised only to waiting callers; the previous result is used until it is too old.
         """
         known = self._found.get(key)
         age = self._usable if known is None else self._monotonic() - known[0]

@@ -8,8 +8,8 @@ Sight = frozenset[str] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A stretch of a list: from a cursor, at most `limit` rows, of pools in `sight`; `reverse` turns the order of
-    the list around. One of the `whole` list is in an order that rows do not leave while it is read to its end.
+    """A stretch of a list: from a cursor, at most `limit` rows, of pools in `sight`; `reverse` reverses the order of
+    the list. A span of the `whole` list uses an order in which rows keep their place while the list is read to its end.
     """
 
     cursor: str | None = None

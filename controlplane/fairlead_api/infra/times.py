@@ -1,10 +1,9 @@
-"""Times: those that operators and routers may send, and those that people write in queries. Pure."""
+"""Times: Unix times that operators and routers may send, and times that people write in queries. Pure."""
 
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 from fairlead.errors import InvalidInput
-from fairlead.instants import read_instant
+from fairlead.instants import TIME_WANTED, is_usual, read_time
 
 LATEST = 1e11
 """The largest time in Unix seconds that every clock and column here can hold (the year 5138)."""
@@ -17,34 +16,23 @@ def check_time(field_name: str, seconds: float) -> None:
 
 
 def check_instant(field_name: str, written: object, instant: datetime) -> datetime:
-    """The instant. Raises InvalidInput outside the years 2000 to 2199: at the years 1 and 9999, a time one week earlier
-    or later does not exist, and neither does the same hour in another time zone.
-    """
-    if not 2000 <= instant.year < 2200:
+    """The instant. Raises InvalidInput outside the years 2000 to 2199; see `is_usual`."""
+    if not is_usual(instant):
         raise InvalidInput(field_name, written, "write a time of the years 2000 to 2199")
     return instant
 
 
-_RELATIVE = re.compile(r"now(?:-(\d{1,6})([smhd]))?")
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
 def parse_time(field: str, text: str, now: datetime) -> datetime:
     """The time that `text` means. Raises InvalidInput naming `field`."""
-    match = _RELATIVE.fullmatch(text.strip())
     try:
-        if match:
-            found = now - timedelta(seconds=int(match[1]) * _UNITS[match[2]] if match[1] else 0)
-        else:  # a plus in a query is read as a space
-            found = read_instant(text.strip().replace(" ", "+") if "T" in text else text.strip())
-            found = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+        found = read_time(text, now)
     except (ValueError, OverflowError) as error:
-        raise InvalidInput(field, text, "write RFC 3339 (2026-11-21T10:00:00Z) or now-15m, now-1h, now-7d") from error
+        raise InvalidInput(field, text, f"write {TIME_WANTED}") from error
     return check_instant(field, text, found)
 
 
 def parse_range(start: str | None, end: str | None, now: datetime) -> tuple[datetime | None, datetime | None]:
-    """Both ends, None if not given. Raises InvalidInput when the start is after the end."""
+    """Start and end of a range, None if not given. Raises InvalidInput if the start is after the end."""
     begun = parse_time("from", start, now) if start is not None else None
     ended = parse_time("to", end, now) if end is not None else None
     if begun is not None and ended is not None and begun >= ended:

@@ -21,19 +21,20 @@ from fairlead_api.infra.connections import connected
 logger = logging.getLogger(__name__)
 
 LOCK_SECONDS = 4.0
-"""Longest wait of a migration for a lock: later waiters for the lock wait as long."""
+"""Longest time that a migration waits for a lock: everyone behind it in the queue waits as long."""
 
 _PACKAGED = Path(__file__).resolve().parents[1] / "migrations"
 _CANDIDATES = (Path(__file__).resolve().parents[3] / "migrations", _PACKAGED, Path("/app/migrations"), Path.cwd() / "migrations")
 
 
 class DatabaseTooOld(FairleadError):
-    """The database is at a migration from before the oldest one that this version has."""
+    """The database is at a migration older than the oldest one of this version."""
 
     def __init__(self, revision: str, oldest: str) -> None:
         super().__init__(
             f"the database is at migration {revision}, and this version can only upgrade one that is at {oldest} or later: start "
-            f"the version that added {oldest} on it once, or start with an empty database (for the sandbox, delete its state folder .fairlead)"
+            f"the version that added {oldest} on it once, or start with an empty database (for the sandbox, delete "
+            "its state folder .fairlead)"
         )
 
 
@@ -105,8 +106,8 @@ def upgrade(url: str, revision: str = "head", *, lock_seconds: float = LOCK_SECO
 
     A migration that does not get a lock within `lock_seconds` fails and changes nothing.
 
-    A database that a newer version migrated is left as it is: during a rollout, or after going back, processes of this
-    version start on it too, and migrations of the next release remove nothing that they use.
+    A database that a newer version migrated is left as it is: during a rollout or after a roll-back, processes of this
+    version use it too, and the next release's migrations remove nothing that they need.
 
     Raises DatabaseTooOld for a database from before the oldest migration here, MigrationRefused.
     """
@@ -138,7 +139,7 @@ def _is_newer(url: str) -> bool:
 
 
 def _unknown(url: str) -> str | None:
-    """The database's migration if this version does not know it."""
+    """The database's migration, if this version does not know it; else None."""
     known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
     with connected(url) as connection:
         if connection.execute("SELECT to_regclass('alembic_version')").fetchone() == (None,):

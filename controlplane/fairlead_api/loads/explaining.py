@@ -1,6 +1,6 @@
-"""Use case: why an instance was loaded as it was in a stretch of time.
+"""Use case: why an instance's load was as it was in a stretch of time.
 
-Sentences name what stands out; every number in them is one of the explanation's own. Pure.
+The sentences name what stands out; every number in them is also a field of the explanation. Pure.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,6 +10,7 @@ from statistics import median
 from typing import Protocol
 
 from fairlead.errors import InvalidInput
+from fairlead.percentages import percentage
 from fairlead.tables import PoolKey, SloFacts
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.infra.sharing import Recent
@@ -20,23 +21,23 @@ from fairlead_client.resources.load_explanations import LoadExplanation, Moved, 
 
 LONGEST = timedelta(days=1)
 TELLING = timedelta(minutes=5)
-"""Shorter stretches have too few recorded requests, so their senders are those of the five minutes to their end."""
+"""A shorter stretch has too few recorded requests, so its senders are taken from the five minutes before its end."""
 SHARED = 240
-"""All requests about any instance in a stretch share one reading of all instances for this part of the stretch, 15 s of
-an hour: little of it is new by then, and an open page asks again and again.
+"""All requests about any instance in a stretch share one reading of all instances for this part of the stretch (15 s of
+an hour): little changes in that time, and an open page asks repeatedly.
 """
 MOST_SHARED = 64
 LONG, ENDED = timedelta(minutes=30), timedelta(seconds=2)
-"""For a stretch at least LONG that ended within ENDED, the last reading is returned with its own times, and no request
-waits while the stretch is read again.
+"""For a stretch of at least LONG that ended within ENDED, the last reading is returned with its own times, and the
+stretch is read again in the background.
 """
 BEFORE_CHANGE = timedelta(minutes=10)
-"""Changes this long before the stretch may be its cause."""
+"""A change at most this long before the stretch may be its cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """An instance's figures in a stretch: (maximum, mean) by metric, where measured, and counts."""
+    """An instance's figures in a stretch: (maximum, mean) by metric, if measured, and counts."""
 
     values: Mapping[str, tuple[float, float]]
     requests: int
@@ -59,7 +60,7 @@ class Stretches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What is known about an instance in the stretch besides its load."""
+    """Facts about an instance in the stretch, besides its load."""
 
     senders: Senders
     arrived: Moved
@@ -71,7 +72,9 @@ class LoadWindows(Protocol):
     """The source of the events in a stretch."""
 
     async def stretches(self, pool: PoolKey, where: Grid) -> Stretches:
-        """Load of all instances in both columns of the grid. Raises NotFound for a pool that does not live."""
+        """Load of all instances in the stretch and in the one before it. Raises NotFound for a pool that does not
+        exist.
+        """
 
     async def evidence(
         self, pool: PoolKey, instance: str, start: datetime, end: datetime, senders_from: datetime, changes_from: datetime
@@ -103,7 +106,7 @@ class LoadExplaining:
         return explanation(pool, instance, metric, where, found, known)
 
     async def _stretches(self, pool: PoolKey, instance: str, where: Grid, now: datetime) -> tuple[Grid, Stretches]:
-        """The figures of all instances, and the time grid that they are on."""
+        """The figures of all instances, and their time grid."""
 
         async def read() -> tuple[Grid, Stretches]:
             return where, await self._store.stretches(pool, where)
@@ -123,8 +126,8 @@ class LoadExplaining:
 
 
 def two_windows(start: datetime, end: datetime, written: str, finest: int = 1) -> Grid:
-    """[start, end) widened to whole samples of the table that a cell of that length is read from, and as long a window
-    before it. Samples shorter than `finest` seconds no longer exist. Raises InvalidInput naming `from`.
+    """[start, end), widened to whole samples of the table from which a cell of that length is read, and a window of
+    equal length before it. Samples shorter than `finest` seconds no longer exist. Raises InvalidInput naming `from`.
     """
     if end - start > LONGEST:
         raise InvalidInput("from", written, "write a stretch of at most a day")
@@ -207,15 +210,18 @@ WORDS = {
     "failed": "failed requests",
 }
 MUCH = 1.5
-"""Factor from which a figure stands out beside the others' or beside its own before."""
+"""An instance stands out if its figure differs by this factor from the others' or from its own before."""
 FEW_SHARE = 0.5
-"""Few sessions with at least this share of the tokens are worth naming."""
+"""A small group of sessions is named if it has at least this share of the tokens."""
 FEW_RECORDED = 5
 """With fewer requests, no shares are reported, even if all are recorded."""
 SLO_METRICS = {"ttft_p95": "TTFT", "tpot_p95": "TPOT"}
-"""The SLO's name for each metric that it limits: these show whether an instance, or the pool, is short of capacity."""
+"""For each metric that the SLO limits, the SLO's name for it: these metrics show whether an instance, or the pool, is
+short of capacity.
+"""
 SHORTLY = timedelta(minutes=1)
-"""A change at most this many seconds before a stretch, or within the stretch's own length before it, may be its cause.
+"""A change at most this many seconds before a stretch, or within the stretch's own length before it,
+may be its cause.
 """
 
 
@@ -228,7 +234,9 @@ def causes(found: LoadExplanation) -> list[str]:
 
 
 def _beside_others(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> Iterator[str]:
-    """Whether it had more or less than others, and whether it alone was short, which only the SLO's metrics show."""
+    """Whether the instance had more or less than the others, and whether it alone was short of capacity, which only the
+    SLO's metrics show.
+    """
     value, others = figure.compared, figure.others
     if value is None or others is None:
         return
@@ -239,14 +247,14 @@ def _beside_others(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> 
         times = f"{value / others:.1f} times {median} ({there.removesuffix(' tokens')})" if others > 0 else f"where {median} had none"
         yield f"Higher here: {here}, {times}."
     elif others > value * MUCH:
-        yield f"Others had more: {words} reached {here} here; {median} had {there}."
+        yield f"Other instances had more: {words} reached {here} here; {median} had {there}."
     else:
         yield f"It was like the others: {words} reached {here}; {median} had {there}."
     yield from _short(figure, by_metric)
 
 
 def _short(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> Iterator[str]:
-    """What exceeded a limit of the SLO: this instance alone, or the pool."""
+    """The SLO limits that were exceeded: by this instance alone, or by the whole pool."""
     asked = (figure.metric,) if figure.metric in SLO_METRICS else SLO_METRICS
     judged = [one for name in asked if (one := by_metric[name]).limit is not None and one.maximum is not None]
     over = [one for one in judged if one.maximum is not None and one.limit is not None and one.maximum > one.limit]
@@ -259,7 +267,7 @@ def _short(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> Iterator
             who = "Both" if one.others_count == 1 else f"This one and {one.others_over} of the {one.others_count} others"
             yield f"{who} were over {limit}: the pool was short."
         elif one.others_over:
-            yield f"It was over {limit}, and so {_were(one.others_over)} of the {one.others_count} others."
+            yield f"It was over {limit}, and so {_were(one.others_over)} of the {one.others_count} other instances."
         else:
             yield f"It alone was over {limit}."
     if judged and not over:
@@ -282,8 +290,8 @@ def _since_before(figure: WindowFigure) -> Iterator[str]:
 
 
 def few(top: list[SenderShare], share_of: Callable[[SenderShare], float | None]) -> tuple[int, float]:
-    """The smallest number of top sessions that have FEW_SHARE of the tokens together, and their share; (0, 0.0) where
-    those listed have less.
+    """The smallest number of top sessions that have FEW_SHARE of the tokens together, and their share; (0, 0.0) if the
+    listed ones have less.
     """
     share = 0.0
     for number, one in enumerate((one for one in top if one.session is not None or one.is_unnamed), 1):
@@ -294,8 +302,8 @@ def few(top: list[SenderShare], share_of: Callable[[SenderShare], float | None])
 
 
 def _senders(found: LoadExplanation) -> Iterator[str]:
-    """Compares tokens to prefill, which are what loads an instance, or prompt tokens if those are not recorded. Yields
-    nothing if too little is recorded for a share.
+    """Sentences about the senders. Compares the tokens to prefill, which cause an instance's load, or all prompt tokens
+    if those are not recorded. Yields nothing if too little is recorded for a share.
     """
     senders, had_to_be_prefilled = found.senders, bool(found.senders.top_by_prefill)
     if had_to_be_prefilled:
@@ -304,17 +312,17 @@ def _senders(found: LoadExplanation) -> Iterator[str]:
         number, share = few(senders.top, lambda one: one.tokens_share)
     if senders.recorded < FEW_RECORDED or not number or number > max(1, senders.sessions_seen // 4):
         return
-    what = "tokens that it had to prefill" if had_to_be_prefilled else "prompt tokens"
+    what = "tokens that the instance had to prefill" if had_to_be_prefilled else "prompt tokens"
     if senders.is_exact:
-        yield f"{number} of {senders.sessions_seen:,} sessions sent {share * 100:.0f} % of the {what}."
+        yield f"{number} of {senders.sessions_seen:,} sessions sent {percentage(share)} of the {what}."
         return
     if senders.is_whole:
         of = f"{senders.recorded:,} of {senders.sent:,} requests, those that have ended"
-        yield f"{number} of {senders.sessions_seen:,} sessions sent {share * 100:.0f} % of the {what} (of {of})."
+        yield f"{number} of {senders.sessions_seen:,} sessions sent {percentage(share)} of the {what} (of {of})."
         return
     of_all = "" if senders.sent is None else f" of {senders.sent:,}"
     known = f"estimated from {senders.recorded:,}{of_all} requests"
-    yield f"{number} of {senders.sessions_seen:,} sessions sent about {share * 100:.0f} % of the {what} ({known})."
+    yield f"{number} of {senders.sessions_seen:,} sessions sent about {percentage(share)} of the {what} ({known})."
 
 
 def _traffic(found: LoadExplanation, figures: dict[str, WindowFigure]) -> Iterator[str]:
@@ -323,10 +331,10 @@ def _traffic(found: LoadExplanation, figures: dict[str, WindowFigure]) -> Iterat
         yield f"It was sent {found.requests:,} requests, the median of the others {others:,.0f}."
     hits = figures["hit_rate"]
     if hits.mean is not None and hits.others is not None and hits.mean * MUCH < hits.others:
-        yield f"Its cache helped little: a mean prefix hit rate of {hits.mean * 100:.0f} %, {hits.others * 100:.0f} % elsewhere."
+        yield f"Its cache helped little: a mean prefix hit rate of {percentage(hits.mean)}, {percentage(hits.others)} elsewhere."
     kv = figures["kv_usage"]
     if found.metric != "kv_usage" and kv.maximum is not None and kv.limit is not None and kv.maximum > kv.limit:
-        yield f"Its KV cache was {kv.maximum * 100:.0f} % full, so the engine may have preempted requests."
+        yield f"Its KV cache was {percentage(kv.maximum)} full, so the engine may have preempted requests."
 
 
 def _moves(found: LoadExplanation) -> Iterator[str]:
@@ -348,10 +356,10 @@ def _changes(found: LoadExplanation) -> Iterator[str]:
 
 
 def told(value: float, unit: str) -> str:
-    """A figure with its significant digits."""
+    """A figure with its significant digits and unit."""
     match unit:
         case "share":
-            return f"{value * 100:.0f} %"
+            return percentage(value)
         case "seconds":
             whole = int(value * 1000 + 0.5)  # milliseconds first, as the heatmap rounds its numbers
             return (

@@ -1,4 +1,4 @@
-"""Heatmaps: cuts a range into buckets, and turns cells into rows with a scale. Pure."""
+"""Heatmaps: divides a range into buckets, and arranges cells in rows with a colour scale. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ _STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """`columns` buckets of `step` seconds from `start`, and the table of samples that is fine enough for them."""
+    """`columns` buckets of `step` seconds from `start`, and the coarsest table of samples that suffices for them."""
 
     start: datetime
     step: int
@@ -44,13 +44,13 @@ class Grid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """How long load is kept by the second and by 10 s; load by the minute is kept longer."""
+    """For how many days load is kept by second and by 10 s; load by minute is kept longer."""
 
     seconds: timedelta
     tens: timedelta
 
     def finest(self, start: datetime, now: datetime) -> int:
-        """The seconds of the finest samples that still exist for the whole time since `start`."""
+        """Length in seconds of the finest samples that still exist for the whole time since `start`."""
         age = now - start
         return 1 if age <= self.seconds else 10 if age <= self.tens else 60
 
@@ -65,15 +65,15 @@ class Place:
 
 
 UNKNOWN = Place(state=InstanceState.GONE, role=Role.BOTH)
-"""Shown for an instance of which only cells remain."""
+"""Place of an instance of which only cells remain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """One column: of each instance the maximum of its seconds or, for a mean, their sum and number. No value is None.
+    """One column: for each instance the maximum over its seconds or, for a mean, their sum and number.
 
-    `instances`, `values` and `seconds` run in step; `seconds` is empty beside maxima. Neighbouring columns of the same
-    instances are arranged fastest if they share one `instances`.
+    A value is never None. `instances`, `values` and `seconds` have the same length and order; `seconds` is empty for
+    maxima. Neighbouring columns with the same instances are processed fastest if they share one `instances` object.
     """
 
     column: int
@@ -131,10 +131,10 @@ def heatmap(
 ) -> Heatmap:
     """Arranges cells as rows with a scale.
 
-    `slices` hold maxima for `aggregate` "max", else sums; several of a column are merged. `instances` gives the place
-    by id, for living instances and for all that have cells. At most MAX_ROWS rows: of more, living instances are kept
-    before gone ones, and then the first of the order. A group's cell is the maximum of its instances' or the mean of
-    all their seconds.
+    `slices` hold maxima for `aggregate` "max", else sums; several slices of a column are merged. `instances` maps ids
+    to places, for living instances and for all that have cells. There are at most MAX_ROWS rows: living instances take
+    precedence over gone ones, then the order decides. A group's cell is the maximum over its instances, or the mean
+    over all their seconds.
     """
     limit = limit_of(metric, slo)
     name_of = _naming(group, instances)
@@ -184,7 +184,7 @@ def _naming(group: str, instances: Mapping[str, Place]) -> Callable[[str], str]:
 
 
 def _grouped(migrations: Sequence[HeatmapMigration], name_of: Callable[[str], str], where: Grid) -> list[HeatmapMigration]:
-    """Moves between groups, by column and pair; the newest gives its name."""
+    """Moves between groups, by column and pair; each is named by its newest move."""
     found: dict[tuple[int, str, str], HeatmapMigration] = {}
     for move in migrations:
         source, target = name_of(move.source), name_of(move.target)
@@ -210,7 +210,7 @@ class _Lines:
         self._taken: set[int] = set()
 
     def take(self, block: Sequence[Slice]) -> list[str]:
-        """Merges columns of the same instances; returns those with a value that were not met before."""
+        """Merges columns with the same instances; returns those with a value that were not met before."""
         columns: dict[int, Slice] = {}
         for one in block:
             columns[one.column] = _both(columns[one.column], one) if one.column in columns else one
@@ -273,7 +273,7 @@ class _Lines:
 
 
 def _both(one: Slice, other: Slice) -> Slice:
-    """Two parts of a column as one; both have the same instances."""
+    """Merges two parts of a column that have the same instances."""
     pairs = zip(one.values, other.values, strict=True)
     if not one.seconds:
         largest = [a if b is None else b if a is None or b > a else a for a, b in pairs]
@@ -284,7 +284,7 @@ def _both(one: Slice, other: Slice) -> Slice:
 
 
 def _present(values: list[float | None]) -> list[float]:
-    """The values that are known: the same list if all are, as in most rows of a large map."""
+    """The known values; the same list object if all are known, as in most rows of a large map."""
     return [value for value in values if value is not None] if None in values else cast(list[float], values)
 
 
@@ -308,7 +308,7 @@ def _breaches(values: list[float | None], limit: float) -> list[int]:
 
 
 def _most_of(places: Sequence[Place]) -> Place:
-    """The state and the role of most of the group's instances, and their node if they share one."""
+    """The most frequent state and role in the group, and their node if they share one."""
     nodes = {place.node for place in places}
     return Place(
         state=Counter(place.state for place in places).most_common(1)[0][0],
@@ -321,10 +321,11 @@ _ROLES = tuple(Role)
 
 
 def _order(sort: str, metric: str, limit: float | None) -> Callable[[HeatmapRow], tuple[float, float, str]]:
-    """Keyed by role and name; or by largest, newest or most painful values first, with rows without values last.
+    """A sort key: role and name; or largest, newest or worst values first, with rows without values last. "Worst" is
+    how far values exceed the limit, and for how long.
 
-    Pain is how far values are over the limit, and for how long. The mean decides between rows with equal pain, and for
-    metrics without a limit. For a metric whose low values hurt, the lowest mean is first.
+    The mean decides between equal rows, and for metrics without a limit. For a metric where low values are bad, the
+    lowest mean is first.
     """
 
     def weight(row: HeatmapRow) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Heatmaps of a pool's load, and why an instance was loaded as it was."""
+"""Heatmaps of a pool's load, and explanations of an instance's load."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -50,7 +50,9 @@ class HeatmapReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapCell:
-    """A number of a heatmap: the maximum or mean of the step that begins `at`. Cells without a number are left out."""
+    """A value of a heatmap: the maximum or mean over the step that begins at `at`. Cells without a
+    value are left out.
+    """
 
     instance: str
     state: InstanceState
@@ -105,8 +107,8 @@ def load_routes(guard: Guard, heatmaps: HeatmapReading, explaining: LoadExplaini
         start: Annotated[str, Query(alias="from")] = "now-5m",
         end: Annotated[str, Query(alias="to")] = "now",
     ) -> Response:
-        """Explains an instance's load over at most a day: its figures beside the others', its top senders, the sessions
-        that arrived and left, and what changed.
+        """Explains an instance's load over at most a day: its figures compared with the others', its top senders, the
+        sessions that arrived and left, and what changed.
         """
         pool = PoolKey(namespace=namespace, name=name)
         return answer(await explaining.explain(pool, instance, metric, start, end, clock()))
@@ -115,7 +117,7 @@ def load_routes(guard: Guard, heatmaps: HeatmapReading, explaining: LoadExplaini
 
 
 def kept_of(settings: Settings) -> Kept:
-    """How long load is kept, and how finely."""
+    """For how long load is kept, at which resolution."""
     return Kept(seconds=timedelta(days=settings.retention.load_samples_days), tens=timedelta(days=settings.retention.rollups_10s_days))
 
 

@@ -1,4 +1,4 @@
-"""Tables of arrivals and load samples by UTC day, and of their rollups, by instance and by pool."""
+"""Tables of arrivals and load samples by UTC day, and of their rollups by instance and by pool."""
 
 from sqlalchemy import JSON, REAL, BigInteger, Column, DateTime, Double, Index, Integer, Table, Text
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -70,7 +70,7 @@ SUMS = (
     "judged_by_slo",
     "generated_tokens",
 )
-"""Counts that a rollup sums, besides the maximum, sum and number of every heatmap metric's seconds."""
+"""Counts that a rollup sums, in addition to the maximum, sum and number of seconds of every heatmap metric."""
 
 
 def _rollup(name: str) -> Table:
@@ -108,19 +108,19 @@ heatmap_columns = Table(
 )
 """A column of a heatmap in one row: `step` seconds of all instances of a pool, from `bucket` on.
 
-`instances` are their names, `roster` the digest of that list. Each metric has three lists in the same order: what
-`_rollup` keeps of one instance. A metric is null if no instance has a value. Single seconds (`step` 1) are ten columns
-in one row, one after the other, and only `_max` has them.
+`instances` are their names, `roster` the digest of that list. Each metric has three lists in the same order, with the
+values that `_rollup` keeps per instance. A metric is null if no instance has a value. For single seconds (`step` 1),
+one row has ten columns one after the other, and only `_max` is filled.
 """
 
 POOL_GAUGES = ("running", "waiting", "pending_prefill_tokens")
-"""What a pool's rollups keep as a time integral: the sum over instances, times seconds."""
+"""Gauges that a pool's rollups keep as a time integral: the sum over instances, times seconds."""
 
 
 def _pool_rollup(name: str) -> Table:
     """One pool in one bucket, over all its instances.
 
-    `seconds` are the seconds of the bucket with a record, `instance_seconds` the same times the instances.
+    `seconds` counts the seconds of the bucket with a record, `instance_seconds` sums the number of instances over them.
     """
     return Table(
         name,

@@ -1,6 +1,6 @@
 """Session migrations and re-routes: lists, flows between instances, and their rollups.
 
-Whether a finished move was faster than staying is a generated column of `tables`, from the TTFT predicted for staying
-and the real one, both as routers report them; whether to move at all was weighed before, in
-`fairlead.routing.scheduling.leaving`. It must not predict anything itself. The danger here: counting a move twice.
+Whether a finished move was faster than staying is a generated column in `tables`, computed from the predicted TTFT for
+staying and the actual one, both reported by routers. The decision to move was made before, in
+`fairlead.routing.scheduling.leaving`. This package must not predict anything. The danger here: counting a move twice.
 """

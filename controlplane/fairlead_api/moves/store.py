@@ -1,4 +1,4 @@
-"""Session migrations and re-routes: recorded once each, rolled up (minutes from rows, hours from minutes), and read as
+"""Session migrations and re-routes: each recorded once, rolled up (minutes from rows, hours from minutes), and read as
 the public API shows them: lists, flows between instances, newest moves.
 """
 
@@ -31,7 +31,7 @@ from fairlead_client.resources.pages import Page
 class MoveFilter:
     """Filter of migrations or re-routes.
 
-    `paid_off` False finds those whose first token came no sooner than predicted for staying.
+    `paid_off` False selects moves whose first token came no sooner than predicted for staying.
     """
 
     pool: str | None = None
@@ -82,10 +82,10 @@ def _rows(pool: str, minute: str) -> str:
 
 
 def within(base: str) -> str:
-    """A query for the moves of `:pools` from `:start` to `:end`, whole minutes (`base` `1m`) or hours (`1h`).
+    """A query for the moves of `:pools` from `:start` to `:end`, in whole minutes (`base` `1m`) or hours (`1h`).
 
-    Its rows have pool_id, a time `at` in their bucket, and COLUMNS, which are to be summed: a minute that changed since
-    it was rolled up has its rollup in negative, and its rows.
+    Its rows have pool_id, a time `at` in their bucket, and COLUMNS, which must be summed. A minute that changed since
+    its rollup contributes its rollup negatively, and its rows.
     """
     rolled = ", ".join(f"r.{name}" for name in COLUMNS)
     negative = ", ".join(f"-r.{name}" for name in COLUMNS)
@@ -104,7 +104,7 @@ TAKE = text("""
 WITH due AS (SELECT DISTINCT pool_id, minute FROM move_rollup_queue WHERE minute + interval '1 minute' <= :ended ORDER BY minute LIMIT :most)
 DELETE FROM move_rollup_queue q USING due WHERE q.pool_id = due.pool_id AND q.minute = due.minute RETURNING q.pool_id, q.minute
 """)
-"""Takes `:most` minutes that ended by `:ended` out of the queue."""
+"""SQL that takes up to `:most` minutes that ended by `:ended` out of the queue."""
 _KEYS = "unnest(CAST(:pools AS integer[]), CAST(:buckets AS timestamptz[])) AS k (pool, bucket)"
 
 
@@ -121,16 +121,17 @@ _TO_1M = text(_upsert("move_rollups_1m", _rows("k.pool", "k.bucket")))
 _TO_1H = text(
     _upsert(
         "move_rollups_1h",
-        f"SELECT {_SUMS} FROM move_rollups_1m m WHERE m.pool_id = k.pool AND m.bucket >= k.bucket AND m.bucket < k.bucket + interval '1 hour'",
+        f"SELECT {_SUMS} FROM move_rollups_1m m WHERE m.pool_id = k.pool AND m.bucket >= k.bucket AND m.bucket "
+        "< k.bucket + interval '1 hour'",
     )
 )
 
 
 async def roll_up_moves(connection: AsyncConnection, ended: datetime) -> int:
-    """Computes queued minutes that ended by then again, and their hours, in one transaction; returns how many minutes.
+    """Recomputes queued minutes that had ended by then, and their hours, in one transaction; returns the number of
+    minutes.
 
-    The queue is emptied first and the rows are read after it, so a change that is committed between the two is counted
-    and stays queued.
+    The queue is emptied before the rows are read, so a change committed in between is counted and stays queued.
     """
     minutes = {(row.pool_id, row.minute) for row in await connection.execute(TAKE, {"ended": ended, "most": AT_ONCE})}
     for statement, values in computing(minutes):
@@ -139,7 +140,7 @@ async def roll_up_moves(connection: AsyncConnection, ended: datetime) -> int:
 
 
 def computing(minutes: Iterable[tuple[int, datetime]]) -> Iterator[tuple[TextClause, dict[str, list[object]]]]:
-    """The statements, with their values, that compute minutes by pool and the hours that they are in."""
+    """The statements, with their values, that compute these minutes of pools and the hours that contain them."""
     found = set(minutes)
     for statement, buckets in ((_TO_1M, found), (_TO_1H, {(pool, at - timedelta(minutes=at.minute)) for pool, at in found})):
         if buckets:
@@ -161,7 +162,7 @@ _SUMMED = tuple(field.name for field in fields(MovesEffect))
 
 
 def _effects(columns: Any) -> list["ColumnElement[Any]"]:
-    """How a move counts in each field of MovesEffect."""
+    """For each field of MovesEffect, the SQL by which a move counts in it."""
     net = columns.predicted_source_ttft_seconds - columns.actual_ttft_seconds
     tests = {
         "paid_off": columns.paid_off.is_(True),
@@ -180,7 +181,7 @@ def _effects(columns: Any) -> list["ColumnElement[Any]"]:
 class PostgresMoves(Generic[AnyMove]):
     """One kind of move, stored in one table.
 
-    `kind` is the class of its rows, `noun` the word for one of them, and `mover` the field that names what moved.
+    `kind` is the class of its rows, `noun` the word for a row, and `mover` the field with the moved session or request.
     """
 
     def __init__(self, database: Database, table: Table, kind: type[AnyMove], noun: str, mover: str) -> None:
@@ -197,7 +198,7 @@ class PostgresMoves(Generic[AnyMove]):
         return await self._lists.one(select(self._table).where(self._table.c.id == move_id), self._noun, move_id, self._build)
 
     async def recent(self, pool: str | None, sight: Sight, since: datetime, limit: int) -> list[tuple[datetime, AnyMove]]:
-        """Moves recorded since, oldest first, with the time of recording (when a report brought them)."""
+        """Moves recorded since, oldest first, each with the time at which its report was stored."""
         return await self._lists.recent(self._table, since, self._build, pool, sight, limit)
 
     async def matrix(self, wanted: MoveFilter, now: datetime, sight: Sight = None) -> MigrationMatrix:

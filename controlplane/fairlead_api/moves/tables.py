@@ -1,6 +1,8 @@
-"""Tables of moves: session migrations, part of a session's bindings, re-routes of requests, which are not; rollups."""
+"""Tables of moves: session migrations, which change a session's binding; re-routes of requests, which do not; and
+rollups.
+"""
 
-from sqlalchemy import BigInteger, Boolean, Column, Computed, DateTime, Double, Index, Integer, Table, Text, text
+from sqlalchemy import BigInteger, Boolean, Column, Computed, DateTime, Double, Index, Integer, Table, Text, false, text
 
 from fairlead_api.infra.columns import count_column, metadata, pool_column, text_column, time_column
 
@@ -11,13 +13,13 @@ PAID_OFF = (
 )
 """Whether the real TTFT was below the one predicted for staying.
 
-True only where a gain was predicted; unknown while either number is.
+True only if a gain was predicted; null while either number is unknown.
 """
 
 RARE = "outcome NOT IN ('underway', 'completed')"
-"""Moves that a matrix of their outcome counts out of a small index, as their rows lie far apart.
+"""Condition for moves that a matrix of outcomes counts from a small index, because their rows lie far apart.
 
-A statement must say so in these words, as the database does not infer it from the outcome asked for.
+A statement must repeat this condition literally, because the database cannot infer it.
 """
 
 _COUNTED = [
@@ -61,6 +63,7 @@ def _moves(name: str, *, bound: bool) -> Table:
         Column("transfer_seconds", Double),
         Column("predicted_transfer_seconds", Double),
         Column("transfer_bytes", BigInteger),
+        Column("handed_over", Boolean, nullable=False, server_default=false()),
         Index(None, "at", "id"),
         Index(None, "pool_id", "at"),
         Index(None, "session", "at"),
@@ -78,7 +81,7 @@ reroutes = _moves("reroutes", bound=False)
 
 
 def _rollup(name: str) -> Table:
-    """How many moves a pool had in one bucket, and the seconds of TTFT that `compared` migrations won."""
+    """How many moves a pool had in one bucket, and the seconds of TTFT that `compared` migrations saved."""
     return Table(
         name,
         metadata,
@@ -101,8 +104,8 @@ move_rollup_queue = Table(
     Column("minute", DateTime(timezone=True), nullable=False),
     Index(None, "pool_id", "minute"),
 )
-"""Minutes whose moves changed since they were rolled up, in any number of rows each.
+"""Minutes whose moves changed since their rollup; a minute may have several rows.
 
-Triggers write them in the transaction that adds a move or sets its outcome, so no writer can forget one. No row is
-written twice, so no writer waits for another.
+Triggers add rows in the transaction that adds a move or sets its outcome, so no writer can forget them. Rows are only
+added, so no writer waits for another.
 """

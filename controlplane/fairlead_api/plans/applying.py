@@ -1,4 +1,4 @@
-"""Writes plans to their objects: once, only to the object that the plan was made for, and with a record even if the
+"""Writes plans to their objects: each once, only to the object for which it was made, and with a record even if the
 process ended between the write and its record.
 """
 
@@ -21,11 +21,13 @@ from fairlead_client.resources.plans import PlanState
 from fairlead_client.resources.problems import PlanConflict
 
 SETTLING = timedelta(seconds=30)
-"""An apply that began longer ago and has not ended counts as abandoned."""
+"""Time after which an apply that has not ended counts as abandoned."""
 
 
 def written_generation(stored: StoredPlan, found: ClusterObject | None) -> int | None:
-    """The generation that the plan's write made, 0 for a deletion; None when the object shows no write of this plan."""
+    """The generation that the plan's write created, 0 for a deletion; None if the object shows no
+    write of this plan.
+    """
     if stored.is_of_existence and not stored.change:
         return 0 if found is None or found.is_deleting or found.uid != stored.uid else None
     if found is None or found.annotations.get(PLAN) != stored.plan.id:
@@ -38,7 +40,9 @@ def written_generation(stored: StoredPlan, found: ClusterObject | None) -> int |
 
 
 def draft_of(begun: AuditDraft, found: ClusterObject | None) -> AuditDraft:
-    """The entry of the apply that began last, or of the person whose write the object shows, if another one."""
+    """The audit entry of the latest apply; or an entry for another person, if the object shows that this person's write
+    succeeded.
+    """
     actor = None if found is None else found.annotations.get(CHANGED_BY)
     if found is None or actor in {None, begun.actor}:
         return begun
@@ -47,7 +51,7 @@ def draft_of(begun: AuditDraft, found: ClusterObject | None) -> AuditDraft:
 
 _TRIES = 6
 _TOLD = 3
-"""The most values that a conflict names."""
+"""Maximum number of values that a conflict names."""
 
 
 class Applying:
@@ -58,7 +62,7 @@ class Applying:
         self._cluster = cluster
 
     async def written(self, stored: StoredPlan, marks: Mapping[str, str | None], now: datetime) -> ClusterObject | None:
-        """The object after the plan was written to it; None when that deleted it.
+        """The object after the plan was written to it; None if it deleted the object.
 
         Raises Conflict (object-changed, already-applied).
         """
@@ -67,9 +71,8 @@ class Applying:
         return await self._write(stored, marks, now)
 
     async def closed(self, stored: StoredPlan, now: datetime) -> StoredPlan:
-        """The plan as applied, if it is open and its object shows that an apply succeeded; else as it is.
-
-        Raises ClusterUnavailable, Denied.
+        """The plan as applied, if it is open and its object shows that an apply succeeded; otherwise unchanged. Raises
+        ClusterUnavailable, Denied.
         """
         plan = stored.plan
         if plan.state is not PlanState.OPEN or stored.begun is None or stored.begun_at is None:
@@ -96,8 +99,8 @@ class Applying:
                 await self.closed(other, now)
 
     async def conflict(self, stored: StoredPlan, found: ClusterObject, *, undone: bool = False) -> PlanConflict | None:
-        """What the plan or its undo plan was to change, and what changed meanwhile; None for a plan of a release that
-        did not store both.
+        """What the plan or its undo plan should have changed, and what changed meanwhile; None for a plan of a release
+        that did not store both.
         """
         if stored.seen is None:
             return None
@@ -129,9 +132,9 @@ class Applying:
         return None
 
     async def _write(self, stored: StoredPlan, marks: Mapping[str, str | None], now: datetime) -> ClusterObject:
-        """Patches the object if it still is as planned, and tries again when only its status changed.
+        """Patches the object if it is still as planned, and retries if only its status changed.
 
-        An object that carries this plan's mark was written by an earlier try whose answer was lost.
+        If the object carries this plan's mark, an earlier try wrote it and its answer was lost.
         """
         for attempt in range(1, _TRIES + 1):
             found = await self._cluster.read(stored.object)
@@ -158,7 +161,7 @@ class Applying:
 
 
 def _meanwhile(part: Mapping[str, Any], stored: StoredPlan) -> str:
-    """Words about the values that the plan was to change and somebody else changed; empty if there are none."""
+    """Words about the values that the plan would change and somebody else changed; empty if there are none."""
     steps = diff(stored.inverse, inverse(part, stored.change))[:_TOLD]
     told = [f"{step['path'].strip('/').replace('/', '.')} was {_short(step['before'])} and is {_short(step['after'])}" for step in steps]
     planned = [f"{one['path'].strip('/').replace('/', '.')} to {_short(one['after'])}" for one in stored.plan.diff[:_TOLD]]

@@ -1,7 +1,7 @@
-"""Kinds of plans: how a kind finds the change that a request asks for, and the questions that the change asks.
+"""Kinds of plans: how a kind turns a request into a change, and which questions about its effect follow.
 
-A kind is a module of `plans/kinds`. This module has what kinds have in common, by what they change: a section of the
-pool's spec, a mark on an instance, or a session's home.
+A kind is a module of `plans/kinds`. This module has the common parts of kinds that change the same thing: a section of
+the pool's spec, a mark on an instance, or a session's home.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ Spec = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A merge patch of what plans may change of an object, as the object was `found`."""
+    """A merge patch for the part of an object that plans may change, and the object as it was `found`."""
 
     target: Target
     found: ClusterObject
@@ -47,8 +47,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request to change a pool, and where the objects that it is about are read. `spec_of` reads the pool's spec of a
-    former revision by its number.
+    """A request to change a pool, and readers for the objects concerned. `spec_of` reads the pool's spec of an earlier
+    revision by its number.
     """
 
     pool: PoolKey
@@ -59,14 +59,14 @@ class Asked:
     now: datetime
 
     async def its_pool(self) -> tuple[Target, ClusterObject]:
-        """The pool. Raises Conflict (engines-are-fixed, engines-are-pods) where the kind of plan is impossible."""
+        """The pool. Raises Conflict (engines-are-fixed, engines-are-pods) if the kind of plan is impossible for it."""
         target = Target.of_pool(self.pool)
         found = await self.cluster.read(target)
         check_possible(self.request.kind, found.spec, found.annotations)
         return target, found
 
     async def its_instance(self) -> tuple[Target, ClusterObject]:
-        """The instance that the request names. Raises NotFound for one that is not the pool's."""
+        """The instance that the request names. Raises NotFound if it does not belong to the pool."""
         name = self.request.instance or ""
         target = Target.of_instance(self.pool, name)
         found = await self.cluster.read(target)
@@ -81,12 +81,13 @@ def _never(_before: Spec, _after: Spec) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of plan. What clients know of it too is `name.facts`.
+    """A kind of plan.
 
-    `change` finds the change that a request asks for; it raises InvalidInput, NotFound and Conflict. `questions` are
-    what the change asks: one, or one for each role whose number changes; they raise InvalidInput for a spec that the
-    operator would refuse. `is_part` says whether a plan of this kind makes a part of the change between two specs of a
-    pool, and `is_for_admins` whether that needs an admin, whatever role the kind needs.
+    Clients know the facts of `name.facts`. `change` turns a request into a change; it raises InvalidInput, NotFound and
+    Conflict. `questions` are the questions about the change's effect: one, or one for each role whose number changes;
+    they raise InvalidInput for a spec that the operator would refuse. `is_part` says whether a plan of this kind could
+    make a part of the change between two specs of a pool, and `is_for_admins` whether that part needs an admin,
+    regardless of the kind's role.
     """
 
     name: PlanKind
@@ -123,8 +124,8 @@ def check_shape(request: PlanRequest) -> None:
 def checked(spec: Spec, patch: Mapping[str, Any], policies: PolicyCatalogue) -> PoolSpec:
     """The whole spec after the patch, with its defaults.
 
-    Raises InvalidInput, with the field of the spec, also for what only the operator would refuse: the Kubernetes API
-    knows no policies and no parameters.
+    Raises InvalidInput, with the field of the spec, including faults that only the operator would refuse: the
+    Kubernetes API does not know policies and their parameters.
     """
     after = parse_spec(merged(spec, patch))
     try:
@@ -136,7 +137,7 @@ def checked(spec: Spec, patch: Mapping[str, Any], policies: PolicyCatalogue) -> 
 
 
 def replicas_of(spec: PoolSpec, role: Role | None) -> int:
-    """The number of instances wanted of a role; of the only one if None."""
+    """The desired number of instances of a role; None stands for the only role."""
     found = next((one for one in spec.roles if one.name is role), spec.roles[0])
     if found.name is Role.BOTH:
         return spec.replicas
@@ -148,7 +149,8 @@ def section_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
     facts, wanted = request.kind.facts, dict(request.fields or {})
     for name, value in wanted.items():
         if name not in facts.fields:
-            raise InvalidInput(f"fields.{name}", value, f"remove it; a plan of kind {request.kind} changes {', '.join(facts.fields)}")
+            place = f"spec.{facts.section}.{name}"
+            raise InvalidInput(place, value, f"remove it; a plan of kind {request.kind} changes {', '.join(facts.fields)}")
     parameters = wanted.get("parameters")
     if isinstance(parameters, Mapping):
         wanted["parameters"] = replacing((spec.get(facts.section) or {}).get("parameters") or {}, parameters)
@@ -157,7 +159,7 @@ def section_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecQuestion:
-    """Asks for the effect of another spec of the pool."""
+    """Asks for the effect of a changed spec of the pool."""
 
     after: PoolSpec
 
@@ -184,16 +186,16 @@ def section_kind(name: PlanKind, question: Callable[[PoolSpec], Question]) -> Ki
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkQuestion:
-    """What would setting or removing a mark on one instance do?"""
+    """Asks for the effect of setting or removing a mark on one instance."""
 
     is_set: bool
     instance: str
     replaced: bool = True
-    """Whether another instance takes the place of one that is drained."""
+    """Whether another instance replaces a drained one."""
 
 
 def mark_kind(name: PlanKind, mark: str, question: Callable[..., Question], *, sets: bool) -> Kind:
-    """A kind that sets an annotation of an instance's pod, or takes it off. `question` is a kind of MarkQuestion."""
+    """A kind that sets an annotation of an instance's pod, or removes it. `question` is a kind of MarkQuestion."""
 
     async def change(asked: Asked) -> Change:
         target, found = await asked.its_instance()

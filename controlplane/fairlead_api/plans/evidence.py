@@ -1,20 +1,19 @@
-"""A pool's instances, sessions and traffic when a change is planned.
-
-The change's effects are estimated from them.
-"""
+"""The facts about a pool's instances, sessions and traffic from which the effects of a planned change are estimated."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from fairlead.hand_overs import Transfers
 from fairlead.instances import InstanceState, Role
 from fairlead.pools import TableFacts
 from fairlead.tables import InstanceEntry, PoolKey
 from fairlead_api.infra.errors import NotFound
 
+NO_TRANSFERS = Transfers(tried=0, came=0, mean_seconds=0.0)
 HEAVY_SHARE = 0.10
-"""A change is heavy when it moves more than this share of sessions."""
+"""A change is heavy if it moves more than this share of the sessions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +27,12 @@ class InstanceUse:
     bound_sessions: int
     cache_tokens: int
     in_flight: int
+    recent_sessions: int = 0
+    """Those of its sessions that had a turn within the last five minutes, and their tokens."""
+    recent_tokens: int = 0
 
     def entry(self, anchors: int) -> InstanceEntry:
-        """The instance's line in a routing table that gives every instance `anchors` anchors."""
+        """The instance's entry in a routing table that gives every instance `anchors` anchors."""
         return InstanceEntry(id=self.id, address="", role=self.role, state=self.state, weight=self.weight, anchors=anchors)
 
 
@@ -40,6 +42,7 @@ class PoolUse:
 
     `miss_tokens_per_second` prompt tokens that need prefill arrive over the whole pool, in `requests_per_second`
     requests; None = no traffic seen. Instances were seen to prefill `prefill_tokens_per_second` each; None = not yet.
+    `transfers` are those of KV blocks in the last day.
     """
 
     facts: TableFacts
@@ -48,6 +51,8 @@ class PoolUse:
     requests_per_second: float | None
     miss_tokens_per_second: float | None
     prefill_tokens_per_second: float | None = None
+    transfers: Transfers = NO_TRANSFERS
+    routers: int = 1
 
     @property
     def sessions(self) -> int:
@@ -67,7 +72,7 @@ class PoolUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """The share of recorded `requests` that would have had a certain fate."""
+    """The share of recorded `requests` that would have had a certain outcome."""
 
     share: float
     requests: int
@@ -75,13 +80,13 @@ class Replay:
 
 
 class EvidenceReader(Protocol):
-    """Reads it from the database. Raises NotFound for a pool without a usable spec."""
+    """Reads the evidence from the database. Raises NotFound for a pool without a usable spec."""
 
     async def use(self, pool: PoolKey, now: datetime) -> PoolUse:
         """Present instances, sessions, and the traffic of the last five minutes."""
 
     async def latencies(self, pool: PoolKey, now: datetime) -> Mapping[str, Mapping[int, int]]:
-        """The requests of the past day by the cell of their latencies (`fairlead.latency_cells`), by priority class."""
+        """The past day's requests by latency cell (`fairlead.latency_cells`), for each priority class."""
 
     async def over_limit(self, pool: PoolKey, ttft_seconds: float, now: datetime) -> Replay | None:
         """Decisions for which every candidate's predicted TTFT exceeded `ttft_seconds`; None if none was sampled."""

@@ -19,7 +19,7 @@ def merged(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, A
 
 
 def between(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The smallest patch that turns `before` into `after`; empty for equals."""
+    """The smallest patch that turns `before` into `after`; empty if they are equal."""
     found: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
     for key, value in after.items():
         old = before.get(key)
@@ -41,12 +41,16 @@ def inverse(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, 
 
 
 def replacing(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The patch that leaves exactly `after` where `before` was: a plain merge would keep what `after` does not name."""
+    """The patch that replaces `before` by exactly `after`; a plain merge would keep fields that
+    `after` does not have.
+    """
     return {**dict.fromkeys(before, None), **after}
 
 
 def holds(document: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
-    """Whether the document has every value that the patch sets; what the patch removes may have its default again."""
+    """Whether the document has every value that the patch sets; a field that the patch removes may have its default
+    again.
+    """
     for key, value in patch.items():
         if value is None:
             continue
@@ -60,7 +64,7 @@ def holds(document: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
 
 
 def replaces_what_others_wrote(document: Mapping[str, Any], patch: Mapping[str, Any], back: Mapping[str, Any]) -> bool:
-    """Whether the patch replaces a whole list that is not as it was when `back`, the patch's inverse, was made."""
+    """Whether the patch replaces a whole list that has changed since `back`, the patch's inverse, was made."""
     for key, value in patch.items():
         present, before = document.get(key), back.get(key)
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The Kubernetes objects and homes of sessions that plans change, as a plan needs them, and the calls that it makes."""
+"""The Kubernetes objects and homes of sessions that plans change, and the calls by which plans read and write them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ from fairlead_api.plans.rollouts import StoredRevision
 
 
 class TargetKind(StrEnum):
-    """The kind of object that a plan may change, by its Kubernetes name; `Engine` is a pool's that runs already, and
-    `Engines` the list of them. A `Session` is not an object of Kubernetes: its home is changed.
+    """The kind of object that a plan may change, by its Kubernetes name. `Engine` is an engine of a pool of running
+    engines, and `Engines` the list of them. A `Session` is not an object of Kubernetes: its home is changed.
     """
 
     POOL = "InferencePool"
@@ -26,8 +26,8 @@ class TargetKind(StrEnum):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Where in the object plans change something: in its spec, an instance's annotations, the file itself, or at a
-        session's top.
+        """The part of the object that plans change: its spec, an instance's annotations, the whole
+        file, or a session.
         """
         if self in {TargetKind.ENGINES, TargetKind.SESSION}:
             return ()
@@ -75,7 +75,7 @@ class Target:
 
     @property
     def pool_and_session(self) -> tuple[PoolKey, str]:
-        """The pool and the session that a session's target names."""
+        """The pool and the session named by a target of kind `Session`."""
         name, _, session = self.name.partition("/")
         return PoolKey(namespace=self.namespace, name=name), session
 
@@ -86,7 +86,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterObject:
-    """An object as the Kubernetes API has it. `managers` are the field managers that wrote its spec."""
+    """An object as the Kubernetes API returns it. `managers` are the field managers that wrote its spec."""
 
     uid: str
     resource_version: str
@@ -97,9 +97,9 @@ class ClusterObject:
     managers: tuple[str, ...]
     status: Mapping[str, Any] = field(default_factory=dict)
     is_deleting: bool = False
-    """Whether it was deleted, but still waits for something before it goes."""
+    """Whether the object was deleted but still waits for something before it disappears."""
     changed_by: str | None = None
-    """The last writer of the spec: a person, if a plan wrote it, else a field manager. None = unknown."""
+    """The last writer of the spec: a person if a plan wrote it, else a field manager. None = unknown."""
     changed_at: datetime | None = None
 
     def part(self, kind: TargetKind) -> Mapping[str, Any]:
@@ -108,7 +108,7 @@ class ClusterObject:
 
 
 class ObjectReader(Protocol):
-    """Reads what plans change. Raises ClusterUnavailable, NotFound, Denied."""
+    """Reads the objects that plans change. Raises ClusterUnavailable, NotFound, Denied."""
 
     async def read(self, target: Target) -> ClusterObject: ...
 
@@ -122,29 +122,30 @@ class ClusterGateway(ObjectReader, Protocol):
     async def patch(
         self, target: Target, change: Mapping[str, Any], resource_version: str, marks: Mapping[str, str | None], *, dry_run: bool
     ) -> ClusterObject:
-        """Merge-patches what plans may change of the object, and its annotations with the marks.
+        """Merge-patches the part of the object that plans may change, and its annotations with the marks.
 
-        Raises Conflict (`object-changed`) when the resource version is not the newest, InvalidInput when the API
-        server refuses a value.
+        Raises Conflict (`object-changed`) if the resource version is not the newest, InvalidInput if the API server
+        refuses a value.
         """
 
     async def delete(self, target: Target, uid: str, resource_version: str, *, dry_run: bool) -> None:
-        """Deletes the object; it may stay a while (`is_deleting`).
+        """Deletes the object; it may remain for a while (`is_deleting`).
 
-        Raises Conflict (`object-changed`) when it is another one, or its resource version is not the newest.
+        Raises Conflict (`object-changed`) if it is another object, or its resource version is not the newest.
         """
 
     async def create(self, target: Target, manifest: Mapping[str, Any], marks: Mapping[str, str | None], *, dry_run: bool) -> ClusterObject:
         """Creates a pool with the manifest's `spec`, `labels` and `annotations`, and the marks.
 
-        Raises Conflict (`object-changed`) when there is one, InvalidInput when the API server refuses a value.
+        Raises Conflict (`object-changed`) if one exists, InvalidInput if the API server refuses a value.
         """
 
 
 class SessionHomes(Protocol):
-    """Sessions as objects: `spec.instance` is where one lives (left out = nowhere), the generation a binding's version.
+    """Sessions as objects: `spec.instance` is the session's home (left out = none), the generation is the binding's
+    version.
 
-    Raises NotFound, and Conflict and InvalidInput as `ClusterGateway` does.
+    Raises NotFound, and like `ClusterGateway` Conflict and InvalidInput.
     """
 
     async def read(self, target: Target) -> ClusterObject: ...
@@ -155,7 +156,7 @@ class SessionHomes(Protocol):
 
 
 class PlannedObjects:
-    """Implements `ClusterGateway` over both."""
+    """Implements `ClusterGateway` for Kubernetes objects and session homes."""
 
     def __init__(self, cluster: ClusterGateway, sessions: SessionHomes) -> None:
         self._cluster = cluster

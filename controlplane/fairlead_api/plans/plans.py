@@ -34,7 +34,7 @@ from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState
 class Plans:
     """Use cases for people who operate pools. `new_id` makes the plans' ids.
 
-    Whether the caller's role reaches what is planned (`needed`, `needed_role`) is settled before these are called.
+    Callers check first whether the caller's role suffices for the plan (`needed`, `needed_role`).
     """
 
     def __init__(
@@ -53,15 +53,15 @@ class Plans:
         self._applying = Applying(store, cluster)
 
     async def needed(self, pool: PoolKey, request: PlanRequest, now: datetime) -> AccessRole:
-        """The role that planning this needs, as the object is now. Raises InvalidInput, NotFound, Unavailable."""
+        """The role needed to plan this, for the object as it is now. Raises InvalidInput, NotFound, Unavailable."""
         check_shape(request)
         kind = kind_of(request.kind)
         change = await kind.change(self._asked(pool, request, now))
         return AccessRole.ADMIN if kind.is_for_admins(change.part, change.after) else request.kind.facts.role
 
     async def plan(self, pool: PoolKey, request: PlanRequest, caller: Caller, now: datetime, *, expected: Expected | None = None) -> Plan:
-        """Previews a change, after the API server has accepted it in a dry run. `expected` is the effect that a
-        simulation found.
+        """Previews a change, after the API server has accepted it in a dry run. `expected` is the effect found by a
+        simulation.
 
         Raises InvalidInput for a request that cannot be used or that changes nothing, Conflict (engines-are-fixed).
         """
@@ -75,7 +75,7 @@ class Plans:
         return Asked(pool=pool, request=request, cluster=self._cluster, spec_of=self._store.spec_of, policies=self._policies, now=now)
 
     async def get(self, plan_id: str, now: datetime) -> Plan:
-        """The plan in its present state, which of one left open by a killed process is what became of its object."""
+        """The plan in its present state. If a killed process left it open, its object shows the state."""
         stored = await self._store.get(plan_id)
         if stored.begun_at is not None and stored.begun_at + SETTLING <= now:
             try:
@@ -85,8 +85,8 @@ class Plans:
         return await self._settled(stored, now)
 
     async def close_left_open(self, now: datetime) -> None:
-        """Closes the plans whose apply was made but not recorded, because its process ended between the two. A plan
-        that was never written, because the cluster refused it or did not answer, expires as usual.
+        """Closes plans that were applied but not recorded, because their process ended in between. A plan that was
+        never written, because the cluster refused it or did not answer, expires as usual.
         """
         for stored in await self._store.begun(now, SETTLING):
             with contextlib.suppress(ServiceError):
@@ -154,9 +154,10 @@ class Plans:
         return await self._previews.of_change(PoolKey.parse(plan.pool), plan.kind, change, caller, now, undo_of=plan.id)
 
     async def again(self, plan_id: str, caller: Caller, now: datetime) -> Plan:
-        """Plans the same change again for the object in its current state; the new plan shows the difference to that.
+        """Plans the same change again for the object in its present state; the new plan shows the difference to that
+        state.
 
-        Raises Conflict (already-applied, plan-stale), and InvalidInput if the object is already in that state.
+        Raises Conflict (already-applied, plan-stale), and InvalidInput if the object is already as planned.
         """
         stored = await self._applying.closed(await self._store.get(plan_id), now)
         plan, pool = stored.plan, PoolKey.parse(stored.plan.pool)
@@ -173,7 +174,9 @@ class Plans:
         return await self._previews.of_change(pool, plan.kind, change, caller, now, undo_of=plan.undo_of)
 
     async def _settled(self, stored: StoredPlan, now: datetime) -> Plan:
-        """The plan, expired if its time is over; not while somebody applies it: its object may be written already."""
+        """The plan, marked expired if its time is over; not while somebody is applying it, because its object may
+        already be written.
+        """
         if stored.plan.state is PlanState.OPEN and now > stored.plan.expires_at:
             await self._store.expire(stored.plan.id, now, SETTLING)
             return (await self._store.get(stored.plan.id)).plan
@@ -181,12 +184,14 @@ class Plans:
 
 
 def _may_be_written(error: ServiceError | InvalidInput) -> bool:
-    """Whether the object may have changed all the same: by this apply, which got no answer, or by another one."""
+    """Whether the object may have changed although the write failed: by this apply, which got no answer, or by another
+    one.
+    """
     return isinstance(error, Unavailable) or (isinstance(error, Conflict) and error.code == "already-applied")
 
 
 def _ended(plan: Plan, caller: Caller) -> Plan:
-    """The caller's own applied plan. Raises Conflict for one that ended otherwise."""
+    """The caller's own applied plan. Raises Conflict if it ended differently."""
     if plan.state in {PlanState.APPLIED, PlanState.UNDONE}:
         return _mine(plan, caller)
     raise Conflict(f"plan-{plan.state}", f"plan {plan.id} is {plan.state}; make a new one")

@@ -1,4 +1,4 @@
-"""Previews of changes: the object as a change would make it, tried at the API server and kept as an open plan."""
+"""Previews of changes: the resulting object, tried at the API server, and stored as an open plan."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -32,7 +32,7 @@ _TRIES = 6
 
 
 class Previews:
-    """Makes open plans. `new_id` makes their ids."""
+    """Creates open plans. `new_id` returns their ids."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Previews:
         after = change.after if owner else await self._tried(target, found, patch)
         changes = diff(part, after, "".join(f"/{name}" for name in target.kind.path))
         if not changes:
-            raise InvalidInput(*_only(patch, ".".join(target.kind.path)), "it is so already; write another value")
+            raise InvalidInput(*_only(patch, ".".join(target.kind.path)), "it already has this value; write another")
         effect = await question.effect(await self._known(pool, now))
         if kind_of(kind).is_for_admins(part, change.after):
             effect = replace(effect, for_admins=True)
@@ -172,7 +172,7 @@ class Previews:
 
 
 def _shown(target: Target, found: ClusterObject, change: Mapping[str, Any], after: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The change as a patch of the whole object, or of the file that holds the pool."""
+    """The change as a patch of the whole object, or of the file that defines the pool."""
     if target.kind is TargetKind.ENGINES:
         return {ENGINES: [{"name": name, **entry} for name, entry in after[ENGINES].items()]}
     return _nested(change, target.kind.path if engines_file(found.annotations) is None else ())
@@ -184,8 +184,8 @@ def _nested(change: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, An
 
 
 def _only(change: Mapping[str, Any], path: str) -> tuple[str, Any]:
-    """Path and value of a patch's change. If a part has several values, its path and all of them. A list is not
-    repeated.
+    """Path and value of a patch's change. If several values of a part change, the part's path and all of them. Lists
+    are not repeated.
     """
     path = path.strip(".")
     if len(change) != 1:

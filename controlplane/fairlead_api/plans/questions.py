@@ -1,4 +1,4 @@
-"""What is asked about a planned change: its effect, and how a simulation shows it. Each kind of plan answers."""
+"""Questions about a planned change: its effect, and how a simulation can show it. Each kind of plan answers them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from fairlead_client.simulation_jobs import PoolChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The state of a pool when a change of it is planned, and how to read more."""
+    """The known state of a pool for which a change is planned, and readers for more."""
 
     pool: PoolKey
     use: PoolUse
@@ -37,13 +37,13 @@ def limit_seconds(facts: TableFacts) -> float | None:
 
 
 class CannotSimulate(Exception):
-    """No simulation shows what the change does; `str(error)` says why, in words for a person."""
+    """No simulation can show the effect of the change; `str(error)` says why, in words for a person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """A pool in use before a change. `instances` take requests, by role; `spec` is the pool's own, or None if the
-    plan changes another object. A new instance takes `startup_seconds` to serve.
+    """A pool in use before a change. `instances` are those that take requests, by role; `spec` is the pool's own, or
+    None if the plan changes another object. A new instance needs `startup_seconds` before it serves.
     """
 
     spec: Mapping[str, Any] | None
@@ -61,8 +61,8 @@ class Present:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The pools to simulate for a change: as planned, and as it is. `instances` are starting numbers that differ from
-    those that take requests now.
+    """The pools to simulate for a change: as planned, and as at present. `instances` are the starting numbers where
+    they differ from the instances that take requests now.
     """
 
     as_planned: PoolChange
@@ -71,10 +71,10 @@ class Tried:
 
 
 class Question(Protocol):
-    """What would a change do?"""
+    """A question about the effect of a change."""
 
     async def effect(self, known: Known) -> PlanEffect:
         """The expected effect. Raises NotFound for an instance that does not exist."""
 
     def tried(self, present: Present) -> Tried:
-        """The change as a simulation makes it. Raises CannotSimulate."""
+        """The simulated pools that show the change. Raises CannotSimulate."""

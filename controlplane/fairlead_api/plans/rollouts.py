@@ -14,7 +14,7 @@ from fairlead_client.resources.rollouts import RoleRollout, Rollout, TemplateRev
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRevision:
-    """A ControllerRevision of a pool; `data` is what `fairlead.revisions.revision_data` made."""
+    """A ControllerRevision of a pool; `data` comes from `fairlead.revisions.revision_data`."""
 
     name: str
     number: int
@@ -42,7 +42,7 @@ def rollout_of(pool: PoolKey, spec: Mapping[str, Any], status: Mapping[str, Any]
 
 
 def instant(written: object) -> datetime | None:
-    """A time as Kubernetes writes it; None when there is none."""
+    """A time as Kubernetes writes it; None if there is none."""
     return datetime.fromisoformat(written) if isinstance(written, str) and written else None
 
 

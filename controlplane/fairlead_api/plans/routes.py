@@ -1,5 +1,5 @@
-"""Plan → apply → undo, for those whose role reaches the kind of change; and a pool's rollout and the revisions it can
-go back to, read from the Kubernetes API.
+"""Plan → apply → undo, for callers whose role allows the kind of change; and a pool's rollout and its revisions for
+roll-backs, read from the Kubernetes API.
 """
 
 import secrets
@@ -33,12 +33,12 @@ from fairlead_api.plans.stored_plans import Expecting
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.expectations import PlanExpectation
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
-from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState, needed_role
+from fairlead_client.resources.plans import ApplyRequest, HandOverResult, Plan, PlanState, needed_role
 from fairlead_client.resources.rollouts import Rollout, TemplateRevision
 
 
 class PlanExpecting(Protocol):
-    """What a simulation expects of a plan."""
+    """The effect of a plan that a simulation expects."""
 
     async def of(self, plan: Plan) -> PlanExpectation: ...
 
@@ -83,8 +83,13 @@ def plan_routes(guard: Guard, plans: Plans, expectations: PlanExpecting, reader:
 
     @routes.get("/plans/{plan_id}/expectation", response_model=PlanExpectation)
     async def get_plan_expectation(plan_id: str, caller: Viewer) -> Any:
-        """What a simulation of the pool's recorded traffic expects of the plan, or why it is not known."""
+        """The effect of the plan according to a simulation of the pool's recorded traffic, or why it is unknown."""
         return answer(await expectations.of(await seen_plan(plan_id, caller)))
+
+    @routes.get("/plans/{plan_id}/hand-over", response_model=HandOverResult)
+    async def get_plan_hand_over(plan_id: str, caller: Viewer) -> Any:
+        """What the plan is expected to keep of the caches of instances that leave, and what was kept."""
+        return answer(await reader.hand_over(await seen_plan(plan_id, caller)))
 
     @routes.post("/plans/{plan_id}/apply", response_model=Plan, dependencies=[Depends(known_fields(ApplyRequest))])
     async def apply_plan(plan_id: str, body: ApplyRequest, request: Request, caller: Operator, if_match: IfMatch = None) -> Any:
@@ -106,7 +111,7 @@ def plan_routes(guard: Guard, plans: Plans, expectations: PlanExpecting, reader:
 
     @routes.post("/plans/{plan_id}/again", status_code=201, response_model=Plan)
     async def plan_again(plan_id: str, request: Request, caller: Operator) -> Any:
-        """The change of a plan that no longer fits, or that expired, as a new plan of the object as it is now."""
+        """The change of a plan that no longer fits, or that expired, as a new plan for the object as it is now."""
         await changeable(plan_id, request, caller)
         return answer(await plans.again(plan_id, caller, clock()), 201)
 
@@ -118,7 +123,7 @@ def rollout_routes(guard: Guard, cluster: ClusterGateway) -> Routes:
     routes = Routes(prefix="/v1", tags=["pools"])
 
     async def get_rollout(namespace: str, name: str) -> Ask:
-        """The progress of the present template, and what rolling back to each revision would change."""
+        """The progress of the present template's rollout, and what rolling back to each revision would change."""
         pool = PoolKey(namespace=namespace, name=name)
 
         async def ask(sight: Sight) -> Rollout:
@@ -133,7 +138,7 @@ def rollout_routes(guard: Guard, cluster: ClusterGateway) -> Routes:
 
 
 def plans_of(infra: Infra, cluster: ClusterGateway, expectations: Expecting) -> Plans:
-    """Plans of objects of the cluster and of homes of sessions."""
+    """The plans of cluster objects and of session homes."""
     planned = PlannedObjects(cluster, PostgresSessionHomes(infra.control, infra.clock))
     new_id = partial(secrets.token_hex, 8)
     return Plans(PostgresPlans(infra.control), PostgresEvidence(infra.reads), planned, infra.policies, new_id, expectations)

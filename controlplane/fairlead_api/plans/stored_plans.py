@@ -1,4 +1,4 @@
-"""Plans as they are stored, the ports that store them, and the changes of an object since a plan was made for it."""
+"""Plans as they are stored, the ports that store them, and the changes of an object since its plan was made."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ class SpecChange:
 
 
 def seen_of(target: Target, part: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """What a plan stores of its object: everything that plans may change; for an instance, whose other annotations
-    belong to the operator, only what this plan changes.
+    """The part of an object that a plan stores: everything that plans may change; for an instance, whose other
+    annotations belong to the operator, only the annotation that this plan changes.
     """
     return {name: value for name, value in part.items() if not target.kind.is_instance or name in change}
 
@@ -35,7 +35,7 @@ def seen_of(target: Target, part: Mapping[str, Any], change: Mapping[str, Any]) 
 def changes_meanwhile(
     target: Target, before: Mapping[str, Any], found: ClusterObject, change: Mapping[str, Any], known: Sequence[SpecChange]
 ) -> list[ChangeMeanwhile]:
-    """The changes that turned `before` into the present object, oldest first: those `known`, then the rest."""
+    """The changes that turned `before` into the present object, oldest first: the `known` ones, then the rest."""
     path = "".join(f"/{name}" for name in target.kind.path)
     told: list[ChangeMeanwhile] = []
     present: Mapping[str, Any] = before
@@ -56,8 +56,9 @@ UNDO = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPlan:
-    """A plan with what only the server needs: its object, the merge patches forward and back for the fields that plans
-    may change, and those fields as they were `seen`. `begun` is the audit entry of the latest attempt to apply it.
+    """A plan with the data that only the server needs: its object, the merge patches forward and back for the fields
+    that plans may change, and those fields as they were `seen`. `begun` is the audit entry of the latest attempt to
+    apply it.
     """
 
     plan: Plan
@@ -73,14 +74,14 @@ class StoredPlan:
 
     @property
     def is_of_existence(self) -> bool:
-        """Whether it deletes its object, or creates it (then `change` is what it creates)."""
+        """Whether the plan deletes its object, or creates it (then `change` is the object to create)."""
         return self.plan.kind.facts.deletes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """The expected effect of a change that a simulation tried: shares of requests in time and refused, and the source
-    of both.
+    """The effect of a change according to a simulation: shares of requests in time and refused, and
+    the source of both.
     """
 
     attainment: float
@@ -97,13 +98,13 @@ class PlanStore(Protocol):
         """The stored plan. Raises NotFound."""
 
     async def begin(self, plan_id: str, draft: AuditDraft, now: datetime, settling: timedelta) -> bool:
-        """Notes who begins to apply a plan; False if the plan is no longer open, has expired, or somebody else began
+        """Records who begins to apply a plan; False if the plan is no longer open, has expired, or somebody else began
         to apply it less than `settling` ago.
         """
 
     async def refused(self, plan_id: str, draft: AuditDraft, now: datetime) -> None:
-        """Appends the entry of an apply that began at `now` and certainly wrote nothing, and takes its beginning back:
-        who changes the object later did not do it by this plan.
+        """Appends the entry of an apply that began at `now` and certainly wrote nothing, and removes the record of its
+        beginning, so that a later change of the object is not attributed to this plan.
         """
 
     async def begun(self, now: datetime, settling: timedelta) -> Sequence[StoredPlan]:
@@ -113,10 +114,10 @@ class PlanStore(Protocol):
         """The revisions of this very object's spec after a generation, oldest first."""
 
     async def finish(self, stored: StoredPlan, draft: AuditDraft, now: datetime) -> StoredPlan:
-        """Marks a plan applied that is open, or expired meanwhile, and other plans of the pool that nobody began
-        superseded; returns the plan as stored afterwards.
+        """Marks a plan applied that is open, or has expired meanwhile, and marks the pool's other plans that nobody
+        began superseded; returns the plan as stored afterwards.
 
-        If the plan was closed otherwise, nothing changes.
+        If the plan was closed in another way, nothing changes.
         """
 
     async def spec_of(self, pool: PoolKey, revision: int) -> Mapping[str, Any]:
@@ -134,11 +135,11 @@ class PlanStore(Protocol):
 
 
 class Expecting(Protocol):
-    """Finds out, after a plan was made, what effect to expect of it."""
+    """Finds the expected effect of a plan after the plan was made."""
 
     async def planned(
         self, plan: Plan, question: Question, spec: Mapping[str, Any] | None, now: datetime, simulation: str | None = None
     ) -> None:
-        """Takes a new plan of an object; `spec` is a pool's before the change, `simulation` the one that advised it.
-        Does not raise if the effect stays unknown.
+        """Takes a new plan of an object; `spec` is the pool's spec before the change, `simulation` the one that
+        recommended it. Does not raise if the effect stays unknown.
         """

@@ -1,4 +1,6 @@
-"""What a pool's engines can do, from all sources: measured lately, measured before, fitted, declared. Pure."""
+"""The capability of a pool's engines, combined from all sources: measured now, measured before,
+fitted, declared. Pure.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -40,7 +42,7 @@ class DecodeLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """An earlier measurement, `at` this Unix time, of engines of this `kind`."""
+    """An earlier measurement of engines of this `kind`, made at the Unix time `at`."""
 
     at: float
     kind: str
@@ -49,7 +51,7 @@ class Remembered:
 
 
 def line_of(told: Sequence[LearntOfEngines], now: float) -> DecodeLine | None:
-    """The line of the live router that saw most answers. The mean of several would fit the steps of none."""
+    """The line of the live router that saw most answers. A mean of several lines would fit no router's steps."""
     fitted_here = [one for one in told if one.quantity == Quantity.DECODE and len(one.line) == 3 and one.age_seconds is not None]
     best = max(fitted_here, key=lambda one: one.value_samples, default=None)
     if best is None:
@@ -85,8 +87,8 @@ def measured(told: Sequence[LearntOfEngines]) -> EngineCapability:
 
 
 def _agreed(quantity: str, figures: Sequence[Figure]) -> Figure:
-    """What the routers measured together. Every router asks the same engines for the size of their KV cache, so these
-    engines count once.
+    """The combined measurements of the routers. Every router asks the same engines for the size of their KV cache, so
+    these engines count once.
     """
     found = agreed(figures)
     return replace(found, samples=max((one.samples for one in figures), default=0)) if quantity == Quantity.KV_CACHE else found
@@ -103,7 +105,7 @@ def _figure(one: LearntOfEngines) -> Figure:
 def remembering(
     now_measured: EngineCapability, before: Remembered | None, kind: str, now: float, line: DecodeLine | None = None
 ) -> Remembered | None:
-    """The capability to remember from both; None if engines of this kind were never measured."""
+    """The capability to remember, joined from both; None if engines of this kind were never measured."""
     found = joined(now_measured, still_known(before, kind, now))
     if found == NOTHING_KNOWN:
         return None
@@ -120,7 +122,7 @@ def capability_of(
 def observed_of(
     now_measured: EngineCapability, before: Remembered | None, kind: str, fit: EngineFit | None, now: datetime
 ) -> EngineCapability:
-    """Each figure from the best of the sources that saw the pool's requests."""
+    """For each figure, the best one that was observed on the pool's own requests."""
     remembered = still_known(before, kind, now.timestamp())
     return joined(now_measured, remembered, NOTHING_KNOWN if fit is None else fitted(fit, now))
 
@@ -128,8 +130,8 @@ def observed_of(
 def memory_of(observed: EngineCapability, table: RoutingTable, now: float, line: tuple[float, ...] = ()) -> EngineMemory:
     """The observed figures in the form that a starting router takes.
 
-    Routers estimate tokens with the bytes per token that they measured, or else with those that the table declares. The
-    figures are of the engine that the pool has now, whatever its instances' revisions.
+    Token counts use the bytes per token that routers measured, or else the declared ones. The figures are for the
+    pool's present engine, regardless of its instances' revisions.
     """
     bytes_per_token = observed.bytes_per_token.observed
     return EngineMemory(

@@ -1,4 +1,4 @@
-"""Pools of engines that run already: Fairlead makes or ends none of them, so some changes are impossible. Pure."""
+"""Pools of engines that already run: Fairlead neither starts nor stops them, so some changes are impossible. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -48,8 +48,8 @@ def is_ended_elsewhere(annotations: Mapping[str, str]) -> bool:
 
 
 def check_possible(kind: PlanKind, spec: Mapping[str, Any], annotations: Mapping[str, str]) -> None:
-    """Raises Conflict for a kind of plan that needs instances to be made or ended (`engines-are-fixed`), and for one
-    that lists engines where instances are pods (`engines-are-pods`).
+    """Raises Conflict for a kind of plan that must start or stop instances (`engines-are-fixed`), or that changes a
+    list of engines although instances are pods (`engines-are-pods`).
     """
     facts, file, selector = kind.facts, engines_file(annotations), selector_of(spec)
     if file is None and facts.pods_refusal:

@@ -1,4 +1,4 @@
-"""Takes the states that the operator reports. Finds which states are new, which changes concern routers, and what is
+"""Handles states from the operator: finds which states are new, which changes concern routers, and which pools are
 ready.
 """
 
@@ -21,12 +21,12 @@ from fairlead_client.resources.pools import PoolCondition
 
 
 def fingerprint(table: RoutingTable) -> bytes:
-    """SHA-256 of all that routers act on: everything but version and generation."""
+    """SHA-256 of the parts of a table on which routers act: everything but version and generation."""
     return hashlib.sha256(msgspec.json.encode(replace(table, version=0, generation=0), order="sorted")).digest()
 
 
 def ready_condition(conditions: Sequence[PoolCondition], problem: str | None) -> PoolCondition:
-    """The pool's Ready condition; if it has none, a condition that says why."""
+    """The pool's Ready condition; if it has none, a condition that says so."""
     for condition in conditions:
         if condition.type == "Ready":
             return condition
@@ -50,12 +50,12 @@ class PoolUseView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterView:
-    """A live router's last report about one pool. `acknowledged` None = it has no table of the pool yet."""
+    """A live router's last report about one pool. `acknowledged` None = the router has no table of the pool yet."""
 
     acknowledged: int | None
     in_flight: Mapping[str, int]
     waiting: Mapping[str, int] = field(default_factory=dict)
-    """How many of them are queued in the router."""
+    """How many of the requests in flight are queued in the router."""
     use: PoolUseView | None = None
     """None if the router does not report it, or has no table of the pool yet."""
     troubled_engines: tuple[InstanceTrouble, ...] = ()
@@ -63,7 +63,7 @@ class RouterView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceFacts:
-    """The database's facts about an instance. `table_version` is the first table with its present entry."""
+    """The database's facts about an instance. `table_version` is the first table that has its present entry."""
 
     id: str
     table_version: int
@@ -80,13 +80,13 @@ class Traffic:
     slo_attainment: float | None = None
     requests_per_second: float = 0.0
     behind_seconds: float = 0.0
-    """Seconds by which the rollups lag; if they do, nothing else is known."""
+    """Seconds by which the rollups lag; if above 0, the other figures are unknown."""
 
 
 def facts_of(state: PoolState) -> MirroredFacts | None:
-    """The parts of a state's spec that stay in force; None if the operator says that the spec is bad. Pure.
+    """The parts of a state's spec that stay in force; None if the operator reports that the spec is invalid.
 
-    Raises InvalidInput when the spec is bad and the operator did not say so, or for an impossible time.
+    Pure. Raises InvalidInput for an impossible time, or if the spec is invalid and the operator did not report it.
     """
     check_state(state)
     return MirroredFacts.of(parse_spec(state.spec)) if state.problem is None else None
@@ -109,9 +109,9 @@ def observations(
 ) -> PoolObservations:
     """The answer to the operator. Pure.
 
-    Without a live router everything counts as acknowledged, because no router uses an older table. `idle_elsewhere`
-    are the seconds since a router that is no longer live had a request of the pool. A router with a version above
-    `table_version` acknowledged it to a database that a restore has replaced, which says nothing about this one.
+    Without a live router everything counts as acknowledged, because no router uses an older table. `idle_elsewhere` is
+    the number of seconds since a router that is no longer live had a request of the pool. A router with a version above
+    `table_version` got it from the database before a restore; its acknowledgement does not count.
     """
     routers = [replace(one, acknowledged=None) if (one.acknowledged or 0) > table_version else one for one in routers]
     return PoolObservations(
@@ -141,19 +141,19 @@ def observations(
 
 
 def _troubled(routers: Sequence[RouterView], living: Container[str]) -> tuple[InstanceTrouble, ...]:
-    """Each trouble of a living instance once."""
+    """Each trouble of each living instance, once."""
     return newest_of_each(one for router in routers for one in router.troubled_engines if one.instance in living)
 
 
 def newest_of_each(found: Iterable[InstanceTrouble]) -> tuple[InstanceTrouble, ...]:
-    """Each trouble of an instance once, in the words of the router that found it last. Pure."""
+    """Each trouble of an instance once, in the words of the router that last reported it. Pure."""
     newest = {(one.instance, one.trouble): one for one in sorted(found, key=lambda one: one.seconds, reverse=True)}
     return tuple(one for _, one in sorted(newest.items()))
 
 
 def _demand(routers: Sequence[RouterView], idle_elsewhere: float | None, *, behind: bool) -> PoolDemand | None:
-    """None without a live router, or if a router that serves the pool does not report its use. While figures are
-    behind, the idle time is unknown, so the pool does not fall asleep; held requests still wake it.
+    """The demand; None without a live router, or if a router that serves the pool does not report its use. While
+    figures are behind, the idle time is unknown, so the pool is not scaled to zero; held requests still start it.
     """
     serving = [router for router in routers if router.acknowledged is not None]
     uses = [router.use for router in serving if router.use is not None]
@@ -185,9 +185,8 @@ def manager_of(stored: Mapping[str, Any], state: PoolState) -> str:
 
 
 def is_outdated(stored: tuple[str, int, str], state: PoolState) -> str | None:
-    """Why a state of the same object is older than the stored (uid, generation, resource version); None if it is not.
-
-    Pure.
+    """Why a state is older than the stored one of the same object (uid, generation, resource version); None if it is
+    not. Pure.
     """
     uid, generation, version = stored
     if uid != state.uid:

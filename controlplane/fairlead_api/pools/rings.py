@@ -1,4 +1,4 @@
-"""A pool's ring as people look at it: shares, imbalance, and what a change of instances would move. Pure."""
+"""A pool's ring for display: shares, imbalance, and the effect of a change of instances. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ MOST_ANCHORS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingQuestion:
-    """A change to ask about: instances that are added, those that leave, another number of anchors per instance."""
+    """A change whose effect is asked for: added instances, removed ones, another number of anchors per instance."""
 
     add: int = 0
     remove: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ def ring_of(
 ) -> Ring:
     """The ring of a table, with the answer to the question.
 
-    `bound` counts sessions by instance. Raises InvalidInput for a question that names what the ring does not have.
+    `bound` counts sessions by instance. Raises InvalidInput if the question names an instance that is not on the ring.
     """
     shares = key_shares(table.instances)
     use = _use(policies, table.routing.policy)
@@ -103,5 +103,5 @@ def _change(before: Sequence[InstanceEntry], after: Sequence[InstanceEntry], bou
 
 
 def _use(policies: PolicyCatalogue, name: str) -> RingUse:
-    """A policy that this process does not know counts as one that does not use the ring, as the default policy."""
+    """How the pool's policy uses the ring. An unknown policy counts as not using it, like the default policy."""
     return policies.entry(name).ring if name in policies.names else RingUse.NONE

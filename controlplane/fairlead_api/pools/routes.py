@@ -52,8 +52,8 @@ def ring_routes(guard: Guard, reader: PostgresRings, policies: PolicyCatalogue) 
         remove: Annotated[list[str] | None, Query()] = None,
         anchors: int | None = None,
     ) -> Ask:
-        """Anchors and key shares, and what a change would move: `add` instances more, those named by `remove` gone
-        (several times), another number of `anchors` per instance.
+        """Anchors and key shares, and the effect of a change: `add` more instances, `remove` named ones (may be
+        repeated), another number of `anchors` per instance.
         """
         question = RingQuestion(add=add, remove=tuple(remove or ()), anchors=anchors)
 
@@ -74,7 +74,7 @@ def predictor_routes(guard: Guard, reader: PostgresPredictors) -> Routes:
     viewer = guard.needs(AccessRole.VIEWER)
 
     async def get_predictor(namespace: str, name: str) -> Ask:
-        """Models of a learning policy, newest first: how wrong each was, and who chose while it was in use."""
+        """Models of a learning policy, newest first: the errors of each, and how often it or the heuristic chose."""
         return lambda sight: reader.predictor(PoolKey(namespace=namespace, name=name))
 
     document(routes, "/pools/{namespace}/{name}/predictor", Predictor, viewer, get_predictor, PredictorModel, lambda found: found.models)
@@ -112,8 +112,8 @@ def pool_routes(
 
     @routes.get("/pools/{namespace}/{name}", response_model=PoolDetail)
     async def get_pool(namespace: str, name: str, caller: Viewer, instances: bool = True) -> Any:
-        """A pool with its spec, conditions and living instances; `instances=false` leaves their list empty, which saves
-        a large pool's readers most of the answer.
+        """A pool with its spec, conditions and living instances; `instances=false` leaves their list empty, which makes
+        the answer for a large pool much smaller.
         """
         return answer(await reader.pool(PoolKey(namespace=namespace, name=name), clock(), instances=instances))
 
@@ -173,17 +173,19 @@ def internal_routes(guard: Guard, pools: PostgresPools, predictors: PostgresPred
 
     @routes.delete(internal_paths.POOL, status_code=204)
     async def delete_pool(namespace: str, name: str, caller: Operator) -> None:
-        """The object was deleted; repeating it changes nothing."""
+        """The pool's object was deleted; repeating the call changes nothing."""
         await pools.delete(PoolKey(namespace=namespace, name=name), caller.identity.subject, clock())
 
     @routes.get(internal_paths.HELD_POOLS)
     async def get_held_pools(caller: Operator) -> HeldPools:
-        """The pools for which live routers hold requests: what the operator is to start instances for."""
+        """The pools for which live routers hold requests; the operator starts instances for them."""
         return HeldPools(pools=await pools.held_pools())
 
     @routes.get(internal_paths.UNHEARD_POOLS)
     async def get_unheard_pools(seconds: Annotated[float, Query(ge=0, le=86_400)], caller: Operator) -> UnheardPools:
-        """Lists pools without a state report for this many seconds; an operator reports which of them are gone."""
+        """Lists pools without a state report for this many seconds; an operator then reports which of them no longer
+        exist.
+        """
         return UnheardPools(pools=await pools.unheard_pools(clock() - timedelta(seconds=seconds)))
 
     @routes.post(internal_paths.PREDICTOR_MODELS, status_code=204, openapi_extra=described(TrainedModel))

@@ -47,7 +47,7 @@ pools = Table(
     json_column("measured", null=True),
     UniqueConstraint("namespace", "name"),
 )
-"""`measured` is what routers measured of the pool's engines (`pools.capabilities.Remembered`)."""
+"""`measured` are routers' measurements of the pool's engines (`pools.capabilities.Remembered`)."""
 
 pool_revisions = Table(
     "pool_revisions",
@@ -64,8 +64,8 @@ pool_revisions = Table(
     Column("resource_version", BigInteger, nullable=True),
     text_column("manager", null=True),
 )
-"""`resource_version` is the object's when the revision was seen first, None if it is not a number; `manager` the
-field manager, which `actor` is too unless more is known.
+"""`resource_version` is the object's when the revision was seen first, None if it is not a number; `manager` is the
+field manager; `actor` is the same unless the user is known.
 """
 
 pool_events = Table(
@@ -150,8 +150,9 @@ routers = Table(
     json_column("asked_at", null=True),
     Column("shares", JSONB, nullable=False, server_default="{}"),
 )
-"""`asked_at` has the secret by which others may ask the router: only routers are shown it. `shares` has, by pool, what
-it tells other routers."""
+"""`asked_at` contains the secret with which others may ask the router, so only routers may read it. `shares` are the
+router's reports to other routers, by pool.
+"""
 
 router_acknowledgements = Table(
     "router_acknowledgements",

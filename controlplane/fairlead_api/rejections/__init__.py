@@ -1,5 +1,6 @@
 """Refused requests by cause, and the remedy for each cause.
 
-Routers refuse requests and choose the status (`fairlead.routing.admission.refusals`); this package counts what they
-report. It must not count a request under two causes. The danger here: counts from samples next to counts from rollups.
+Routers refuse requests and choose the status (`fairlead.routing.admission.refusals`); this package counts the reported
+refusals. It must not count a request under two causes. The danger here: counts from samples next to counts from
+rollups.
 """

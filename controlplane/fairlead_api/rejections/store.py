@@ -35,8 +35,8 @@ from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 
 
 def advice(reason: str, found: Simulated | None = None) -> str:
-    """One to three sentences; for a cause that this version does not know, they say where to look. If requests were
-    refused because instances were missing, `found`, the result of the pool's latest simulations, adds to them.
+    """The remedy in one to three sentences; for an unknown cause they say where to look. If instances were missing, the
+    result of the pool's latest simulations (`found`) is added.
     """
     try:
         usual = RejectionReason(reason).facts.suggestion
@@ -51,13 +51,13 @@ def advice(reason: str, found: Simulated | None = None) -> str:
 
 
 SAMPLES = 5
-"""Requests shown of each cause; the newest are shown."""
+"""Maximum number of samples shown per cause, the newest ones."""
 
 FINE = timedelta(hours=2)
 """For a range longer than this, served requests are counted by whole minutes."""
 STEP = timedelta(seconds=10)
 UNROLLED = timedelta(seconds=30)
-"""What is younger at the end of the range may not be rolled up yet, and is counted from samples."""
+"""The newest part of the range, which may not be rolled up yet and is counted from samples."""
 
 _REASONS = frozenset(RejectionReason)
 """Rows with another reason, stored by a newer version that was rolled back, are left out."""
@@ -112,7 +112,9 @@ class PostgresRejections:
 
 
 def _newest(groups: Mapping[Cause, list[Any]]) -> "Select[Any]":
-    """The newest rows of each cause. The search runs backwards from its last row: it may have few among millions."""
+    """The newest rows of each cause. The search runs backwards from the cause's last row, because the cause may have
+    few rows among millions.
+    """
     time = DateTime(timezone=True)
     sought = values(
         column("pool_id", BigInteger),
@@ -135,9 +137,9 @@ def _cause_of(row: Any) -> Cause:
 
 
 def _served(of: Collection[int], start: datetime, end: datetime, finest: int) -> Iterator["Select[Any]"]:
-    """The parts of the completed requests of [start, end) `of` these pools: of whole pools where they are rolled up,
-    else of seconds; of whole minutes where the range is long, or so old that its seconds are gone (`finest` is the
-    length of what is left).
+    """Statements for the completed requests in [start, end) of these pools: from pool rollups as far as they exist,
+    else from seconds. Whole minutes are used if the range is long, or so old that its seconds are gone (`finest` is the
+    shortest remaining length).
     """
 
     def completed(loads: Table, at: "ColumnElement[Any]", first: datetime, last: datetime) -> "Select[Any]":
@@ -156,12 +158,12 @@ def _served(of: Collection[int], start: datetime, end: datetime, finest: int) ->
 
 
 def _whole(at: datetime) -> datetime:
-    """The step in which a moment lies."""
+    """The start of the step that contains a moment."""
     return at.replace(microsecond=0) - timedelta(seconds=at.second % STEP.seconds)
 
 
 def _pools(name: str | None, sight: Sight) -> "Select[Any]":
-    """Number and name of the pool with this name, or of all in sight (None), and of those that once were."""
+    """Number and name of the pool with this name, or of all visible pools (None), including deleted ones."""
     wanted = select(pools.c.id, _pool_name.label("name"))
     wanted = wanted if name is None else wanted.where(_pool_name == name)
     return wanted if sight is None else wanted.where(pools.c.namespace.in_(sorted(sight)))

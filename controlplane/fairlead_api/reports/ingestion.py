@@ -1,7 +1,6 @@
-"""Takes routers' reports: stores each at most once by router and id, and whole or not at all.
+"""Ingests routers' reports: each is stored at most once, by router and id, and completely or not at all.
 
-Rows that cannot be stored are dropped and counted. If the API refused the report for them, the router would send it
-again and again.
+Rows that cannot be stored are dropped and counted, because a router would send a refused report again and again.
 """
 
 import logging
@@ -44,14 +43,14 @@ class ReportStore(Protocol):
         """Makes sure that rows of these days can be stored, by table."""
 
     async def ingest(self, reports: Sequence[Report]) -> Ingested:
-        """Stores one router's reports not seen yet, in one transaction; receipts are in their order."""
+        """Stores one router's new reports in one transaction; receipts are in the order of the reports."""
 
     async def forget_router(self, gone: RouterGone) -> None:
         """Forgets the router until it reports again."""
 
 
 class Ingestion:
-    """Use case: reports arrive."""
+    """Use case: ingestion of reports."""
 
     def __init__(self, store: ReportStore, ages: Ages) -> None:
         self._store = store
@@ -60,18 +59,19 @@ class Ingestion:
     async def take(self, reports: Sequence[Report], now: datetime) -> Ingested:
         """Stores reports of one router; the first carries the router's present state.
 
-        Raises InvalidInput for reports with an impossible router or time, StoreUnavailable. Once this has returned,
-        nothing of them can be lost.
+        Raises InvalidInput for reports with an impossible router or time, StoreUnavailable. Once this has returned, the
+        reports cannot be lost.
         """
         check_envelopes(reports)
         ignored: Counter[str] = Counter()
-        shift = clock_error(reports[0], now.timestamp())
-        if shift:
+        error = clock_error(reports[0], now.timestamp())
+        if error:
             _log.warning(
-                "a router's clock is wrong, its times are put right", extra={"router": reports[0].router, "seconds": round(shift, 1)}
+                "a router's clock is wrong, its times are put right", extra={"router": reports[0].router, "seconds": round(error, 1)}
             )
         kept: list[Report] = []
         for report in reports:
+            shift = clock_error(report, now.timestamp())
             good, dropped = plausible(report, self._ages, now.timestamp(), shift)
             kept.append(replace(good, sent_at=good.sent_at + shift))
             ignored += dropped
@@ -83,10 +83,11 @@ class Ingestion:
             }
         )
         done = await self._store.ingest(kept)
-        return replace(done, ignored=done.ignored + ignored)
+        receipts = tuple(replace(receipt, at=now.timestamp()) for receipt in done.receipts)
+        return replace(done, receipts=receipts, ignored=done.ignored + ignored)
 
     async def forget_router(self, gone: RouterGone, now: datetime) -> None:
-        """Forgets a router that said goodbye. Raises InvalidInput, StoreUnavailable."""
+        """Forgets a router that signed off. Raises InvalidInput, StoreUnavailable."""
         _check_name("router", gone.router)
         check_time("at", gone.at)
         near = abs(now.timestamp() - gone.at) <= CLOCK_TOLERANCE_SECONDS
@@ -96,8 +97,8 @@ class Ingestion:
 def check_envelopes(reports: Sequence[Report]) -> None:
     """Check the reports' ids, routers and times. Pure.
 
-    Raises InvalidInput for reports with an impossible router or time, and for reports that are not of
-    one router or not distinct.
+    Raises InvalidInput for reports with an impossible router or time, and for reports from different routers or with
+    equal ids.
     """
     if not 1 <= len(reports) <= MOST_REPORTS:
         raise InvalidInput("reports", len(reports), f"send 1 to {MOST_REPORTS} reports at once")
@@ -119,5 +120,5 @@ def _check_name(field_name: str, name: str) -> None:
 
 
 def _days(times: Iterable[float]) -> set[date]:
-    """The UTC days of these Unix seconds; few different days are many different seconds."""
+    """The UTC days of these Unix seconds, computed quickly for many seconds within few days."""
     return {datetime.fromtimestamp(day * _DAY, UTC).date() for day in {time // _DAY for time in times}}

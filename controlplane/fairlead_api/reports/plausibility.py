@@ -1,8 +1,8 @@
 """Decides which rows of a report can be stored. Pure.
 
-Every text, number and time of every row has bounds, and only the row outside them is dropped. A router sends a report
-until it is taken, so a row that cannot be stored must cost that row and nothing else. Times are judged by the API's
-clock: a router's clock may be wrong, and history is kept whatever that clock says.
+Every text, number and time of a row has bounds, and a row outside them is dropped alone. A router resends a report
+until it is accepted, so a row that cannot be stored must not hold up the others. Times are judged by the API's clock: a
+router's clock may be wrong, and history is kept whatever that clock says.
 """
 
 from collections import Counter
@@ -28,7 +28,9 @@ MAX_NUMBER = 1e12
 MAX_ITEMS = 1024
 """Maximum number of candidates of a decision, or latencies of a second."""
 CLOCK_TOLERANCE_SECONDS = 30.0
-"""A router's clock may differ from the API's by this much, transmission included, before the API's is used instead."""
+"""Maximum plausible difference between a router's clock and the API's, including transmission; beyond it, the API's
+clock is used.
+"""
 LONGEST_HOST = 253
 HOST_CHARACTERS = frozenset(ascii_letters + digits + ".-_:%")
 """The characters of host names and of IPv4 and IPv6 addresses."""
@@ -39,16 +41,16 @@ EARLIEST = 1_577_836_800.0
 Row = TypeVar("Row")
 Check = Callable[[Any], bool]
 Column = Callable[[Collection[Any]], bool]
-"""Whether all values of a field, none of which is None, can be stored."""
+"""Checks whether all values of a field, none of which is None, can be stored."""
 _known_checks: dict[Any, tuple[tuple[str, Check, str], ...]] = {}
 _known_columns: dict[Any, tuple[tuple[Callable[[Any], Any], Column], ...]] = {}
 
 
 Ages = Mapping[str, float]
-"""How old a row may be, in seconds, by field of Report. What is not named is kept whatever its age."""
+"""Maximum age of rows, in seconds, by field of Report. Rows of other fields are kept regardless of their age."""
 
 _STATE = [one.name for one in fields(RouterState) if one.name not in {"sent_at", "asked_at"}]
-"""The fields of a report with rows of the router's present state."""
+"""The fields of a report whose rows describe the router's present state."""
 
 
 def clock_error(report: Report, now: float) -> float:
@@ -66,7 +68,10 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
     dropped: Counter[str] = Counter()
 
     def kept(rows: tuple[Row, ...], place: Callable[[Row], Row | None], oldest: float | None = None) -> tuple[Row, ...]:
-        """The rows that have no fault and a place. Rows not older than `oldest` seconds keep their time."""
+        """The storable part of the report, and the number of rows dropped or changed, by reason. Its times are
+        corrected by `shift`. Bindings, migrations and refusals are history: an impossible time is replaced by `now`.
+        Samples and refusals older than their maximum age are dropped.
+        """
         if oldest is not None and shift == 0.0 and _all_stored(rows, now - oldest, now + CLOCK_TOLERANCE_SECONDS):
             return rows
         good: list[Row] = []
@@ -142,7 +147,7 @@ def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Rep
 
 
 _IN_ORDER = frozenset({RowTime.MOMENT, RowTime.SECOND})
-"""Rows of these are looked at all together first, as almost always all of them can be stored."""
+"""Kinds whose rows are first checked all together, because almost always all of them can be stored."""
 
 
 def _as_it_is(row: Row) -> Row:
@@ -150,14 +155,14 @@ def _as_it_is(row: Row) -> Row:
 
 
 def _address_fault(address: AskAddress) -> str | None:
-    """The fault for which the API does not pass the address to other routers; None without a fault."""
+    """Why the API does not pass the address on to other routers; None if it does."""
     if not (0 < len(address.host) <= LONGEST_HOST and set(address.host) <= HOST_CHARACTERS):
         return "name"
     return fault(address) if 0 < address.port < 2**16 and len(address.secret) >= SHORTEST_SECRET else "number"
 
 
 def _all_stored(rows: Collection[Any], first: float, last: float) -> bool:
-    """Whether all rows are of [first, last] and can be stored as they are."""
+    """Whether all rows lie in [first, last] and can be stored unchanged."""
     if not rows:
         return True
     kind = type(next(iter(rows)))
@@ -167,7 +172,9 @@ def _all_stored(rows: Collection[Any], first: float, last: float) -> bool:
 
 
 def faultless(rows: Collection[Any]) -> bool:
-    """Whether `fault` finds nothing in any of these rows, all of one kind; checking field by field costs less."""
+    """Whether `fault` finds nothing in any of these rows, which are all of one kind; checked field by field, which is
+    faster.
+    """
     if not rows:
         return True
     kind = type(next(iter(rows)))
@@ -182,7 +189,7 @@ def faultless(rows: Collection[Any]) -> bool:
 
 
 def fault(row: Any) -> str | None:
-    """`name`, `number` or `size`: the fault that keeps a row out of its columns; None when the row can be stored."""
+    """The fault that prevents storing a row: `name`, `number` or `size`; None if it can be stored."""
     kind = type(row)
     checks = _known_checks.get(kind)
     if checks is None:
@@ -234,7 +241,7 @@ def _columns(kind: Any) -> tuple[tuple[Callable[[Any], Any], Column], ...]:
 
 
 def _column(hint: Any) -> Column:
-    """Like `_check`, for many values at once."""
+    """Like `_check`, but for many values at once."""
     if isinstance(hint, UnionType):
         (hint,) = (part for part in get_args(hint) if part is not type(None))
     if get_origin(hint) is tuple:

@@ -47,7 +47,7 @@ _row: "dict[str, msgspec.json.Decoder[Any]]" = {name: msgspec.json.Decoder(kind)
 
 
 def decode_reports(content: bytes) -> tuple[list[Report], bool, Counter[str]]:
-    """The reports, whether they came as a list, and how many malformed rows were left out, by reason.
+    """The reports, whether they came as a list, and the number of malformed rows that were left out, by reason.
 
     Raises MalformedBody for a body that is not JSON, InvalidInput for a report without id, router or time.
     """
@@ -124,7 +124,7 @@ def report_routes(
 
 
 def report_ages(retention: Retention) -> Ages:
-    """Largest age at which a row is still stored: the age at which retention would delete it."""
+    """Maximum age at which a row is still stored: the age at which retention would delete it."""
     return {name: 86_400.0 * getattr(retention, kind.kept) for name, kind in ROW_KINDS.items() if kind.kept}
 
 

@@ -1,4 +1,4 @@
-"""The table of the ids of reports already taken."""
+"""The table of the ids of reports that were already stored."""
 
 from sqlalchemy import Column, Index, Table, Text
 

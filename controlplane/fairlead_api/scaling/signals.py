@@ -1,8 +1,8 @@
-"""Turns the reports of routers about a pool into the signals that the operator uses for scaling. Pure.
+"""Computes the signals for the operator's scaling from routers' reports about a pool.
 
-Rates and loads cover the last WINDOW_SECONDS, ended LAG_SECONDS ago so that every router has reported them. Figures
-that describe requests (cached share, mean output, mean context) cover the same time when enough requests finished in
-it, otherwise the last 5 minutes.
+Pure. Rates and loads cover a window of WINDOW_SECONDS that ended LAG_SECONDS ago, so that every router has reported it.
+Figures that describe requests (cached share, mean output, mean context) cover the same window if enough requests
+finished in it, otherwise the last 5 minutes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,14 +19,18 @@ LAG_SECONDS = 2
 """Seconds within which the samples of a finished second are collected and sent."""
 
 _ENOUGH_BUCKETS = 6
-"""Fewest buckets of 10 s in which a decode step was measured."""
+"""Minimum number of 10-s buckets in which a decode step was measured."""
 _LEAST_SPREAD = 0.1
-"""Batches must differ by this share of their mean (standard deviation), or they say nothing about larger ones."""
+"""Batch sizes must vary by at least this share of their mean (standard deviation); otherwise they say nothing about
+larger batches.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """Sums over finished requests; `generated_tokens` include running ones; 0 if a router does not report them."""
+    """Sums over finished requests; `generated_tokens` includes tokens of running ones (0 if a router does not report
+    it).
+    """
 
     requests: int = 0
     prompt_tokens: int = 0
@@ -46,7 +50,7 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompts:
-    """The prompts of requests that arrived, from routers that report the squares of their tokens: their variation."""
+    """Variation of the arriving prompts' lengths, from routers that report the squares of their tokens."""
 
     requests: int = 0
     tokens: int = 0
@@ -62,9 +66,9 @@ class Prompts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceMeasures:
-    """One instance in the window, over all routers.
+    """Measurements of one instance in the window, over all routers.
 
-    `unreported` counts samples from routers that do not report what is needed here. `newest` is the Unix time of its
+    `unreported` counts samples from routers that do not report the needed fields. `newest` is the Unix time of its
     newest sample. `pending_mean` and `pending` are the mean and latest uncached prompt tokens; `running_mean` is the
     mean number of running requests.
     """
@@ -86,8 +90,8 @@ class InstanceMeasures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSums:
-    """Sums over buckets of one instance: `y` time per output token (95th percentile) of requests that ended in it, `b`
-    requests that ran on average while these decoded.
+    """Sums over buckets of one instance: `y` is the time per output token (95th percentile) of requests that ended in
+    the bucket, `b` the mean number of requests running while they decoded.
     """
 
     instance: str
@@ -171,10 +175,10 @@ def _role(role: Role, measured: PoolMeasures, present: Sequence[PresentInstance]
 
 
 def _throughput(samples: Sequence[InstanceMeasures]) -> float | None:
-    """Tokens per second of an instance while it has any to compute. With little work the figure is rough, but then
-    little depends on it.
+    """Tokens per second of an instance while it has any to compute.
 
-    The times of several routers may overlap, so the busy time is bounded by the window.
+    With little work the figure is rough, but then it matters little. The busy times of several routers may overlap, so
+    their sum is capped at the window.
     """
     seconds = sum(min(float(WINDOW_SECONDS), one.prefilling_seconds) for one in samples)
     tokens = sum(one.prefilled_tokens for one in samples)
@@ -182,7 +186,7 @@ def _throughput(samples: Sequence[InstanceMeasures]) -> float | None:
 
 
 def _prefill_load(samples: Sequence[InstanceMeasures], throughput: float | None, slo_seconds: float) -> float | None:
-    """The time that pending prompts take; None if some are pending and no speed was measured."""
+    """Predicted time of the pending prompts, as a load; None if prompts are pending and no speed was measured."""
     pending = _mean([one.pending_mean for one in samples])
     if not pending:
         return pending
@@ -190,7 +194,7 @@ def _prefill_load(samples: Sequence[InstanceMeasures], throughput: float | None,
 
 
 def _decode_load(samples: Sequence[InstanceMeasures], step: DecodeStep | None, slo_seconds: float) -> float | None:
-    """The time per token that the fit predicts for the present batches, or without a fit what was measured."""
+    """The time per token that the fit predicts for the present batches; without a fit, the measured time."""
     if step is not None:
         return _mean([(step.fixed_seconds + step.seconds_per_request * one.running_mean) / slo_seconds for one in samples])
     return _mean([one.tpot_mean / slo_seconds for one in samples if one.tpot_mean is not None])
@@ -199,7 +203,7 @@ def _decode_load(samples: Sequence[InstanceMeasures], step: DecodeStep | None, s
 def decode_step(sums: Sequence[StepSums]) -> DecodeStep | None:
     """The step time as a line over the batch, by least squares; None if the batches differ too little to tell.
 
-    The mean context is part of the slope: it changes slowly against the batch.
+    The mean context is part of the slope, because it changes slowly compared with the batch.
     """
     n = sum(one.n for one in sums)
     if n < _ENOUGH_BUCKETS:

@@ -1,4 +1,4 @@
-"""Scaling decisions as the public API shows them, and the measurements of a pool's routers in the last half minute."""
+"""Scaling decisions as the public API shows them, and routers' measurements of a pool in the last half minute."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -93,8 +93,8 @@ SELECT json_build_object(
 
 
 class Measuring:
-    """Reads measures with one statement, and shares those of a pool for SHARED_SECONDS: while something is in progress,
-    the operator asks every second.
+    """Reads measurements with one statement, and caches a pool's for SHARED_SECONDS: during changes the operator asks
+    every second.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Measuring:
         return known
 
     def forget(self, pool_id: int) -> None:
-        """The pool is gone."""
+        """Forget a pool that is gone."""
         self._known.pop(pool_id, None)
 
 

@@ -1,4 +1,4 @@
-"""Tables of scaling decisions, and of the number of instances wanted of each role."""
+"""Tables of scaling decisions, and of the desired number of instances per role."""
 
 from sqlalchemy import (
     BigInteger,
@@ -49,4 +49,4 @@ wanted_replicas = Table(
     Column("before", BigInteger),
     count_column("replicas", None),
 )
-"""Every change of the number of instances wanted of a role; zero when the role went."""
+"""Every change of a role's desired number of instances; zero when the role was removed."""

@@ -51,7 +51,9 @@ def schedule_routes(guard: Guard, reader: PostgresSchedules, clock: Callable[[],
 
     @routes.get("/pools/{namespace}/{name}/bounds", response_model=InForceAt)
     async def get_bounds(namespace: str, name: str, caller: Viewer, at: str = "now") -> Any:
-        """What the pool's present spec has in force at an instant: bounds per role, SLO, early rejection, windows."""
+        """The values in force at an instant according to the pool's present spec: bounds per role, SLO, early
+        rejection, windows.
+        """
         return answer(await reader.in_force(PoolKey(namespace=namespace, name=name), parse_time("at", at, clock())))
 
     return routes

@@ -1,5 +1,5 @@
-"""Schedules of living pools, and their starts: each recorded once per pool, schedule and start, and read as the public
-API shows them.
+"""Schedules of living pools, and the starts of their windows: each start is recorded once per pool, schedule and time,
+and read as the public API shows it.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, Sched
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Filter of the runs of schedules; the range is of their starts."""
+    """Filter of the runs of schedules; the range selects by their starts."""
 
     pool: str | None = None
     schedule: str | None = None
@@ -46,10 +46,10 @@ runs, pools = tables.schedule_runs, tables.pools
 
 
 async def note_runs(connection: AsyncConnection, row: Any, state: PoolState, schedules: Sequence[ScheduleSpec] | None) -> None:
-    """Notes windows that opened and closed, and starts without one since the state before.
+    """Records windows that opened and closed, and starts without a window, since the previous state.
 
-    `row` is the pool's row before this state. `schedules` None: the spec is refused; then only windows are noted, and
-    skipped starts once a spec is accepted again.
+    `row` is the pool's row before this state. `schedules` None: the spec is refused; then only windows are recorded,
+    and skipped starts once a spec is accepted again.
     """
     told = state.schedules
     if told is None:
@@ -68,7 +68,7 @@ async def note_runs(connection: AsyncConnection, row: Any, state: PoolState, sch
 
 
 async def _open(connection: AsyncConnection, pool: int, uid: str, window: Window, told: SchedulesInForce) -> None:
-    """Notes an open window. One that decides nothing is skipped, until it decides something."""
+    """Records an open window. A window without effect is not recorded until it has one."""
     by = told.overruled.get(window.schedule)
     if by is not None:
         values = {"outcome": RunOutcome.SKIPPED, "reason": RunReason.OVERRULED, "overruled_by": by, "closes": window.closes}
@@ -97,7 +97,7 @@ async def _close(connection: AsyncConnection, pool: int, told: SchedulesInForce,
 
 
 async def close_runs(connection: AsyncConnection, pool: int, now: datetime) -> None:
-    """Closes the windows of a pool that is gone: no later state reports their end."""
+    """Closes the windows of a pool that is gone, because no later state will report their end."""
     closed = {"outcome": RunOutcome.CLOSED, "reason": RunReason.REMOVED, "closed_at": now}
     await connection.execute(update(runs).where(runs.c.pool_id == pool, runs.c.outcome == RunOutcome.OPEN).values(closed))
 
@@ -109,7 +109,7 @@ async def _add(connection: AsyncConnection, pool: int, uid: str, schedule: str, 
 
 _DECLARED = pools.c.spec_in_force["scaling"]["schedules"]
 _KEYS = (pools.c.namespace, pools.c.name, pools.c.name)
-"""Columns of a cursor's types: namespace, pool, schedule."""
+"""Columns of a cursor: namespace, pool, schedule."""
 
 
 class PostgresSchedules:
@@ -173,7 +173,7 @@ class PostgresSchedules:
 
 
 def _after(rows: Iterable[Any], last: tuple[Any, ...] | None) -> Iterator[tuple[Any, ScheduleSpec]]:
-    """The schedules of rows of the table pools after a position, each with its row; those of a pool by name."""
+    """The schedules after a position, each with its pool's row; a pool's schedules are ordered by name."""
     for row in rows:
         spec = spec_of(row.spec_in_force)
         for schedule in sorted(spec.scaling.schedules, key=lambda one: one.name) if spec is not None else ():

@@ -1,4 +1,4 @@
-"""The table of the outcomes of each start of a schedule's window."""
+"""The table with the outcome of each start of a schedule's window."""
 
 from sqlalchemy import BigInteger, Column, Identity, Index, Table, UniqueConstraint
 

@@ -27,10 +27,10 @@ def search_routes(guard: Guard, reader: PostgresSearch) -> Routes:
         q: Annotated[str, Query(max_length=200, description="Any part of a name or id.")] = "",
         limit: Annotated[int, Query(ge=1, le=50, description="Maximum number of hits of each kind.")] = 8,
     ) -> Any:
-        """Pools, instances, sessions, requests, plans and audit entries with this part in their name or id.
+        """Pools, instances, sessions, requests, plans and audit entries whose name or id contains this text.
 
-        Sessions are found by an index of parts of three letters or more, requests by their whole id; parts of other
-        names are looked for in the newest rows, and `since` says how far back.
+        Sessions are found by an index of parts of three letters or more, requests by their whole id; other names are
+        searched in the newest rows, and `since` says how far back.
         """
         return answer(await reader.search(q.strip(), limit, caller.sight))
 

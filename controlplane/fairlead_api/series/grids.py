@@ -1,4 +1,4 @@
-"""Cuts a range into steps, and puts what was found into them. Pure."""
+"""Divides a range into steps, and puts values into them. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _FINEST = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """`count` steps of `seconds` from `start` on, a whole multiple of that since 1970."""
+    """`count` steps of `seconds`, starting at `start`, which is a whole multiple of the step since 1970."""
 
     start: datetime
     seconds: int
@@ -35,19 +35,19 @@ class Steps:
         return timedelta(seconds=self.seconds)
 
     def index(self, at: datetime) -> int | None:
-        """The step that a moment is in; None outside."""
+        """The step that contains a moment; None outside."""
         found = int((at - self.start) // self.length)
         return found if 0 <= found < self.count else None
 
     def lasted(self, index: int, now: datetime) -> float:
-        """The elapsed seconds of a step."""
+        """Seconds of a step that have passed so far."""
         begun = self.start + index * self.length
         return min(float(self.seconds), (now - begun).total_seconds())
 
 
 def steps(start: datetime, end: datetime, most: int, now: datetime, least: int = _FINEST) -> Steps:
-    """The finest steps of at least `least` seconds, at most `most` of them, that are together what [start, end) covers
-    (`fairlead.range_steps`); where that has more steps than `most`, longer ones around it.
+    """The finest steps of at least `least` seconds, at most `most` of them, that together are the range that [start,
+    end) covers (`fairlead.range_steps`); if that would need more than `most` steps, longer steps around it.
 
     Raises InvalidInput for a range that is too long.
     """
@@ -67,15 +67,15 @@ def steps(start: datetime, end: datetime, most: int, now: datetime, least: int =
 def line(
     metric: str, unit: str, where: Steps, found: Mapping[int, float | None], part: str | None = None, drawn: Drawn = Drawn.LINE
 ) -> SeriesLine:
-    """A line of the values found, by step."""
+    """A line of these values, by step."""
     values = [found.get(index) for index in range(where.count)]
     return SeriesLine(metric=metric, part=part, unit=unit, drawn=drawn, start=where.start, step_seconds=where.seconds, values=values)
 
 
 def in_force(where: Steps, changes: Iterable[tuple[datetime, float | None]], now: datetime) -> dict[int, float | None]:
-    """The value in force at the end of each step, or now in the one that runs; None before the first change.
+    """The value in force at the end of each step, or now for the running step; None before the first change.
 
-    `changes` are in the order of their times; None ends a value.
+    `changes` are in order of time; None ends a value.
     """
     found: dict[int, float | None] = {}
     left = sorted(changes, key=lambda one: one[0])

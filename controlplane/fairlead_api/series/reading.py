@@ -47,7 +47,7 @@ DECISIONS = ("instances_recommended", "prefill_load", "decode_load")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """The subject of a question: all pools in sight, a pool, or an instance of it."""
+    """The subject of a query: all visible pools, one pool, or one of its instances."""
 
     pool: PoolKey | None = None
     instance: str | None = None
@@ -62,10 +62,12 @@ Changes = Sequence[tuple[datetime, float | None]]
 
 
 class SeriesStore(Protocol):
-    """The recorded figures. Every call about a pool raises NotFound for one that does not live."""
+    """The recorded figures. Every method about a pool raises NotFound for one that does not exist."""
 
     async def loads(self, subject: Subject, where: Steps, now: datetime) -> Mapping[int, Mapping[str, float | None]]:
-        """Figures of LOADS (and of OF_INSTANCES for an instance) by name, by step; only steps with a record."""
+        """The figures named in LOADS (for an instance also OF_INSTANCES), by name and step; only steps
+        with a record.
+        """
 
     async def kept(self, subject: Subject, where: Steps) -> Sequence[Kept]:
         """Counts by step, priority class and version of the SLO; of all pools together with version 0."""
@@ -77,13 +79,15 @@ class SeriesStore(Protocol):
         """Step, cause and number of refused requests."""
 
     async def moves(self, subject: Subject, where: Steps, table: str) -> Sequence[tuple[int, int, float | None]]:
-        """Step, number of moves, and the seconds that they won; `table` is `migrations` or `reroutes`."""
+        """Step, number of moves, and the seconds of TTFT that they saved; `table` is `migrations` or `reroutes`."""
 
     async def serving(self, pool: PoolKey, since: datetime) -> Mapping[str, Changes]:
-        """Keyed by role, how many instances served and since when: a value at `since`, and the changes after it."""
+        """For each role, how many instances served and since when: the number at `since`, and the changes after it."""
 
     async def wanted(self, pool: PoolKey, since: datetime) -> Mapping[str, Changes]:
-        """Keyed by role, how many were wanted and since when: the value in force at `since`, and later changes."""
+        """For each role, how many instances were desired and since when: the number in force at `since`, and later
+        changes.
+        """
 
     async def goals(self, pool: PoolKey, kind: str, since: datetime) -> Changes:
         """A column of the versions of the SLO in force at `since` or later, with the start of each."""
@@ -108,7 +112,9 @@ class SeriesReading:
         self._store = store
 
     async def series(self, subject: Subject, metrics: str, start: str, end: str, buckets: int, now: datetime) -> Series:
-        """The metrics (names separated by commas) of what `start` to `end` covers, in at most `buckets` steps."""
+        """The lines of these metrics (names separated by commas), over the range that `start` to `end` covers, in at
+        most `buckets` steps.
+        """
         names = chosen(metrics, subject.scope)
         if not 2 <= buckets <= MOST_STEPS:
             raise InvalidInput("buckets", buckets, f"write 2 to {MOST_STEPS}")
@@ -137,7 +143,7 @@ def chosen(metrics: str, scope: Scope) -> list[str]:
 
 
 def asked_range(start: str, end: str, now: datetime) -> tuple[datetime, datetime]:
-    """The past part of a range as the query has it. Raises InvalidInput."""
+    """The past part of the queried range. Raises InvalidInput."""
     begun, ended = parse_range(start, end, now)
     begun, ended = begun or now, min(ended or now, now)
     if begun >= ended:
@@ -146,7 +152,7 @@ def asked_range(start: str, end: str, now: datetime) -> tuple[datetime, datetime
 
 
 class _Asked:
-    """One call; records that several of its metrics need are read once."""
+    """One call; records that several of its metrics need are read only once."""
 
     def __init__(self, store: SeriesStore, subject: Subject, start: datetime, end: datetime, buckets: int, now: datetime) -> None:
         self._store, self._subject, self._now = store, subject, now
@@ -179,7 +185,7 @@ class _Asked:
             return [await self._moves(name)]
         if name == "refused_by_cause":
             return await self._by_cause()
-        assert self._subject.pool is not None, "the rest is of a pool alone"
+        assert self._subject.pool is not None, "the others exist only for single pools"
         return await self._of_pool(name, self._subject.pool)
 
     def _line(
@@ -266,7 +272,7 @@ class _Asked:
         return [self._line(name, where, values, part, Drawn.POINTS) for part, values in found.items()]
 
     def _rates(self, where: Steps, amounts: Mapping[int, float], known: Mapping[int, object]) -> dict[int, float | None]:
-        """Per second of the elapsed part of each step; zero where routers reported, but no such event."""
+        """Counts as rates per second of each step's elapsed part; zero if routers reported but had no such event."""
         rates: dict[int, float | None] = dict.fromkeys(known, 0.0)
         return rates | {index: amount / max(1.0, where.lasted(index, self._now)) for index, amount in amounts.items()}
 
@@ -290,7 +296,7 @@ def _burn(kept: Sequence[Kept], percentiles: Mapping[int, float]) -> float | Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesValue:
-    """A number of a line, of the `step_seconds` that begin `at`. Steps of which nothing is known are left out."""
+    """A value of a line, for the step of `step_seconds` that begins at `at`. Unknown values are left out."""
 
     metric: str
     part: str | None
@@ -301,7 +307,7 @@ class SeriesValue:
 
 
 def series_values(found: Series) -> Iterator[SeriesValue]:
-    """Line by line, oldest first."""
+    """Rows of all lines, one line after the other, oldest first."""
     for drawn in found.lines:
         for step, value in enumerate(drawn.values):
             if value is not None:

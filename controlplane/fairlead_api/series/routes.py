@@ -25,14 +25,16 @@ from fairlead_client.resources.series import Annotation, Annotations, Series
 
 
 class FigureReading:
-    """Reads figures of a range. Requests for the same range within a moment get the same answer."""
+    """Reads figures of a range. Simultaneous requests for the same range share one answer."""
 
     def __init__(self, store: PostgresFigures, recent: Recent) -> None:
         self._store = store
         self._recent = recent
 
     async def figures(self, subject: Subject, start: str, end: str, now: datetime) -> RangeFigures:
-        """The figures of what `start` to `end` covers. Raises InvalidInput naming the query field, NotFound."""
+        """The figures of the range that `start` to `end` covers. Raises InvalidInput naming the query
+        field, NotFound.
+        """
         where = _covered(start, end, now)
         return await self._recent.get(("figures", subject, where), lambda: self._store.figures(subject, where, now))
 
@@ -65,7 +67,7 @@ class InstanceRow(InstanceFigures, _OfInstance):
 
 
 def instance_rows(found: FiguresByInstance) -> Iterator[InstanceRow]:
-    """By name."""
+    """The rows, ordered by name."""
     for name, figures in sorted(found.instances.items()):
         yield InstanceRow(instance=name, **{one.name: getattr(figures, one.name) for one in fields(figures)})
 
@@ -86,7 +88,7 @@ def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, 
     async def get_fleet_series(
         metrics: Metrics = "requests,ttft_attainment,refused", start: From = "now-1h", end: To = "now", buckets: int = 120
     ) -> Ask:
-        """Metrics of all pools together that the caller may see, by steps of time: their names, separated by commas."""
+        """Metrics of all visible pools together, by steps of time; metric names are separated by commas."""
         return lambda sight: reading.series(Subject(sight=sight), metrics, start, end, buckets, clock())
 
     document(routes, "/series", Series, anywhere, get_fleet_series, SeriesValue, series_values)
@@ -99,7 +101,7 @@ def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, 
         end: To = "now",
         buckets: int = 120,
     ) -> Ask:
-        """Metrics of a pool by steps of time, in parts where it has some: roles, priority classes, causes, routers."""
+        """Metrics of a pool by steps of time, divided by role, priority class, cause or router where that applies."""
         subject = Subject(pool=PoolKey(namespace=namespace, name=name))
         return lambda sight: reading.series(subject, metrics, start, end, buckets, clock())
 
@@ -121,19 +123,19 @@ def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, 
     document(routes, f"{_INSTANCE}/series", Series, viewer, get_instance_series, SeriesValue, series_values)
 
     async def get_fleet_figures(start: From = "now-1h", end: To = "now") -> Ask:
-        """The outcomes of the requests of a range, for all pools together that the caller may see."""
+        """The outcomes of a range's requests, over all visible pools together."""
         return lambda sight: figures.figures(Subject(sight=sight), start, end, clock())
 
     document(routes, "/figures", RangeFigures, anywhere, get_fleet_figures, RangeFigures, lambda found: [found])
 
     async def get_pool_figures(namespace: str, name: str, start: From = "now-1h", end: To = "now") -> Ask:
-        """The outcomes of the requests of a range, for one pool."""
+        """The outcomes of a range's requests, for one pool."""
         return lambda sight: figures.figures(Subject(pool=PoolKey(namespace=namespace, name=name)), start, end, clock())
 
     document(routes, f"{_POOL}/figures", RangeFigures, viewer, get_pool_figures, RangeFigures, lambda found: [found])
 
     async def get_instance_figures(namespace: str, name: str, instance: str, start: From = "now-1h", end: To = "now") -> Ask:
-        """What an instance did over a range."""
+        """The figures of an instance over a range."""
         subject = Subject(pool=PoolKey(namespace=namespace, name=name), instance=instance)
         return lambda sight: figures.instance_figures(subject, start, end, clock())
 
@@ -148,7 +150,9 @@ def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, 
     document(routes, f"{_POOL}/instance-figures", FiguresByInstance, viewer, get_figures_by_instance, InstanceRow, instance_rows)
 
     async def get_fleet_annotations(start: From = "now-1h", end: To = "now") -> Ask:
-        """What happened to any pool in sight: numbers of instances, specs, windows of schedules, instances lost."""
+        """Events of all visible pools: changed numbers of instances, changed specs, windows of schedules, lost
+        instances.
+        """
         return lambda sight: reading.annotations(Subject(sight=sight), start, end, clock())
 
     document(routes, "/annotations", Annotations, anywhere, get_fleet_annotations, Annotation, lambda found: found.items)
@@ -160,7 +164,7 @@ def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, 
     document(routes, f"{_POOL}/annotations", Annotations, viewer, get_pool_annotations, Annotation, lambda found: found.items)
 
     async def get_instance_annotations(namespace: str, name: str, instance: str, start: From = "now-1h", end: To = "now") -> Ask:
-        """What happened to an instance and to its pool as a whole."""
+        """Events of an instance, and of its pool as a whole."""
         subject = Subject(pool=PoolKey(namespace=namespace, name=name), instance=instance)
         return lambda sight: reading.annotations(subject, start, end, clock())
 

@@ -1,4 +1,4 @@
-"""Tables of sessions: the holder of each, its history, and moves that lost a race."""
+"""Tables of sessions: the present holder of each, its history, and moves that lost a race."""
 
 from sqlalchemy import BigInteger, CheckConstraint, Column, DateTime, ForeignKeyConstraint, Index, Integer, Table, Text
 
@@ -37,8 +37,8 @@ session_names = Table(
 )
 """Every session's name once, to find it by a part of the name.
 
-A trigger on `sessions` fills it. The rows of `sessions` change with every request, and an index of parts of names
-there would cost each change thirty entries.
+A trigger on `sessions` fills it. A separate table is used because the rows of `sessions` change with every request, and
+a trigram index there would add thirty entries to each change.
 """
 
 
@@ -67,4 +67,4 @@ lost_moves = Table(
     Column("minute", DateTime(timezone=True), primary_key=True),
     count_column("moves"),
 )
-"""Session moves by routers that did not count, because another writer was first."""
+"""Session moves by routers that lost the race against an earlier writer."""

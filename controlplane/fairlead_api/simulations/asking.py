@@ -1,5 +1,5 @@
-"""Turns a person's request into the simulation and its engine, and checks every bound; asks for it, cancels it, and
-plans its best policy. Pure.
+"""Turns a person's request into a simulation and its engine model, and checks all bounds; queues and cancels
+simulations, and plans the best policy. Pure.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +12,7 @@ from fairlead.capabilities import NOTHING_KNOWN, UNKNOWN, EngineCapability, join
 from fairlead.engine_specs import SimulatedSpec
 from fairlead.errors import InvalidInput, UnknownName
 from fairlead.instances import Role
+from fairlead.percentages import percentage
 from fairlead.pools import TableFacts
 from fairlead.reports.traffic import TRAFFIC_BLOCK_TOKENS
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
@@ -51,7 +52,7 @@ LONGEST_SOURCE = 400
 
 
 def check_fit(fit: EngineFit) -> None:
-    """Raises InvalidInput for a fit that cannot be simulated, or that has fields which no fit has."""
+    """Raises InvalidInput for a fit that cannot be simulated, or that has unknown fields."""
     fault = fit.costs.fault()
     if fault is not None:
         raise InvalidInput(f"costs.{fault[0]}", fault[1], fault[2])
@@ -88,8 +89,8 @@ _MOST = 2**63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolAtPresent:
-    """A pool as it is: the facts of its spec in force, its instances by role, and the weights of those that compute
-    prompts. `simulated` says how its engines behave where they are simulated themselves.
+    """A pool in its present state: the facts of its spec in force, its instances by role, and the weights of those that
+    compute prompts. `simulated` describes its engines' behaviour if they are simulated engines.
     """
 
     facts: TableFacts
@@ -97,14 +98,14 @@ class PoolAtPresent:
     weights: Sequence[float] = ()
     simulated: SimulatedSpec | None = None
     fit: EngineFit | None = None
-    """The engine fitted to its requests."""
+    """The engine model fitted to the pool's requests."""
     capability: EngineCapability = NOTHING_KNOWN
     """The measured capability of the pool's instances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """A checked request. `window` None: the requests are those of `trace`."""
+    """A checked request. `window` None: the requests come from `trace`."""
 
     policies: list[SimulatedPolicy]
     rates: list[float]
@@ -174,14 +175,14 @@ def fit_words(fit: EngineFit, now: datetime) -> str:
     days = (now - fit.fitted_at).days
     age = "today" if days < 1 else "a day ago" if days == 1 else f"{days} days ago"
     return (
-        f"Engines: fitted {age} to {fit.source}; on requests not fitted to, TTFT was {fit.ttft.mean_error:.0%} and TPOT "
-        f"{fit.tpot.mean_error:.0%} of the mean off."
+        f"Engines: fitted {age} to {fit.source}; on requests not fitted to, TTFT was {percentage(fit.ttft.mean_error)} and TPOT "
+        f"{percentage(fit.tpot.mean_error)} of the mean off."
     )
 
 
 def target_of(request: SimulationRequest, pool: PoolAtPresent, now: datetime) -> SimulatedTarget:
-    """The pool to simulate: with the engine fitted to its requests, unless its engines are simulated ones or the
-    request names another model. Raises InvalidInput for numbers of instances.
+    """The pool to simulate: with the engine model fitted to its requests, unless its engines are simulated engines or
+    the request names another model. Raises InvalidInput for numbers of instances.
     """
     facts = pool.facts
     numbers = _instances(request, pool)
@@ -215,13 +216,13 @@ def target_of(request: SimulationRequest, pool: PoolAtPresent, now: datetime) ->
 
 
 def _weights(present: Sequence[float], count: int) -> list[float]:
-    """The weights of `count` instances; an instance that the pool does not have has 1."""
+    """The weights of `count` instances; instances beyond the pool's have weight 1."""
     weights = [*present, *[1.0] * (count - len(present))][:count]
     return weights if any(weight != 1.0 for weight in weights) else []
 
 
 def _instances(request: SimulationRequest, pool: PoolAtPresent) -> dict[str, int]:
-    """Instances by field of SimulatedTarget: those asked for, else as many as there are."""
+    """Numbers of instances by field of SimulatedTarget: the requested ones, else the present ones."""
     split = any(role is not Role.BOTH for role in pool.instances)
     wanted = (
         (("prefill_replicas", "prefill_instances", Role.PREFILL), ("decode_replicas", "decode_instances", Role.DECODE))
@@ -263,7 +264,7 @@ def _check_trace(trace: Sequence[TraceRequest]) -> None:
 
 
 class SimulationStore(Protocol):
-    """Simulations in the database. All raise NotFound for a pool that does not live."""
+    """Simulations in the database. All methods raise NotFound for a pool that does not exist."""
 
     async def present(self, pool: PoolKey, now: datetime) -> PoolAtPresent:
         """Raises NotFound also for a pool whose spec was never usable."""
@@ -272,7 +273,7 @@ class SimulationStore(Protocol):
         """How many requests were recorded in the window, counted up to `most`."""
 
     async def add(self, pool: PoolKey, simulation_id: str, inputs: Inputs, total: int, draft: AuditDraft, now: datetime) -> Simulation:
-        """Raises Conflict (simulation-running) while another one of the pool is not at its end."""
+        """Adds a simulation. Raises Conflict (simulation-running) while another one of the pool is unfinished."""
 
     async def simulations(self, pool: PoolKey, span: Span) -> Page[SimulationItem]: ...
 
@@ -280,12 +281,12 @@ class SimulationStore(Protocol):
         """Raises NotFound."""
 
     async def cancel(self, pool: PoolKey, simulation_id: str, draft: AuditDraft, now: datetime) -> Simulation:
-        """Ends it unless it has ended. Raises NotFound."""
+        """Cancels a simulation unless it has ended. Raises NotFound."""
 
 
 class Simulations:
-    """Simulations of pools; callers' roles are checked before these methods are called. `enabled`: some process
-    simulates.
+    """Simulations of pools; callers' roles are checked before these methods are called. `enabled`: whether some process
+    runs simulations.
     """
 
     def __init__(
@@ -326,7 +327,7 @@ class Simulations:
         return await self._store.get(pool, simulation_id)
 
     async def cancel(self, pool: PoolKey, simulation_id: str, caller: Caller, now: datetime) -> Simulation:
-        """Cancels it; one that has ended stays as it is."""
+        """Cancels a simulation; one that has ended is left unchanged."""
         draft = replace(caller.draft(AuditAction.SIMULATION_CANCELLED, str(pool)), after={"simulation": simulation_id})
         return await self._store.cancel(pool, simulation_id, draft, now)
 
@@ -350,7 +351,7 @@ def most_requests(runs: int) -> int:
 
 
 def expected_of(found: Simulation, place: int) -> Expected:
-    """What the simulation found of a policy at the rate nearest to the recorded one."""
+    """The simulated effect of a policy at the rate nearest to the recorded one."""
     chosen = found.policies[place]
     mine = [one for one in found.results if (one.policy, one.parameters) == (chosen.policy, chosen.parameters)]
     one = min(mine, key=lambda result: abs(result.rate - 1.0))

@@ -27,11 +27,11 @@ from fairlead_client.simulation_jobs import JobRun, PoolChange, SimulatedTarget
 
 WINDOW = timedelta(hours=1)
 MOST = 20_000
-"""Maximum number of requests of the window that are simulated: the newest."""
+"""Maximum number of simulated requests per window; the newest ones are used."""
 LEAST = 200
 LEAST_SECONDS = 120.0
 MOST_WAITING = 20
-"""Plans whose simulations wait at once, over all pools."""
+"""Maximum number of plans whose simulations wait at once, over all pools."""
 USUAL_STARTUP_SECONDS = 30.0
 
 _log = logging.getLogger(__name__)
@@ -39,8 +39,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTrial:
-    """A plan's simulation to be queued. With a `refusal`, only the reason why there is none is kept; with `found`, the
-    result of the simulation that advised the plan.
+    """A plan's simulation to be queued. With a `refusal`, only the reason for not simulating is stored; with `found`,
+    the result of the simulation that recommended the plan.
     """
 
     id: str
@@ -57,7 +57,7 @@ class PlanTrial:
 
 
 def startup_of(present: PoolAtPresent) -> float:
-    """How long a new instance of the pool takes to serve: as its last ones did, or as usual where none was seen."""
+    """Seconds until a new instance of the pool serves: as its last ones took, or the usual time if none was seen."""
     seconds = present.capability.start_seconds.value
     return USUAL_STARTUP_SECONDS if seconds is None else seconds
 
@@ -70,7 +70,7 @@ class ExpectationStore(Protocol):
     async def recorded(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> int: ...
 
     async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> float:
-        """From the first to the last of the window's newest recorded requests, of which `most` are simulated."""
+        """Seconds from the first to the last of the window's newest `most` recorded requests."""
 
     async def waiting_plans(self) -> int:
         """Plans whose simulations have not ended."""
@@ -81,7 +81,7 @@ class ExpectationStore(Protocol):
         """The plan's expectation; None if the plan has no simulation."""
 
     async def advised_by(self, pool: PoolKey, simulation: str) -> "KeptSizing | None":
-        """The result of a simulation for advice; None if there is none of this id, or it is not done."""
+        """The result of a simulation for advice; None if there is none with this id, or it has not finished."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSizing:
-    """A simulation for advice that is done."""
+    """A finished simulation for advice."""
 
     asked: Asked
     start: datetime
@@ -113,7 +113,7 @@ class KeptSizing:
 
 
 class Expectations:
-    """Has plans simulated, and reports the results. `enabled`: some process simulates."""
+    """Starts simulations of plans, and reports the results. `enabled`: whether some process runs simulations."""
 
     def __init__(self, store: ExpectationStore, evidence: EvidenceReader, new_id: Callable[[], str], *, enabled: bool) -> None:
         self._store = store
@@ -124,14 +124,14 @@ class Expectations:
     async def planned(
         self, plan: Plan, question: Question, spec: Mapping[str, Any] | None, now: datetime, simulation: str | None = None
     ) -> None:
-        """Queues the simulation of a plan that was just made, or takes the result of the simulation that advised it. A
-        failure here is only logged.
+        """Queues the simulation of a plan that was just made, or uses the result of the simulation that recommended it.
+        A failure here is only logged.
         """
         try:
             trial = None if simulation is None else await self._advised(plan, question, simulation)
             await self._store.add_trial(trial or await self._trial(plan, question, spec, now), now)
         except (ServiceError, InvalidInput):
-            _log.warning("the effect of a plan is not simulated", extra={"plan": plan.id}, exc_info=True)
+            _log.warning("the effect of a plan could not be simulated", extra={"plan": plan.id}, exc_info=True)
 
     async def of(self, plan: Plan) -> PlanExpectation:
         """The expected effect of a plan, as far as it is known."""
@@ -181,7 +181,7 @@ class Expectations:
             if seconds < LEAST_SECONDS:
                 raise CannotSimulate(f"requests were recorded for {seconds:.0f} s only, and {LEAST_SECONDS:.0f} s are needed")
             if await self._store.waiting_plans() >= MOST_WAITING:
-                raise CannotSimulate(f"{MOST_WAITING} plans wait to be simulated already")
+                raise CannotSimulate(f"{MOST_WAITING} plans already wait to be simulated")
             runs = trial.runs
             as_used = replace(present, facts=trial.facts, instances=trial.instances, weights=trial.weights)
             target = target_of(SimulationRequest(policies=[]), as_used, now)
@@ -200,7 +200,7 @@ class Expectations:
         )
 
 
-ADVISED = "This is the simulation by which the plan was advised."
+ADVISED = "This is the simulation that recommended the plan."
 
 
 def _starting(asked: Asked) -> str:
@@ -221,7 +221,7 @@ TOO_LATE = f"its turn did not come within the {LIFE // timedelta(minutes=1)} min
 
 
 def expectation_of(plan_id: str, kept: Kept) -> PlanExpectation:
-    """What a plan's simulation says."""
+    """The expectation according to a plan's simulation."""
     states = {"queued": ExpectationState.QUEUED, "running": ExpectationState.RUNNING, "done": ExpectationState.DONE}
     state = states.get(kept.state, ExpectationState.UNKNOWN)
     reason = kept.error or "its simulation was cancelled" if state is ExpectationState.UNKNOWN else None

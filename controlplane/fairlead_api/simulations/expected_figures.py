@@ -5,18 +5,23 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, stdev
 
+from fairlead.percentages import percentage
 from fairlead_api.simulations.plan_changes import RATES, SEEDS
 from fairlead_client.resources.expectations import ExpectedFigure, Quantity
 from fairlead_client.simulation_jobs import PARTS, PartFigures, RunFigures
 
 WITHIN = 0.25
-"""What a figure may differ by, as a share of it, and still be relied on."""
+"""Maximum relative difference at which a figure still counts as reliable."""
 FEW_SESSIONS = 3.0
 """Counts of sessions that differ by at most this many count as equal."""
 SURE_SESSIONS = 87.0
-"""Two counts of this mean are within a quarter of it in nine of ten cases, where each varies by its root."""
+"""Two counts with this mean differ by at most a quarter in nine of ten cases, if each has a standard deviation of its
+square root.
+"""
 _STUDENT = 2.13
-"""In nine of ten cases the truth lies within this many standard errors of the mean of `PARTS` parts (Student's t)."""
+"""In nine of ten cases the true value lies within this many standard errors of the mean of `PARTS`
+parts (Student's t).
+"""
 _NEGLIGIBLE = 0.01
 
 
@@ -33,7 +38,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trialled:
-    """The figures of the runs of a plan's simulation, in the order of `plan_changes.Trial.runs`, and the recorded ones
+    """The figures of a plan's simulation, per run in the order of `plan_changes.Trial.runs`, and the recorded figures
     of the same requests.
     """
 
@@ -44,7 +49,7 @@ class Trialled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """One quantity in all runs. `parts` are its values over parts of the measured requests, means over the seeds."""
+    """One quantity in all runs. `parts` are its values over parts of the measured requests, as means over the seeds."""
 
     quantity: Quantity
     before: Sequence[float]
@@ -55,19 +60,19 @@ class _Found:
 
     @property
     def least(self) -> float:
-        """Values that differ by no more are alike."""
+        """Values that differ by no more than this count as equal."""
         return FEW_SESSIONS if self.quantity is Quantity.SESSIONS_MOVED else _NEGLIGIBLE
 
     def words(self, value: float) -> str:
-        return f"{value:.0f}" if self.quantity is Quantity.SESSIONS_MOVED else f"{value:.1%}"
+        return f"{value:.0f}" if self.quantity is Quantity.SESSIONS_MOVED else percentage(value)
 
 
 def figures_of(found: Trialled) -> list[ExpectedFigure]:
     """The expected figures without and with the change: means over the seeds.
 
-    A figure is not known where the simulated pool as it is differs by more than a quarter from what was recorded of
-    the real one; where the seeds differ so on it, or the pool at another rate of requests; where the parts of the
-    requests differ so that as many others may well come to something else; or where it counts few sessions.
+    A figure is unknown if, by more than a quarter, the unchanged simulated pool differs from the records of the real
+    one, or the seeds or the rates differ from each other; if the parts of the requests differ so much that another
+    sample might give another result; or if it counts few sessions.
     """
     seeded = found.figures[: 2 * len(SEEDS)]
     before, after, at_rates = seeded[::2], seeded[1::2], found.figures[2 * len(SEEDS) :]
@@ -103,10 +108,10 @@ def unlike_recorded(as_it_is: Sequence[RunFigures], recorded: Recorded) -> str |
 
 
 def sampling_error(run: RunFigures) -> float:
-    """The sampling error of the share in time: as many other requests would have a share lower by more than this in one
-    of twenty cases.
+    """The sampling error of the share in time: in one of twenty cases, an equal number of other requests would have a
+    share lower by more than this.
 
-    Batch means, as `_by_part`, by time or by session, whichever gives the larger error.
+    Uses batch means like `_by_part`, by time or by session, whichever gives the larger error.
     """
     parts = [[one.attainment for one in of_what] for of_what in (run.parts, run.session_parts) if len(of_what) == PARTS]
     return max((_STUDENT * sqrt(2 / PARTS) * stdev(one) for one in parts), default=0.0)
@@ -133,17 +138,20 @@ def _by_chance(found: _Found) -> str | None:
 
 
 def _by_rate(found: _Found, expected: float) -> str | None:
-    """Traffic never repeats exactly, and engines are not as fast as declared: both are like another rate."""
+    """Compares rates. Traffic never repeats exactly, and engines are not exactly as fast as declared; both act like
+    another rate.
+    """
     if all(alike(expected, value, found.least) for value in found.at_rates):
         return None
     others = " and ".join(f"{found.words(value)} at {rate:g} times the rate" for rate, value in zip(RATES, found.at_rates, strict=True))
-    return f"how much comes decides: {found.words(expected)} at the recorded rate, {others}"
+    return f"the request rate decides: {found.words(expected)} at the recorded rate, {others}"
 
 
 def _by_part(found: _Found, expected: float) -> str | None:
-    """Batch means: how far as many other requests may be from these, by how far their parts are from each other.
+    """Batch means: estimates from the differences between parts how much another sample of requests might differ.
 
-    Requests that come together share a burst, and those of one session are alike, so they are divided by either.
+    Requests close in time share a burst, and those of one session are similar, so parts are formed by time and by
+    session.
     """
     for parts, of_what in ((found.parts, "the time"), (found.session_parts, "the sessions")):
         if len(parts) != PARTS:
@@ -156,7 +164,7 @@ def _by_part(found: _Found, expected: float) -> str | None:
 
 
 def _means(runs: Sequence[Sequence[PartFigures]], quantity: Quantity) -> list[float]:
-    """Part by part, over the runs."""
+    """Means over the runs, for each part."""
     return [fmean(_share(one, quantity) for one in same) for same in zip(*runs, strict=True)]
 
 
@@ -180,5 +188,6 @@ def _unlike(found: _Found, simulated: float, recorded: float | None, words: str)
     if alike(simulated, recorded, found.least):
         return None
     return (
-        f"the simulated pool is not like this one: {found.words(simulated)} {words} as it is, where {found.words(recorded)} were recorded"
+        f"the simulated pool is not like this one: {found.words(simulated)} {words} without the change, but "
+        f"{found.words(recorded)} were recorded"
     )

@@ -13,7 +13,7 @@ from fairlead_api.plans.questions import CannotSimulate, Present, Question
 from fairlead_client.simulation_jobs import JobRun, PoolChange
 
 SEEDS = (0, 1)
-"""Each is simulated: if the results differ, nothing is known."""
+"""Random seeds, each of which is simulated: if the results differ too much, the effect is unknown."""
 RATES = (0.8, 1.25)
 """The planned pool is also simulated with requests that arrive this many times as fast."""
 

@@ -1,8 +1,8 @@
 """Runs simulations that people asked for: claims one at a time and hands its runs to processes of the simulator.
 
-The API knows the simulator by its lines only (`fairlead_client.simulation_jobs`); the caller passes its command. A free
-process takes the next run; a process that dies is started once more with the run that it had. When this process dies,
-its children end with it. After a silence another API process, or this one started again, begins the simulation again.
+The API knows only the simulator's line protocol (`fairlead_client.simulation_jobs`); the caller passes its command. A
+free process takes the next run; a process that dies is restarted once, with the same run. When this process dies, its
+children end with it. If it falls silent, another API process, or this one after a restart, begins the simulation again.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from fairlead_client.simulation_jobs import JobLine, JobRun, RunFigures, Simulat
 LOOK_SECONDS = 1.0
 """How often the runner looks for a simulation to claim, and reports on the one it runs."""
 MOST_SECONDS = 600.0
-"""A simulation that takes longer fails."""
+"""Time limit: a simulation that takes longer fails."""
 NICENESS = 5
-"""Niceness that leaves simulations a third of a serving process's CPU time: they yield, and still finish on a machine
-that is never idle.
+"""Niceness that leaves simulations a third of the CPU time of a serving process: they yield, but finish even on a
+machine that is never idle.
 """
 _STARTS = 2
 _LONGEST_LINE = 1 << 20
@@ -144,8 +144,8 @@ class Simulating:
 
 
 class RunsLeft:
-    """Runs that no process has begun. The runs of the slowest policies come first, so that no process works alone on
-    one at the end; a policy without an ended run may be the slowest of all.
+    """Runs that no process has begun. The runs of the slowest policies come first, so that no process is left with a
+    slow run at the end; a policy without a finished run may be the slowest.
     """
 
     def __init__(self, runs: Sequence[JobRun]) -> None:
@@ -161,7 +161,7 @@ class RunsLeft:
         return chosen
 
     def ended(self, run: JobRun, seconds: float) -> None:
-        """Notes how long the run took."""
+        """Records how long the run took."""
         self._seconds[_policy(run)] = seconds
 
     def give_back(self, run: JobRun) -> None:
@@ -193,9 +193,10 @@ class _Progress:
 
 
 async def _process(command: Sequence[str], job: bytes, run: JobRun, left: RunsLeft, progress: _Progress) -> str | None:
-    """Starts a process, gives it the job, this run and then what is left, and takes its lines.
+    """Starts a process, gives it the job and its runs one by one, and reads its lines.
 
-    None when no run is left; else how it ended, in words, with the run it had given back. Raises SimulationFailed.
+    Returns None if no run is left; otherwise how the process ended, in words, after giving back its run. Raises
+    SimulationFailed.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")}
     process = await asyncio.create_subprocess_exec(
@@ -239,7 +240,7 @@ async def _process(command: Sequence[str], job: bytes, run: JobRun, left: RunsLe
 
 
 async def _give(stdin: asyncio.StreamWriter, content: bytes) -> None:
-    """Write to a process. A dead process takes nothing: the reader of its answers notices that."""
+    """Write to a process. If the process is dead, nothing happens; the reader of its answers notices that."""
     if stdin.is_closing():  # uvloop raises RuntimeError for a write to the pipe of a process that ended
         return
     with suppress(ConnectionError):

@@ -1,5 +1,5 @@
-"""What-if: simulations of a pool on its own traffic, and plans made from them; and the engine that a pool is simulated
-by, and the requests that one is fitted to.
+"""What-if: simulations of a pool with its own traffic, and plans made from them; also the engine model of a pool's
+simulations, and the requests to which it is fitted.
 """
 
 import secrets
@@ -56,14 +56,14 @@ class EngineFits:
         return await self._store.engine(pool)
 
     async def store(self, pool: PoolKey, fit: EngineFit, caller: Caller, now: datetime) -> PoolEngine:
-        """Simulate the pool by this engine from now on. Raises InvalidInput."""
+        """Use this engine model for simulations of the pool from now on. Raises InvalidInput."""
         check_fit(fit)
         errors = {"source": fit.source, "ttft_error": fit.ttft.mean_error, "tpot_error": fit.tpot.mean_error}
         draft = replace(caller.draft(AuditAction.ENGINE_FITTED, str(pool)), after=errors)
         return await self._store.store(pool, fit, draft, now)
 
     async def forget(self, pool: PoolKey, caller: Caller, now: datetime) -> PoolEngine:
-        """Simulate the pool by a preset again."""
+        """Use a preset engine model again."""
         return await self._store.store(pool, None, caller.draft(AuditAction.ENGINE_FITTED, str(pool)), now)
 
     async def served(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> ServedRequests:
@@ -102,7 +102,7 @@ def simulation_routes(guard: Guard, simulations: Simulations, clock: Callable[[]
 
     @routes.delete(f"{_PATH}/{{simulation_id}}", response_model=Simulation)
     async def cancel_simulation(namespace: str, name: str, simulation_id: str, caller: Operator) -> Any:
-        """Cancels a simulation; one at its end stays as it is."""
+        """Cancels a simulation; one that has ended is left unchanged."""
         return answer(await simulations.cancel(PoolKey(namespace=namespace, name=name), simulation_id, caller, clock()))
 
     @routes.post(
@@ -123,7 +123,7 @@ def simulation_routes(guard: Guard, simulations: Simulations, clock: Callable[[]
 
 
 def decode_request(content: bytes) -> SimulationRequest:
-    """The request. Raises MalformedBody for what is not JSON, InvalidInput for what does not fit."""
+    """The request. Raises MalformedBody if the body is not JSON, InvalidInput if it does not fit."""
     try:
         document = decode_json(content, _document)
         _check_names("", document, SimulationRequest)
@@ -177,12 +177,12 @@ def engine_fit_routes(guard: Guard, engine_fits: EngineFits, clock: Callable[[],
 
     @routes.put(f"{_POOL}/engine", response_model=PoolEngine, dependencies=[Depends(known_fields(EngineFit))])
     async def put_engine(namespace: str, name: str, body: EngineFit, caller: Operator) -> Any:
-        """Simulate the pool by this engine from now on, as `fairlead engines fit --pool` finds it."""
+        """Simulate the pool with this engine model from now on; `fairlead engines fit --pool` computes it."""
         return answer(await engine_fits.store(PoolKey(namespace=namespace, name=name), body, caller, clock()))
 
     @routes.delete(f"{_POOL}/engine", response_model=PoolEngine)
     async def delete_engine(namespace: str, name: str, caller: Operator) -> Any:
-        """Forget the fit: the pool is simulated by a preset again."""
+        """Forget the fitted engine model: the pool is simulated with a preset again."""
         return answer(await engine_fits.forget(PoolKey(namespace=namespace, name=name), caller, clock()))
 
     @routes.get(f"{_POOL}/served-requests", response_model=ServedRequests)
@@ -194,7 +194,7 @@ def engine_fit_routes(guard: Guard, engine_fits: EngineFits, clock: Callable[[],
         end: Annotated[str, Query(alias="to")] = "now",
         limit: Annotated[int, Query(ge=1, le=MOST_SERVED)] = 2_000,
     ) -> Any:
-        """The newest recorded requests of a time, with how an engine served them: lengths and times, no text."""
+        """The newest recorded requests of a time range, with how an engine served them: lengths and times, no text."""
         now = clock()
         span = parse_time("from", start, now), parse_time("to", end, now)
         return answer(await engine_fits.served(PoolKey(namespace=namespace, name=name), *span, limit))
@@ -209,7 +209,7 @@ def expectations_of(infra: Infra) -> Expectations:
 
 
 def feature(infra: Infra, guard: Guard, plans: Plans) -> Feature:
-    """Simulations and fitted engines; this process runs what anybody queued."""
+    """Simulations and fitted engine models; this process runs all queued simulations."""
     new_id, enabled = partial(secrets.token_hex, 8), infra.simulates
     simulations = Simulations(PostgresSimulations(infra.control), plans, infra.policies, new_id, enabled=enabled)
     simulating = Simulating(

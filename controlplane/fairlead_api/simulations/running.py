@@ -1,5 +1,5 @@
-"""A simulation as its runner knows it: its inputs, the simulated requests, and, from the figures of runs, the results
-and the best policy. Pure.
+"""A simulation as its runner sees it: its inputs and requests, and, computed from the figures of runs, the results and
+the best policy. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ def results_of(runs: Sequence[JobRun], figures: Mapping[int, RunFigures]) -> lis
     first: dict[float, float] = {}
     for run in runs:
         found = asdict(figures[run.number])
-        del found["number"], found["sessions_moved"], found["parts"], found["session_parts"]
+        del found["number"], found["sessions_moved"], found["parts"], found["session_parts"], found["host_cache"]
         baseline = first.setdefault(run.rate, found["attainment"])
         change = found["attainment"] - baseline
         results.append(SimulationResult(policy=run.policy, parameters=run.parameters, rate=run.rate, attainment_change=change, **found))
@@ -34,8 +34,8 @@ def results_of(runs: Sequence[JobRun], figures: Mapping[int, RunFigures]) -> lis
 
 
 def winner_of(policies: Sequence[SimulatedPolicy], results: Sequence[SimulationResult]) -> int:
-    """The place of the policy with the highest attainment, mean over the rates; of equals that with the lowest mean p90
-    of TTFTs, then the first.
+    """The index of the policy with the highest attainment, averaged over the rates; ties go to the lowest mean p90
+    TTFT, then to the first.
     """
 
     def standing(place: int) -> tuple[float, float, int]:
@@ -49,7 +49,7 @@ def winner_of(policies: Sequence[SimulatedPolicy], results: Sequence[SimulationR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """A simulation that this process runs; `window` None: of an uploaded trace."""
+    """A simulation that this process runs; `window` None: it uses an uploaded trace."""
 
     id: str
     pool_id: int
@@ -59,9 +59,11 @@ class Claimed:
     target: SimulatedTarget
     window: tuple[datetime, datetime] | None
     plan_runs: list[JobRun] | None = None
-    """The runs of a plan's simulation, or the first ones of one for advice; None for one that a person asked for."""
+    """The runs of a plan's simulation, or the first ones of a simulation for advice; None for a simulation that a
+    person requested.
+    """
     sizing: Asked | None = None
-    """What advice looks for; its further runs follow from the first ones."""
+    """The question of a simulation for advice; its further runs follow from the first ones."""
 
     @property
     def runs(self) -> list[JobRun]:
@@ -71,8 +73,8 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Recorded requests in order of time, with the number that each stands for, and the assumptions made about them, in
-    words.
+    """Recorded requests in order of time, the number of requests that each represents, and the assumptions made about
+    them, in words.
     """
 
     requests: list[TraceRequest]
@@ -81,7 +83,9 @@ class Traffic:
     begun_at: datetime | None = None
     """When the first of the requests was recorded."""
     unanswered: list[bool] = field(default_factory=list)
-    """For each request whether it has no recorded answer, as refused ones; empty for an uploaded trace."""
+    """For each request whether it has no recorded answer, for example because it was refused; empty for an uploaded
+    trace.
+    """
 
     @property
     def second_half(self) -> tuple[datetime, datetime] | None:
@@ -134,7 +138,7 @@ class RunningStore(Protocol):
     async def traffic(self, claimed: Claimed) -> Traffic: ...
 
     async def go_on(self, claimed: Claimed, runner: str, done: int, total: int | None = None) -> bool:
-        """Says that the runner lives; False when the simulation was cancelled or is another runner's."""
+        """Reports that the runner lives; returns False if the simulation was cancelled or belongs to another runner."""
 
     async def finish(
         self, claimed: Claimed, runner: str, results: Sequence[SimulationResult], winner: int, notes: Sequence[str], done: int

@@ -1,9 +1,9 @@
 """Chooses the simulations that show what would help a pool, and reads their results: numbers of instances and TTFT
 targets. Pure.
 
-There are two rounds. The first tries numbers far apart under one seed. The second tries numbers about the least that is
-enough, and TTFT targets, each as a plan is simulated (`plan_changes.Trial`): two seeds, and at two other rates of
-requests.
+There are two rounds. The first tries numbers far apart under one seed. The second tries numbers around the smallest
+sufficient one, and TTFT targets, each like a plan (`plan_changes.Trial`): under two seeds, and at two other request
+rates.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,11 +22,13 @@ from fairlead_client.resources.simulations import MOST_INSTANCES
 from fairlead_client.simulation_jobs import JobRun, PoolChange, RunFigures, SimulatedTarget
 
 MOST_TRIED = 64
-"""The largest number of instances that is tried: simulating many takes long."""
+"""The largest number of instances that is tried, because simulating many takes long."""
 MOST_SIZED = 5_000
 """Maximum number of requests of the window, the newest, that are simulated for advice: about thirty times. More for a
 pool that gets this many in less time than a simulation needs.
 """
+HOST_CACHES = 4
+"""Size of the host cache that is tried, in KV caches of an instance."""
 AS_IT_IS = PoolChange()
 
 
@@ -48,7 +50,7 @@ class Asked:
     estimate: int | None = None
     held: int | None = None
     prefill_tokens_per_second: float | None = None
-    """What an instance was seen to compute; None = unknown."""
+    """The measured prefill speed of an instance; None = unknown."""
     requests: int = MOST_SIZED
     """Maximum number of the newest requests that are simulated."""
 
@@ -64,16 +66,22 @@ class Asked:
         return PoolChange(role=self.role, replicas=replicas)
 
 
-def first_runs(asked: Asked) -> list[JobRun]:
-    """The first runs: the pool as it is, under each seed, and numbers of instances far apart."""
+def first_runs(asked: Asked, kv_cache_tokens: int | None = None) -> list[JobRun]:
+    """The first runs: the pool as it is, under each seed, and numbers of instances far apart; and, for instances with
+    a KV cache of this size, one that tries a larger one in host memory.
+    """
     runs = [(AS_IT_IS, seed, 1.0) for seed in SEEDS]
     numbers = first_numbers(asked.present, asked.estimate, asked.allowed)
-    return _numbered(asked, 0, [*runs, *((asked.scaled(number), SEEDS[0], 1.0) for number in numbers)])
+    found = _numbered(asked, 0, [*runs, *((asked.scaled(number), SEEDS[0], 1.0) for number in numbers)])
+    if kv_cache_tokens is not None and asked.role is Role.BOTH:
+        host = HOST_CACHES * kv_cache_tokens
+        found.append(JobRun(number=len(found), policy=asked.policy, parameters=asked.parameters, rate=1.0, host_cache_tokens=host))
+    return found
 
 
 def further_runs(asked: Asked, runs: Sequence[JobRun], found: Mapping[int, RunFigures], reach: Reach) -> list[JobRun]:
-    """Numbers about the least that is enough, and TTFT targets where prompts are beyond the present one; of each what
-    has not been simulated.
+    """The runs of the second round that have not been simulated yet: numbers around the smallest sufficient one, and
+    TTFT targets if prompts are beyond the present target.
     """
     first = {one.change.replicas: found[one.number].attainment for one in runs if one.change and one.change.replicas is not None}
     changes = [asked.scaled(number) for number in further_numbers(asked.present, first, asked.goal)]
@@ -106,7 +114,7 @@ def of_change(change: PoolChange, runs: Sequence[JobRun], found: Trialled) -> tu
 def simulated(
     asked: Asked, simulation: str, runs: Sequence[JobRun], found: Trialled, reach: Reach, requests: int, seconds: float
 ) -> Simulated:
-    """The results of all runs."""
+    """The combined results of all runs."""
     as_it_is = [one for run, one in zip(runs, found.figures, strict=True) if run.change == AS_IT_IS]
     changes = {repr(one.change): one.change for one in runs if one.change not in (None, AS_IT_IS)}
     tried = [one for change in changes.values() if change is not None and (one := _tried(change, runs, found, reach)) is not None]
@@ -124,6 +132,7 @@ def simulated(
         ttfts=tuple(one for change, one in tried if change.slo_ttft_seconds is not None),
         reach=reach,
         unlike=unlike_recorded(as_it_is, found.recorded),
+        host_cache=next((one.host_cache for one in found.figures if one.host_cache is not None), None),
         held=asked.held,
     )
 

@@ -1,4 +1,4 @@
-"""Tables of recorded requests, of simulations for people, plans and advice, and of fitted engines."""
+"""Tables of recorded requests, of simulations for people, plans and advice, and of fitted engine models."""
 
 from sqlalchemy import (
     REAL,
@@ -53,10 +53,10 @@ simulations = Table(
     Index("uq_simulations_sizing_at_work", "pool_id", unique=True, postgresql_where=text(f"{AT_WORK} AND sizing IS NOT NULL")),
     Index("uq_simulations_plan", "plan", unique=True, postgresql_where=text("plan IS NOT NULL")),
 )
-"""`trace` is the uploaded one, as compressed JSON. `runner` is who claimed it, `heard_at` when that was heard last.
-`plan` is whose effect it finds, `plan_runs` are its runs and `trialled` what they found; None for one that a person
-asked for. `sizing` is what advice looks for and `sized` what was found. Such a row's `plan` is its own id: a process of
-a former release takes it for a plan's and harms nothing.
+"""`trace` is the uploaded one, as compressed JSON. `runner` is the process that claimed it, `heard_at` the time of its
+last sign of life. `plan` is the plan whose effect it finds, `plan_runs` are its runs and `trialled` their results; None
+for a simulation that a person requested. `sizing` is the question of a simulation for advice and `sized` its result.
+Such a row's `plan` is its own id, so that a process of an earlier release treats it as a plan's and does no harm.
 """
 
 engine_fits = Table(
@@ -67,7 +67,7 @@ engine_fits = Table(
     text_column("stored_by"),
     json_column("fit"),
 )
-"""The engine fitted to a pool's requests, by which the pool is simulated."""
+"""The engine model fitted to a pool's requests, with which the pool is simulated."""
 
 recorded_requests = Table(
     "recorded_requests",
@@ -90,4 +90,4 @@ recorded_requests = Table(
     Index(None, "pool_id", "at"),
     postgresql_partition_by="RANGE (at)",
 )
-"""Requests as they came, for simulations: no text, only lengths and hashes."""
+"""Recorded requests, for simulations: no text, only lengths and hashes."""

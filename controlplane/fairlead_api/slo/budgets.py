@@ -22,7 +22,9 @@ PERIOD = "30d"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """Burns faster than `threshold`, but than no more than `part` of the fastest burn there can be."""
+    """An alert fires if the budget burns faster than `threshold`; the threshold is capped at `part` of the fastest
+    possible burn.
+    """
 
     name: str
     long: str
@@ -68,7 +70,7 @@ def total(kept: Iterable[Kept]) -> Counts:
 
 
 def share_of(version: int | None, priority_class: str | None, counts: Counts) -> SloShare:
-    """The shares that the counts make."""
+    """The counts as shares."""
     return SloShare(
         version=version,
         priority_class=priority_class,
@@ -128,7 +130,9 @@ def alerts(windows: Iterable[BurnWindow], percentile: float) -> list[BurnAlert]:
 def what_if(
     cells: Mapping[str, Mapping[int, int]], counts: Mapping[str, Counts], ttft_seconds: float, tpot_seconds: float, percentile: float
 ) -> tuple[WhatIfShare, list[WhatIfShare]]:
-    """All classes together and each: latencies by cell and counts, by priority class, against other targets."""
+    """How many requests other targets would have met, for all classes together and each: from latencies by cell and
+    counts, by priority class.
+    """
     names = sorted({*cells, *counts})
     each = [_against(name, cells.get(name, {}), counts.get(name, Counts()), ttft_seconds, tpot_seconds, percentile) for name in names]
     everything = total(Kept(version=0, priority_class=name, counts=counts[name]) for name in counts)

@@ -40,7 +40,9 @@ _STEPS = (60, 300, 900, 3600, 10_800, 21_600, 86_400, 604_800)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """From `start` to `end`: in minutes to `hours_from`, in hours to `hours_until`, then in minutes again."""
+    """A range from `start` to `end`: counted in minutes to `hours_from`, in hours to `hours_until`, then in minutes
+    again.
+    """
 
     start: datetime
     end: datetime
@@ -50,7 +52,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """The objectives in force of a pool; `version` is 0 before the first."""
+    """A pool's objectives in force; `version` is 0 before the first."""
 
     version: int
     ttft_seconds: float
@@ -59,7 +61,7 @@ class Goal:
 
 
 class SloStore(Protocol):
-    """The recorded counts. Each call raises NotFound for a pool that does not live."""
+    """The recorded counts. Each method raises NotFound for a pool that does not exist."""
 
     async def goal(self, pool: PoolKey) -> Goal: ...
 
@@ -114,7 +116,7 @@ class SloReading:
         )
 
     async def burn(self, pool: PoolKey, now: datetime) -> SloBurn:
-        """How fast the error budget is used up, by class, over each window for which all records are kept."""
+        """How fast the error budget is used up, by class, over each window whose records are all kept."""
         goal = await self._store.goal(pool)
         percentiles = await self._store.percentiles(pool)
         windows = []
@@ -177,7 +179,7 @@ class SloReading:
 
 
 def stretch_of(start: datetime, end: datetime, now: datetime) -> Stretch:
-    """The range widened to whole minutes, or to whole hours if it begins early; its whole hours apart."""
+    """The range, widened to whole minutes, or to whole hours if it begins early; its whole hours are marked."""
     hour = timedelta(hours=1)
     step = timedelta(minutes=1) if start >= now - BY_MINUTES else hour
     begun, ended = _down(start, step), _up(end, step)
@@ -197,7 +199,7 @@ def _asked(start: str, end: str, now: datetime) -> Stretch:
 
 
 def _step(stretch: Stretch) -> int:
-    """The finest step with few enough points; of hours at least, if the range has some."""
+    """The finest step with few enough points; at least hours if the range contains whole hours."""
     least = 60 if stretch.hours_from == stretch.hours_until else 3600
     seconds = (stretch.end - stretch.start).total_seconds()
     return next(step for step in _STEPS if step >= least and seconds / step <= MOST_POINTS)

@@ -64,8 +64,8 @@ def slo_routes(guard: Guard, versions: PostgresSlo, reading: SloReading, clock: 
         end: To = "now",
         priority_class: Class = None,
     ) -> Ask:
-        """What recorded requests would have met under other targets (`5s`, `80ms`), served as they were. Exact for
-        targets at round numbers, else between two.
+        """What recorded requests would have met under other targets (`5s`, `80ms`), with their recorded latencies.
+        Exact for targets at round numbers; otherwise a lower and an upper bound.
         """
         pool = PoolKey(namespace=namespace, name=name)
         return lambda sight: reading.what_if(pool, start, end, ttft, tpot, percentile, priority_class, clock())

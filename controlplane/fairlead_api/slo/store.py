@@ -1,5 +1,5 @@
 """Objectives of pools: their versions, the attainment that routers recorded, and its rollups: minutes from samples,
-hours from minutes, each recomputed whenever a report brought some.
+hours from minutes, each recomputed whenever a report adds samples.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -59,7 +59,7 @@ _TO_1H = text(_rolling("slo_rollups_1h", "slo_rollups_1m", "bucket", "s.slo_vers
 
 
 async def roll_up_slo(connection: AsyncConnection, buckets: Iterable[tuple[int, datetime]]) -> None:
-    """Computes the minutes and hours of these times again, by pool."""
+    """Recomputes the minutes and hours of these times, by pool."""
     minutes = sorted({(pool, at.replace(second=0, microsecond=0)) for pool, at in buckets})
     for pool, minute in minutes:
         await connection.execute(_TO_1M, {"pool": pool, "start": minute, "end": minute + _MINUTE})
@@ -87,7 +87,7 @@ class PostgresSlo:
         self._database = database
 
     async def slo_versions(self, pool: PoolKey, span: Span) -> Page[SloVersion]:
-        """Versions, the newest first, with what was kept of each since it began."""
+        """Versions, the newest first, each with its attainment since it began."""
         slo = tables.slo_configs
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)
@@ -151,7 +151,7 @@ class PostgresSlo:
 
 
 def _rows(columns: Sequence[str], values: dict[str, Any], version: int | None, priority_class: str | None) -> str:
-    """The rows of a stretch, each time from the table that has it by the minute or by the hour."""
+    """The rows of a range, each time read from the table by minute or by hour."""
     filters = ""
     for name, value in (("slo_version", version), ("priority_class", priority_class)):
         if value is not None:

@@ -1,4 +1,4 @@
-"""How requests kept the SLO, by priority class and version of the SLO: samples by UTC day, and rollups of them."""
+"""Requests by outcome, priority class and version of the SLO: samples by UTC day, and rollups of them."""
 
 from sqlalchemy import (
     BigInteger,
@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from fairlead_api.infra.columns import class_column, count_column, metadata, pool_column, text_column, time_column
 
 SLO_SUMS = ("judged", "within_slo", "ttft_within_slo", "tpot_within_slo", "tpot_total", "refused", "failed")
-"""Counts of requests, which every longer time sums."""
+"""Counts of requests; rollups of longer times sum them."""
 
 
 def _cells() -> "tuple[Column[object], Column[object]]":

@@ -1,4 +1,5 @@
-"""Live topics: one poller per topic, pool and sight while anybody listens; its result is rendered once for all.
+"""Live topics: one poller per topic, pool and set of visible namespaces while anybody listens; its result is rendered
+once for all.
 
 Nothing is buffered for a listener that falls behind: it loses its backlog and gets an event `resync`. A fourth stream
 with the same credential gets one event `poll` and ends.
@@ -25,13 +26,15 @@ _log = logging.getLogger(__name__)
 MAX_STREAMS = 3
 BACKLOG = 64
 LEAST_SECONDS = 0.4
-"""Least time between two looks at a state, however often it is said to have changed."""
+"""Minimum time between two reads of a state, however often it changes."""
 KEEPALIVE_SECONDS = 10.0
 RESUME = timedelta(seconds=60)
 """Largest age of a Last-Event-ID from which a stream is resumed."""
 
 OVERLAP = timedelta(seconds=5)
-"""Each poll looks back this far before the newest row seen: a transaction that began earlier may commit later."""
+"""Each poll reads this far back before the newest known row, because a transaction that began earlier
+may commit later.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +49,7 @@ class Snapshot:
 class Tail:
     """A topic that shows new items.
 
-    `read` takes pool, sight, since and limit, and gives (recorded at, item with `id`), oldest first.
+    `read` takes pool, sight, since and limit, and returns (recorded at, item with `id`), oldest first.
     """
 
     seconds: float
@@ -105,7 +108,7 @@ class Live:
         return sum(self._open.values())
 
     def look_again(self, pool: PoolKey) -> None:
-        """The pool's state has changed: reads the topics that show it soon, before their next poll."""
+        """The pool's state has changed: read the topics that show it soon, before their next poll."""
         for (topic, of, _), feed in self._feeds.items():
             if isinstance(self._topics[topic], Snapshot) and of in {None, str(pool)}:
                 feed.changed.set()
@@ -121,7 +124,7 @@ class Live:
     async def stream(
         self, topics: list[str], pool: str | None, key: bytes, last_event_id: str | None, sight: Sight = None
     ) -> AsyncGenerator[bytes, None]:
-        """Events of pools in sight, without end. `key` is the credential that counts against MAX_STREAMS."""
+        """Events of visible pools, without end. `key` is the credential that counts against MAX_STREAMS."""
         if self._open[key] >= MAX_STREAMS:
             yield b"event: poll\ndata: {}\n\n"
             return
@@ -206,10 +209,10 @@ class Live:
 
 
 def _since(last_event_id: str | None, now: datetime) -> datetime | None:
-    """The time from which a stream goes on after an event with this id, at most RESUME ago; None without a usable id.
+    """The time from which a stream continues after an event with this id, at most RESUME ago; None without a usable id.
 
-    It is OVERLAP before the event: rows of a transaction that was open then were not in it, and the id may be of
-    another process, whose clock differs. So an item may be sent again.
+    It is OVERLAP before the event, because rows of open transactions were not in it, and the id may come from another
+    process with another clock. So an item may be sent twice.
     """
     if last_event_id is None or not last_event_id.isdigit() or len(last_event_id) > 15:
         return None

@@ -1,8 +1,8 @@
 """The routers' stream: a snapshot of gateway keys, tables and bindings, then every change, to any number of routers.
 
-Each line is encoded once. A reader that does not keep up is cut off, and no backlog is kept for it: it reconnects
-and gets a snapshot, which is smaller than its backlog. Lines may repeat or come late around a snapshot; versions
-show readers which to keep.
+Each line is encoded once. A reader that does not keep up is cut off, and no backlog is kept for it: it reconnects and
+gets a snapshot, which is smaller than the backlog. Around a snapshot, lines may be repeated or late; readers use the
+versions to keep the right ones.
 """
 
 import asyncio
@@ -42,14 +42,14 @@ _HEARTBEAT = encode_line(HeartbeatLine())
 _SYNCED = encode_line(SyncedLine())
 BATCH = 500
 OTHERS_SECONDS = 1.0
-"""Routers share once a second."""
+"""Routers send their load reports once a second."""
 
 
 class StreamStore(Protocol):
     """The source of tables and bindings for the stream."""
 
     async def tables(self) -> list[TableLine]:
-        """The newest table of every living pool, with what is known of its engines."""
+        """The newest table of every living pool, with the known figures of its engines."""
 
     async def table(self, pool: PoolKey) -> TableLine:
         """The newest table of one pool. Raises NotFound."""
@@ -58,15 +58,13 @@ class StreamStore(Protocol):
         """All gateway keys that are not revoked."""
 
     async def kept_sessions(self) -> list[KeptSession]:
-        """Sessions all of whose decisions are kept still."""
+        """Sessions whose decisions must still all be kept."""
 
     async def deleted_pools(self) -> list[PoolKey]:
-        """Pools that were deleted and not made again."""
+        """Pools that were deleted and not created again."""
 
     async def shares(self) -> dict[PoolKey, dict[str, tuple[PoolShare, float]]]:
-        """Keyed by pool and router: what a live router shares with the others about the pool, and how many seconds
-        ago.
-        """
+        """For each pool and router, the live router's load report and its age in seconds."""
 
     async def bindings(self, after: tuple[int, str] | None, limit: int) -> tuple[list[Binding], tuple[int, str] | None]:
         """Up to `limit` bound sessions of living pools after a position, and the next position (None at the end)."""
@@ -135,7 +133,7 @@ class TableStream:
             subscriber.offer(content)
 
     async def tell_others_forever(self) -> None:
-        """Tells the routers that decide for themselves what the others do, every second."""
+        """Every second, sends the load reports of the others to routers that decide alone."""
         while True:
             await asyncio.sleep(OTHERS_SECONDS)
             with suppress(StoreUnavailable):  # the last shares grow old at the routers
@@ -151,7 +149,7 @@ class TableStream:
                     subscriber.offer(encode_line(OthersLine(share=share_of_others(subscriber.router, pool, shares))))
 
     def on_gap(self) -> None:
-        """Handles a gap in the notices: changes may have been missed, so every subscriber gets a snapshot again."""
+        """Handles a gap in the notices: changes may have been missed, so every subscriber gets a new snapshot."""
         for subscriber in self._subscribers:
             subscriber.offer(None)
 

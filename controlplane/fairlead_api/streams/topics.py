@@ -14,11 +14,11 @@ from fairlead_client.resources.pools import PoolDetail, PoolSummary
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 
 POOLS_AT_ONCE = 100
-"""The page of pools that one read takes."""
+"""Pools per page when all pools are read."""
 
 
 class Pools(Protocol):
-    """The source of pools in their present state."""
+    """The source of pools' present states."""
 
     async def pools(self, span: Span, now: datetime) -> Page[PoolSummary]: ...
 
@@ -30,7 +30,7 @@ class Recent(Protocol):
     """The source of the newest items of one history."""
 
     async def recent(self, pool: str | None, sight: Sight, since: datetime, limit: int) -> Sequence[tuple[datetime, Any]]:
-        """(recorded at, item with an id) of the newest in sight, oldest first."""
+        """(recorded at, item with an id) of the newest visible items, oldest first."""
 
 
 class Rejections(Protocol):
@@ -43,7 +43,7 @@ def topics(pools: Pools, migrations: Recent, reroutes: Recent, decisions: Recent
     """The topics of `/v1/live`."""
 
     async def details(key: PoolKey, sight: Sight, now: datetime, *, instances: bool) -> list[PoolDetail]:
-        """The pool, if it lives and is in sight."""
+        """The pool, if it exists and is visible."""
         if sight is not None and key.namespace not in sight:
             return []
         try:

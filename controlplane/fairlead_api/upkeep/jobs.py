@@ -21,6 +21,8 @@ from fairlead_client.resources.audit import AuditHead
 
 _log = logging.getLogger(__name__)
 
+LOOK_AT_CLOCK_SECONDS = 5.0
+
 Job = Callable[[datetime], Awaitable[None]]
 
 
@@ -36,8 +38,8 @@ async def scheduled(
     """Runs the jobs while the context is open: each once at the start, then at its interval."""
 
     async def tell_audit_head(_: datetime) -> None:
-        """Writes the head to the process's log, which is kept outside the database: it proves later what the audit log
-        was.
+        """Writes the head to the process's log, which is kept outside the database: it later proves the content of the
+        audit log.
         """
         head = await audit_head()
         if head is not None:
@@ -67,12 +69,29 @@ async def scheduled(
         started.append(alone)
         scheduler.add_job(alone.start, "interval", seconds=seconds, id=name, next_run_time=datetime.now(scheduler.timezone))
     scheduler.start()
+    watching = asyncio.create_task(_go_on_when_set_back(scheduler))
     try:
         yield
     finally:
+        watching.cancel()
         scheduler.shutdown(wait=False)
         for alone in started:
             await alone.stop()
+
+
+async def _go_on_when_set_back(scheduler: AsyncIOScheduler) -> None:
+    """The scheduler waits until the wall clock shows the time of the next run: hours, once that was set back by hours.
+    So all jobs are due at once then.
+    """
+    before = datetime.now(scheduler.timezone)
+    while True:
+        await asyncio.sleep(LOOK_AT_CLOCK_SECONDS)
+        now = datetime.now(scheduler.timezone)
+        if now < before:
+            _log.warning("the clock of this machine was set back", extra={"seconds": round((before - now).total_seconds())})
+            for job in scheduler.get_jobs():
+                job.modify(next_run_time=now)
+        before = now
 
 
 class Alone:
@@ -97,7 +116,7 @@ class Alone:
 
 
 def guarded(name: str, job: Job, telemetry: Telemetry, clock: Callable[[], datetime]) -> Callable[[], Awaitable[None]]:
-    """A run of the job that never raises: it counts every outcome, and logs a problem when that is new."""
+    """A run of the job that never raises: it counts every outcome, and logs a problem when it first occurs."""
     told = ""
 
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""Health, readiness and metrics; and the OpenAPI document, for callers who may read."""
+"""Health, readiness and metrics; and the OpenAPI document, for callers with read access."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -36,8 +36,8 @@ def health_routes(guard: Guard, document: Callable[[], dict[str, Any]], pulse: P
     async def readyz() -> dict[str, str]:
         """The database answers.
 
-        The reply is immediate, because the database is asked all the time and not by this request. With a database
-        that takes no writes, this still succeeds, since reading works.
+        The reply is immediate, because the database is checked continuously and not by this request. It also succeeds
+        if the database takes no writes, because reading works.
         """
         pulse.require_heard()
         return {"status": "ready", "database": "read-only" if pulse.read_only else "answers"}
@@ -65,7 +65,7 @@ def upkeep_of(infra: Infra, close_plans: Callable[[datetime], Awaitable[None]]) 
 
 
 def keep(retention: Retention) -> Keep:
-    """Days to keep, by table or setting."""
+    """Days to keep rows, by table or setting."""
     return Keep(
         partitioned={kind.table: getattr(retention, kind.kept) for kind in ROW_KINDS.values() if kind.table},
         plain={setting: getattr(retention, setting) for setting in SWEEPS},

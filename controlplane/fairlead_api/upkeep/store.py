@@ -28,8 +28,8 @@ BATCH = 5000
 class Sweep:
     """Rows `r` of `table` to delete: `where` compares with `:before`.
 
-    `by_pool` looks for the oldest of each pool, for tables whose only index begins with the pool and continues with the
-    time: without it, Postgres before 18 reads such tables whole.
+    With `by_pool`, the oldest rows are searched pool by pool, for tables whose only index is on pool and time;
+    otherwise Postgres before 18 would read such tables completely.
     """
 
     table: str
@@ -145,7 +145,7 @@ _LOCKS = 0x7570_6B70
 """Advisory lock space (the letters `upkp`); the second key names the job."""
 
 TELL_SECONDS = 2.0
-"""The holder of a job's lock shows Postgres this often that it lives."""
+"""How often the holder of a job's lock shows Postgres that it is alive."""
 
 
 class PostgresUpkeep:
@@ -158,8 +158,8 @@ class PostgresUpkeep:
     async def alone(self, job: str, work: Callable[[], Awaitable[None]]) -> bool:
         """Runs `work` unless another process is running this job; returns whether it ran.
 
-        The lock ends with its connection, so a crash releases it. So does a process that is suspended, as Postgres ends
-        a transaction that falls silent; when it wakes up, it stops its work.
+        The lock ends with its connection, so a crash releases it. A suspended process also loses the lock, because
+        Postgres ends its silent transaction; when the process wakes up, it stops its work.
         """
         async with self._database.holding() as connection:
             key = {"space": _LOCKS, "job": job}
@@ -187,7 +187,9 @@ class PostgresUpkeep:
         return await self._partitions.drop_before(table, before)
 
     async def delete_before(self, setting: str, before: datetime) -> int:
-        """Deletes rows that a retention setting covers and that are older, in batches, so that others wait briefly."""
+        """Deletes older rows that a retention setting covers, in batches, so that other transactions
+        wait only briefly.
+        """
         deleted = 0
         for one in SWEEPS[setting]:
             while (count := await sweep(self._database, one, before)) > 0:
@@ -207,7 +209,8 @@ class PostgresUpkeep:
             rows = (
                 await connection.execute(
                     text(
-                        "SELECT s.pool_id, s.session, s.version, s.reason, s.bound_at, s.migrated_at, s.context_tokens, s.change, p.namespace, p.name "
+                        "SELECT s.pool_id, s.session, s.version, s.reason, s.bound_at, s.migrated_at, s.context_tokens, "
+                        "s.change, p.namespace, p.name "
                         "FROM sessions s JOIN pools p ON p.id = s.pool_id WHERE s.instance IS NOT NULL AND p.facts IS NOT NULL AND "
                         "s.last_seen_at < CAST(:now AS timestamptz) - 2 * make_interval(secs => "
                         "CAST(p.facts #>> '{table,session,ttl_seconds}' AS float8)) "

@@ -26,7 +26,7 @@ class UpkeepStore(Protocol):
     async def drop_days(self, table: str, before: date) -> list[str]: ...
 
     async def delete_before(self, setting: str, before: datetime) -> int:
-        """Deletes rows that the setting covers and that are older, except those still referred to."""
+        """Deletes older rows that the setting covers, except those that others still refer to."""
 
     async def end_sessions(self, now: datetime) -> int: ...
 
@@ -50,7 +50,7 @@ class Keep:
 
 
 class Upkeep:
-    """One method per job."""
+    """The jobs, one method each."""
 
     def __init__(self, store: UpkeepStore, rollups: Rollups, keep: Keep, close_plans: Callable[[datetime], Awaitable[None]]) -> None:
         self._store = store
@@ -74,8 +74,8 @@ class Upkeep:
     async def keep_days(self, now: datetime) -> None:
         """Makes partitions from yesterday to two days ahead, and deletes rows older than their retention.
 
-        If a table cannot be cleared because a reader holds it for long, the others are cleared all the same. After all
-        tries, raises StoreUnavailable for the first such table.
+        If a table cannot be cleared because of a long reader, the others are cleared nevertheless. After all tries,
+        raises StoreUnavailable for the first such table.
         """
         today = now.date()
         steps: list[Callable[[], Awaitable[object]]] = [
@@ -106,5 +106,5 @@ class Upkeep:
         await self._store.alone("sessions", work)
 
     async def close_plans(self, now: datetime) -> None:
-        """Closes the plans whose apply was made by a process that ended before it was recorded."""
+        """Closes plans whose apply was made but not recorded, because its process ended in between."""
         await self._store.alone("plans", partial(self._close_plans, now))

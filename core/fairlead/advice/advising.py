@@ -1,4 +1,4 @@
-"""All findings of some pools, ranked: what harms more comes first."""
+"""All findings of some pools, ranked by harm, most harmful first."""
 
 from collections.abc import Iterable
 
@@ -6,6 +6,7 @@ from fairlead.advice import (
     budgets,
     engines,
     figures_off,
+    host_memory,
     hot_instances,
     lateness,
     long_prompts,
@@ -33,6 +34,7 @@ FINDERS = (
     engines.find,
     predictions.find,
     figures_off.find,
+    host_memory.find,
     budgets.find,
     silence.find,
     routers_apart.find,
@@ -45,7 +47,7 @@ _UNITS = {unit: place for place, unit in enumerate(HarmUnit)}
 
 
 def advise(pools: Iterable[PoolSituation]) -> tuple[Finding, ...]:
-    """Every finding whose symptom no other one of its pool explains, in the order of `rank`."""
+    """Every finding, except those whose symptom another finding of the same pool explains, in the order of `rank`."""
     found: list[Finding] = []
     for pool in pools:
         of_pool = [finding for find in FINDERS for finding in find(pool)]

@@ -1,5 +1,5 @@
 """InstancesLost, InstanceFailing, EngineStalled, EngineSlow and KvNotHandedOn: engines that cannot be reached, are lost
-again and again, fail requests, make no progress, or compute prompts for nobody.
+again and again, fail requests, make no progress, or hand no KV blocks on.
 """
 
 from collections.abc import Iterator
@@ -112,7 +112,7 @@ def _slow(pool: PoolSituation, one: SeenInstance) -> Finding:
         subject=one.id,
         level=Level.NOTE,
         harm=Harm(amount=1.0, unit=HarmUnit.INSTANCES),
-        sentence=f"The engine of {one.id} of {pool.pool} has requests and makes no progress now, for longer than its steps took lately.",
+        sentence=f"The engine of {one.id} of {pool.pool} has requests but has made no progress for longer than its recent steps took.",
         evidence=Evidence(kind=EvidenceKind.INSTANCE, seconds=pool.window_seconds, instance=one.id),
     )
 

@@ -15,7 +15,7 @@ _FIELDS: dict[str, str] = {
     Quantity.TEXT: "spec.engine.bytesPerToken",
     Quantity.PREFILL: "spec.engine.prefillTokensPerSecond",
 }
-"""Where a pool declares a quantity."""
+"""Field of the pool's spec that declares each quantity."""
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
@@ -59,5 +59,5 @@ def _words(quantity: str, value: float) -> str:
 def _then(quantity: str, level: Level) -> str:
     remedy = f"; set {_FIELDS[quantity]}" if quantity in _FIELDS else ""
     if level is Level.NOTE:
-        return f"routers have learned that, and begin wrongly after a restart{remedy}"
+        return f"routers have measured the right value, but start from the wrong one after a restart{remedy}"
     return f"predicted times, and what rests on them, are wrong by as much{remedy}"

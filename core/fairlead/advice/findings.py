@@ -8,12 +8,16 @@ from fairlead.instances import Role
 
 
 class Level(StrEnum):
-    """How bad a finding is, by the pool's own objectives."""
+    """How bad a finding is, judged by the pool's own objectives."""
 
     BAD = "bad"
-    """More requests miss the objectives than the percentile allows, or the pool cannot serve or is not seen."""
+    """More requests miss the objectives than the percentile allows, or the pool cannot serve, or no router reports on
+    it.
+    """
     WARN = "warn"
-    """The objectives are met, or other pools' are; this will cost them, or costs users something already."""
+    """The pool meets its objectives, but the problem already costs users something, or will soon break this or another
+    pool's objectives.
+    """
     NOTE = "note"
     """No request is harmed: something exists that is not needed."""
 
@@ -24,15 +28,17 @@ class HarmUnit(StrEnum):
     REQUESTS = "requests/s"
     """Requests per second that miss the objectives: late, refused or failed."""
     INSTANCES = "instances"
-    """Instances that are wanted and do not serve, or serve and are not needed."""
+    """Desired instances that do not serve, or serving instances that are not needed."""
     WAITED_SECONDS = "seconds/h"
-    """Seconds that users waited longer, per hour."""
+    """Extra seconds that users waited, per hour."""
     ROUTERS = "routers"
-    """Routers that do not work together."""
+    """Routers that decide alone."""
     SILENT_SECONDS = "seconds"
-    """Seconds without news."""
+    """Seconds without a report."""
     ERROR = "share"
     """Mean error of predictions, as a share of the predicted value."""
+    HITS = "hits"
+    """Share (0-1) of the prompt tokens that are computed and need not be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +65,7 @@ class Cause(StrEnum):
     KV_NOT_HANDED_ON = "KvNotHandedOn"
     PREDICTIONS_OFF = "PredictionsOff"
     FIGURE_OFF = "FigureOff"
+    HOST_CACHE_WOULD_HELP = "HostCacheWouldHelp"
     BUDGET_BURNS = "BudgetBurns"
     FIGURES_BEHIND = "FiguresBehind"
     NO_ROUTER = "NoRouter"
@@ -85,7 +92,9 @@ class EvidenceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """`seconds` is the time before now that the finding rests on. `metric` is one of the heatmap's."""
+    """Where the figures of a finding can be looked at. `seconds` is how far back they reach; `metric` is a heatmap
+    metric.
+    """
 
     kind: EvidenceKind
     seconds: float
@@ -104,7 +113,7 @@ class Remedy:
     instance: str | None = None
     fields: dict[str, Any] | None = None
     simulation: str | None = None
-    """The simulation that confirms it, which its plan shows too."""
+    """Id of the simulation that confirms the remedy; its plan shows the simulation too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,20 +142,20 @@ SLOW_TOKENS = "slow tokens"
 
 
 def refused(reason: str) -> str:
-    """The symptom of requests refused for a reason."""
+    """The symptom: requests are refused for this reason."""
     return f"refused {reason}"
 
 
 def condition(kind: str, reason: str) -> str:
-    """The symptom of a condition that is not as it should be."""
+    """The symptom: this condition is not as it should be."""
     return f"condition {kind} {reason}"
 
 
 def wrong_figure(quantity: str) -> str:
-    """The symptom of predictions that rest on a wrong figure."""
+    """The symptom: predictions use a wrong figure."""
     return f"wrong {quantity}"
 
 
 def failing(instance: str) -> str:
-    """The symptom of an instance that fails requests."""
+    """The symptom: an instance fails requests."""
     return f"failing {instance}"

@@ -13,7 +13,7 @@ MOST = 3
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """The instances with most late first tokens that are hot, at most MOST."""
+    """The hot instances with the most late first tokens, at most MOST."""
     for role in (Role.BOTH, Role.PREFILL):
         serving = pool.accepting(role)
         hot = sorted((one for one in serving if _is_hot(pool, one, serving)), key=lambda one: (-_late(one.served), one.id))
@@ -36,13 +36,13 @@ def _is_hot(pool: PoolSituation, one: SeenInstance, serving: Sequence[SeenInstan
 
 
 def _share(one: SeenInstance, serving: Sequence[SeenInstance]) -> float:
-    """Share of the computed prompt tokens."""
+    """The instance's share of the computed prompt tokens."""
     total = sum(each.served.prefilled_tokens for each in serving)
     return one.served.prefilled_tokens / total if total else 0.0
 
 
 def _fair(one: SeenInstance, serving: Sequence[SeenInstance]) -> float:
-    """The instance's fair share by the weights."""
+    """The share that would be fair, given the instances' weights."""
     return one.weight / (sum(each.weight for each in serving) or 1.0)
 
 
@@ -66,7 +66,8 @@ def _finding(pool: PoolSituation, one: SeenInstance, serving: Sequence[SeenInsta
         level=Level.BAD if pool.out_of_slo else Level.WARN,
         harm=Harm(amount=pool.per_second(_late(one.served)), unit=HarmUnit.REQUESTS),
         sentence=(
-            f"{one.id} of {pool.pool} serves {met} of first tokens in time, the others {rest} (goal {wording.percent(pool.slo.percentile)}): "
+            f"{one.id} of {pool.pool} serves {met} of first tokens in time, the others {rest} (goal "
+            f"{wording.percent(pool.slo.percentile)}): "
             f"it computes {wording.share(_share(one, serving))} of the prompt tokens where {wording.share(_fair(one, serving))} would be "
             f"fair{held}{then}."
         ),

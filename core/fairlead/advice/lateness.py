@@ -8,7 +8,9 @@ from fairlead.advice.situations import PoolSituation, SeenInstance, Served
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """A finding for each target that too many requests miss; for the worse one where only both together do."""
+    """A finding for each target that too many requests miss; if requests miss only both targets combined, one for the
+    worse target.
+    """
     served = pool.served
     late_ttft, late_tpot = _late_ttft(served), _late_tpot(served)
     by_ttft, by_tpot = pool.exceeds(late_ttft, served.ttft_judged), pool.exceeds(late_tpot, served.tpot_judged)

@@ -1,4 +1,6 @@
-"""PromptsTooLong: requests that take longer than the TTFT target alone, which no number of instances serves in time."""
+"""PromptsTooLong: even alone on an instance, these requests would miss the TTFT target; no number of instances serves
+them in time.
+"""
 
 from collections.abc import Iterator
 
@@ -10,11 +12,11 @@ from fairlead.reports.rejections import FOR_PREFILL
 from fairlead.scaling.remedies import Simulated, enough_time
 
 _MOST = 0.5
-"""From this share of the refused, or late, on these prompts are what explains the others."""
+"""Too-long prompts explain refusals or lateness if they make up at least this share of the refused or late requests."""
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """A finding where such requests are many of the refused, or more than may be late."""
+    """A finding if such requests are a large part of the refused ones, or more than the share that may be late."""
     found = pool.simulated
     if found is None or not pool.missed or not is_beyond(found):
         return
@@ -44,5 +46,5 @@ def _remedy(found: Simulated) -> Remedy | None:
 
 
 def duration(seconds: float) -> str:
-    """As a manifest writes it: 12 → `12s`, 1.5 → `1500ms`."""
+    """A duration as manifests write it: 12 → `12s`, 1.5 → `1500ms`."""
     return f"{seconds:g}s" if seconds == round(seconds) else f"{round(seconds * 1000)}ms"

@@ -1,4 +1,4 @@
-"""LosingMoves: sessions that moved got their first token later, all in all, than staying was predicted to take."""
+"""LosingMoves: on the whole, sessions that moved got their first token later than predicted for staying."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from fairlead.tables import MIGRATIONS_PAUSED
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """At most one finding, from enough moves with a known outcome; none of a pool whose migrations are paused."""
+    """At most one finding, and only if enough moves have a known outcome and migrations are not paused."""
     moves = pool.moves
     if pool.moves_paused or moves.known < ENOUGH_FINISHED or moves.net_seconds >= 0:
         return

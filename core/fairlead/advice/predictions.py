@@ -1,4 +1,6 @@
-"""PredictionsOff: routers predict by figures that err more than others they have, or than the objectives bear."""
+"""PredictionsOff: routers predict from a figure that errs more than another one they have, or more than the objectives
+tolerate.
+"""
 
 from collections.abc import Iterator
 

@@ -13,7 +13,9 @@ from fairlead.scaling.specs import RatioMode
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """At most one finding, where requests are missed and another split is better by the model of `overload`."""
+    """At most one finding: requests miss their objectives, and by the model of `overload` another split would serve
+    more of them.
+    """
     if pool.signals is None or pool.signals.age_seconds > FRESH_SECONDS or not pool.out_of_slo:
         return
     prefill, decode = pool.signals.of(Role.PREFILL), pool.signals.of(Role.DECODE)
@@ -45,15 +47,16 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
 def _finding(pool: PoolSituation, present: tuple[int, int], better: tuple[int, int], now: Outlook, then: Outlook, gained: float) -> Finding:
     auto = pool.ratio_mode is RatioMode.AUTO
     remedy = None if auto or not pool.can_scale else Remedy(kind="ratio", words="ratio mode Auto", fields={"mode": RatioMode.AUTO.value})
-    does = "the ratio controller is at it" if auto else "ratio mode Auto moves one instance at a time"
+    does = "the ratio controller is already changing it" if auto else "ratio mode Auto moves one instance at a time"
     return Finding(
         pool=pool.pool,
         cause=Cause.RATIO_OFF,
         level=Level.BAD,
         harm=Harm(amount=gained, unit=HarmUnit.REQUESTS),
         sentence=(
-            f"{pool.pool} divides {present[0] + present[1]} instances {present[0]} : {present[1]} between prefill and decode; by what arrives "
-            f"{better[0]} : {better[1]} could serve {wording.share(then.servable)} of requests instead of {wording.share(now.servable)}; {does}."
+            f"{pool.pool} divides {present[0] + present[1]} instances {present[0]} : {present[1]} between prefill "
+            f"and decode; for the present traffic, {better[0]} : {better[1]} could serve "
+            f"{wording.share(then.servable)} of requests instead of {wording.share(now.servable)}; {does}."
         ),
         evidence=Evidence(kind=EvidenceKind.SCALING, seconds=pool.window_seconds),
         remedy=remedy,

@@ -7,12 +7,12 @@ from fairlead.instances import Role
 from fairlead.scaling.remedies import Confirmed, Reach, Simulated, enough_instances, enough_time
 
 WORTH_TELLING = 0.1
-"""Share of the refused requests that are beyond any number of instances, from which on it is said."""
+"""Findings mention requests beyond any number of instances from this share of the refused requests on."""
 
 
 def is_beyond(found: Simulated) -> bool:
-    """Whether prompts that no number of instances serves in time are a cause worth telling: they are many of the
-    refused, or more than may be late.
+    """Whether prompts that no number of instances serves in time are worth mentioning: they are many of the refused, or
+    more than may be late.
     """
     return found.reach.exceeds(1 - found.goal) or (found.reach.share_of_refused or 0.0) >= WORTH_TELLING
 
@@ -39,20 +39,22 @@ def simulation_words(found: Simulated) -> str:
 
 
 def beyond_words(reach: Reach, ttft_seconds: float) -> str:
-    """How many requests no number of instances serves in time, and why."""
+    """How many requests would be late with any number of instances, and why."""
     refused = reach.share_of_refused
     whose = f"{wording.share(reach.share)} of requests"
     if refused is not None:
         whose += f" ({wording.share(refused)} of the refused ones)"
     if reach.too_long == reach.beyond:
-        return f"{whose} need more KV memory than an engine has; no number of instances serves those"
+        return f"{whose} need more KV memory than an engine has; no number of instances can serve them"
     tokens = "" if reach.tokens is None else f", which computes {reach.tokens:,} tokens in it"
     needs = f"need more than the TTFT target of {wording.seconds(ttft_seconds)} alone on an idle instance{tokens}"
-    return f"{whose} {needs}; no number of instances serves those in time"
+    return f"{whose} {needs}; no number of instances can serve them in time"
 
 
 def beyond_remedies(found: Simulated) -> str:
-    """What would serve prompts beyond any number of instances; a target only as far as the simulation confirms it."""
+    """Remedies for prompts that no number of instances serves in time. A higher target is proposed only as far as the
+    simulation confirms it.
+    """
     reach, confirmed = found.reach, enough_time(found)
     remedies = []
     if confirmed is not None:
@@ -75,5 +77,5 @@ def rest_words(found: Simulated) -> str:
     if found.unlike is not None:
         return f"whether more replicas help the others is not known: {found.unlike}"
     if chosen is None:
-        return f"more replicas would not help, by {simulation_words(found)}"
+        return f"more replicas would not help, according to {simulation_words(found)}"
     return number_words(found, chosen)

@@ -7,18 +7,18 @@ from fairlead.advice.situations import PoolSituation
 from fairlead.reports.shares import Apart
 
 WINDOW_SECONDS = 10.0
-"""Routers that reported in the last seconds are live."""
+"""Routers that reported within this many seconds count as live."""
 
 _WHY: dict[str, str] = {
-    Apart.NOT_FOUND: "they do not know where the others can be asked; set FAIRLEAD_ROUTER_ASK_HOST at each",
-    Apart.NO_ANSWER: "the others do not answer; let routers reach each other at FAIRLEAD_ROUTER_ASK_HOST",
+    Apart.NOT_FOUND: "they do not know the other routers' addresses; set FAIRLEAD_ROUTER_ASK_HOST at each",
+    Apart.NO_ANSWER: "the other routers do not answer; let routers reach each other at FAIRLEAD_ROUTER_ASK_HOST",
     Apart.OTHER_RELEASE: "they are of different releases; finish the upgrade of the routers",
     Apart.AFTER_PREFILL: "early rejection AfterPrefill needs each answer at once; Load or Predicted lets one router decide",
 }
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """A finding for each reason that routers give."""
+    """A finding for each reason why routers decide alone."""
     for why, count in sorted(pool.apart.items()):
         words = _WHY.get(why, why)
         yield Finding(
@@ -27,6 +27,9 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
             subject=why,
             level=Level.WARN,
             harm=Harm(amount=float(count), unit=HarmUnit.ROUTERS),
-            sentence=f"{count} of {pool.live_routers} routers decide for {pool.pool} separately, and know the others' work seconds late: {words}.",
+            sentence=(
+                f"{count} of {pool.live_routers} routers decide for {pool.pool} separately, and know the others' work "
+                f"seconds late: {words}."
+            ),
             evidence=Evidence(kind=EvidenceKind.POOL, seconds=WINDOW_SECONDS),
         )

@@ -1,4 +1,4 @@
-"""Saturated: a role's instances have more work than they can do in time, and requests are late or refused for it."""
+"""Saturated: a role's instances have more work than they can do in time, so requests are late or refused."""
 
 from collections.abc import Iterator
 
@@ -25,12 +25,12 @@ from fairlead.scaling.sizing import need
 from fairlead.scaling.specs import ScalingMode
 
 FRESH_SECONDS = 30.0
-"""Signals older than this say nothing about now."""
+"""Signals older than this many seconds say nothing about the present."""
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """A finding for each role that misses requests and would be helped by more instances: by the simulation of the
-    recorded requests, else by the arriving work.
+    """A finding for each role that misses requests and that more instances would help, according to the simulation of
+    recorded requests, or else to the arriving work.
     """
     found = pool.simulated
     if found is not None and (role := pool.role(found.role)) is not None:
@@ -85,7 +85,7 @@ def _harmed(pool: PoolSituation, late: int, ended: int, turned_away: int) -> str
     if turned_away:
         parts.append(f"refuses {wording.rate(pool.per_second(turned_away))} requests/s")
     if ended and pool.exceeds(late, ended):
-        parts.append(f"serves {wording.share(1 - late / ended)} of the others in time" if turned_away else "")
+        parts.append(f"serves {wording.share(1 - late / ended)} of the other requests in time" if turned_away else "")
         parts[-1] = parts[-1] or f"serves {wording.share(1 - late / ended)} of requests in time"
         parts[-1] += f" (goal {wording.percent(pool.slo.percentile)})"
     if not parts:
@@ -98,7 +98,7 @@ def _why(pool: PoolSituation, role: SeenRole) -> str:
     serving = wording.of_role(role.role, len(accepting))
     loaded = [one for one in accepting if one.load is not None and one.load >= pool.scaling.target_load]
     if not loaded:
-        return f"more work arrives than {serving} serve{'s' if len(accepting) == 1 else ''} in time"
+        return f"more work arrives than {serving} can serve in time"
     return f"{len(loaded)} of {serving} {'is' if len(accepting) == 1 else 'are'} saturated"
 
 
@@ -106,13 +106,13 @@ def _confirmed(pool: PoolSituation, role: SeenRole, found: Simulated, chosen: Co
     """The plan that the simulation confirms, and its effect in words."""
     replicas, words = round(chosen.value), number_words(found, chosen)
     if found.reach.exceeds(1 - found.goal):
-        words += f"; {wording.share(found.reach.share)} are beyond any number"
+        words += f"; no number of instances serves {wording.share(found.reach.share)} in time"
     return _remedy(pool, role, replicas, words, found.simulation)
 
 
 def _estimated(pool: PoolSituation, role: SeenRole) -> tuple[Remedy | None, str]:
-    """The words if no simulation confirms a number: an estimate that is called one and stays the same for minutes, or
-    none.
+    """Words for when no simulation confirms a number: an estimate, marked as such and stable for minutes, or that none
+    is known.
     """
     sizing = pool.sizing
     if sizing is None or sizing.role is not role.role or (sizing.is_underway and sizing.found is None):
@@ -120,14 +120,14 @@ def _estimated(pool: PoolSituation, role: SeenRole) -> tuple[Remedy | None, str]
     unlike = None if sizing.found is None else sizing.found.unlike
     why = unlike or sizing.reason or "what would serve it is not simulated yet"
     if sizing.estimate is None or sizing.estimate <= len(pool.accepting(role.role)):
-        return None, f"no number of replicas is known to serve it: {why}"
+        return None, f"it is not known how many replicas would serve it: {why}"
     noun = wording.of_role(role.role, sizing.estimate, "replica")
-    words = f"by an estimate from rates alone it needs {noun}, which no simulation confirms: {why}"
+    words = f"an estimate from rates alone says that it needs {noun}; no simulation confirms this: {why}"
     return _remedy(pool, role, sizing.estimate, words, None)
 
 
 def _remedy(pool: PoolSituation, role: SeenRole, replicas: int, words: str, simulation: str | None) -> tuple[Remedy | None, str]:
-    """The plan for this number of replicas, if one can be made, and else why not."""
+    """The plan for this number of replicas, or, if none can be made, the reason."""
     if not pool.can_scale:
         return None, f"{words}; its engines are started elsewhere"
     if pool.scaling.mode is ScalingMode.SLO:

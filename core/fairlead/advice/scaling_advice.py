@@ -1,4 +1,6 @@
-"""ScalingAdvised: what the operator recommends and does not do, as the mode is Advise or a bound forbids it."""
+"""ScalingAdvised: a change that the operator recommends but does not make, because the mode is Advise or a bound
+forbids it.
+"""
 
 from collections.abc import Iterator
 
@@ -14,7 +16,7 @@ FRESH_SECONDS = 3600.0
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """One finding for each recommendation that still fits the present number."""
+    """One finding for each recommendation that still applies to the current number."""
     for one in pool.advised:
         role = pool.role(one.role)
         if role is None or role.wanted != one.current or one.recommended == one.current or one.age_seconds > FRESH_SECONDS:

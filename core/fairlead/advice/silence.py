@@ -15,11 +15,11 @@ as away.
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """Routers are missed only where an instance is wanted."""
+    """Findings about missing reports; missing routers count only if instances are desired."""
     if pool.live_routers == 0 and any(role.wanted for role in pool.roles):
         heard = "none ever did" if pool.unheard_seconds is None else f"the last was heard {wording.seconds(pool.unheard_seconds)} ago"
         yield _finding(
-            pool, Cause.NO_ROUTER, f"No router reports on {pool.pool}, {heard}: nothing of it is measured", pool.unheard_seconds or 0.0
+            pool, Cause.NO_ROUTER, f"No router reports on {pool.pool}, {heard}: nothing is measured", pool.unheard_seconds or 0.0
         )
     if pool.figures_behind_seconds:
         behind = wording.seconds(pool.figures_behind_seconds)
@@ -27,7 +27,7 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
         yield _finding(pool, Cause.FIGURES_BEHIND, words, pool.figures_behind_seconds)
     if pool.unseen_seconds > OPERATOR_SECONDS:
         silent = wording.seconds(pool.unseen_seconds)
-        words = f"The operator has said nothing of {pool.pool} for {silent}: nothing scales, starts or drains"
+        words = f"The operator has not reported on {pool.pool} for {silent}: nothing scales, starts or drains"
         yield _finding(pool, Cause.OPERATOR_SILENT, words, pool.unseen_seconds)
 
 

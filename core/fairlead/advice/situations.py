@@ -1,4 +1,6 @@
-"""What is known of a pool when advice is asked for. Rates are over `window_seconds`; ages are seconds before now."""
+"""The facts about a pool from which advice is computed. Rates are over `window_seconds`; ages are
+seconds before now.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,10 +15,10 @@ from fairlead.tables import EarlyRejectionFacts, SloFacts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """Requests of the window that were judged, and those of them in time: by TTFT and TPOT, by TTFT, by TPOT.
+    """Requests of the window with a verdict, and how many met both targets, TTFT, and TPOT.
 
-    `prefilled_tokens` are prompt tokens that were not cached. `failed` are tries that failed on the instance, also of
-    requests that were then served elsewhere.
+    `prefilled_tokens` are uncached prompt tokens. `failed` counts attempts that failed on the instance, even if another
+    instance then served the request.
     """
 
     judged: int = 0
@@ -44,18 +46,18 @@ class Served:
 
     @property
     def late(self) -> int:
-        """Requests out of time by either target; by TTFT alone while no router judges by both."""
+        """Requests that missed either target; only TTFT counts while no router judges by both."""
         return self.judged - self.in_time if self.judged else self.ttft_judged - self.ttft_in_time
 
     @property
     def ended(self) -> int:
-        """Requests that `late` is a part of."""
+        """All judged requests, of which `late` is a part."""
         return self.judged or self.ttft_judged
 
 
 ENOUGH_MINUTES = 5
-"""Minutes of an instance's record before capacity is taken away for what it shows: all that a window of five minutes
-spans, so that caches are warm and one burst is not all there is.
+"""Minutes an instance must have been observed before advice drains it. They fill a window of five minutes, so caches
+are warm and one burst does not decide.
 """
 
 
@@ -70,16 +72,16 @@ class SeenMinutes:
     failing: int = 0
 
     def last(self, bad: int) -> bool:
-        """Whether an instance was watched for long enough, and its `bad` minutes are most of them."""
+        """Whether an instance was observed for long enough and most of those minutes are `bad`."""
         return self.had >= ENOUGH_MINUTES and 2 * bad > self.had
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenInstance:
-    """A living instance. `load` is its predicted latency over the target, the larger of TTFT's and TPOT's; None if
-    it was not measured. `losses` are the times it was lost in the last hour. `sessions` None: not counted.
-    `troubles` is what routers find of its engine, each with the seconds for which they have found it; `stalled_ranks`
-    are the data-parallel ranks that are stalled, while others go on. `minutes` says for how long `served` was so.
+    """A living instance. `load` is its predicted latency over the target, the larger of TTFT's and TPOT's; None if it
+    was not measured. `losses` are the times it was lost in the last hour. `sessions` None: not counted. `troubles` are
+    the problems that routers see with its engine, each with its duration in seconds; `stalled_ranks` are the
+    data-parallel ranks that are stalled while other ranks go on. `minutes` divides `served` into good and bad minutes.
     """
 
     id: str
@@ -103,7 +105,7 @@ class SeenInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenRole:
-    """A role, the instances wanted of it now, and the bounds that the spec sets."""
+    """A role, its desired number of instances, and the bounds that the spec sets."""
 
     role: Role
     wanted: int
@@ -114,13 +116,15 @@ class SeenRole:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenMoves:
     """Session moves of the last `seconds`: how many outcomes are known, how many of these were not faster than
-    staying was predicted to be, and the sum of seconds gained (negative: lost).
+    staying was predicted to be, and the sum of seconds gained (negative: lost). `bytes_per_token` is the size of the
+    KV blocks that came along, by the engines' own count; None if none did, or none was counted.
     """
 
     seconds: float = 3600.0
     known: int = 0
     lost: int = 0
     net_seconds: float = 0.0
+    bytes_per_token: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,9 +215,9 @@ class SeenSizing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSituation:
-    """`refused` by reason and `failed` (for good) are requests of the window. `signals` None: not measured, because
-    nothing hurts or routers are silent. `unheard_seconds` is the age of the newest report of any router that routes for
-    the pool, None if none ever did; `unseen_seconds` that of the operator's newest state.
+    """`refused` by reason and `failed` (for good) are requests of the window. `signals` is None if they were not read,
+    because the pool has no problem or no router reports. `unheard_seconds` is the age of the newest report of any
+    router that routes for the pool, None if none ever did; `unseen_seconds` is the age of the operator's newest state.
     """
 
     pool: str
@@ -257,7 +261,7 @@ class PoolSituation:
 
     @property
     def served(self) -> Served:
-        """All instances."""
+        """The results of all instances added up."""
         return sum((one.served for one in self.instances), self.gone)
 
     @property
@@ -266,11 +270,11 @@ class PoolSituation:
         return max(0.0, 1 - self.slo.percentile / 100)
 
     def per_second(self, requests: float) -> float:
-        """A count of the window as a rate."""
+        """The count of the window as a rate per second."""
         return requests / self.window_seconds
 
     def exceeds(self, missed: float, of: float) -> bool:
-        """Whether this number of the requests is more than may miss the objectives."""
+        """Whether this number of the requests exceeds the share that may miss the objectives."""
         return of > 0 and missed / of > self.allowed + 1e-9
 
     @property
@@ -285,16 +289,16 @@ class PoolSituation:
 
     @property
     def out_of_slo(self) -> bool:
-        """Whether more requests missed the objectives than may."""
+        """Whether a larger share of requests missed the objectives than is allowed."""
         return self.exceeds(self.missed, self.ended)
 
     @property
     def simulated(self) -> Simulated | None:
-        """What simulations found; None without one for the present targets."""
+        """The simulation's results; None if there are none for the present targets."""
         return None if self.sizing is None else self.sizing.found
 
     def role(self, role: Role) -> SeenRole | None:
-        """A role of the pool; None if it has none such."""
+        """The role of this name; None if the pool does not have it."""
         return next((one for one in self.roles if one.role is role), None)
 
     def accepting(self, role: Role) -> tuple[SeenInstance, ...]:

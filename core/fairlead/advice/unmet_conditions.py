@@ -7,7 +7,9 @@ from fairlead.advice.situations import PoolSituation, SeenCondition
 from fairlead.pool_states import INSTANCES_STARTING
 
 SETTLED_SECONDS = 30.0
-"""Routers take a new table within seconds; RingSynced that is False for less is only a change on its way."""
+"""Seconds a condition must last. Routers take a new table within seconds, so RingSynced=False for a shorter time is
+normal during a change.
+"""
 
 _WARNINGS = {"Degraded": "True", "ScalingLimited": "True", "GatewayReady": "False", "RingSynced": "False"}
 """Keyed by condition type, the status that is a finding. Ready is handled separately; the objectives and the API's and
@@ -27,7 +29,9 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
 
 
 def _not_ready(pool: PoolSituation, ready: SeenCondition) -> Iterator[Finding]:
-    """Nothing when instances were starting and all wanted ones serve by now: the condition follows in a moment."""
+    """The finding for Ready=False. Nothing if instances were starting and all desired ones serve by now: the condition
+    follows in a moment.
+    """
     missing = float(sum(max(0, role.wanted - len(pool.accepting(role.role))) for role in pool.roles))
     if ready.reason != INSTANCES_STARTING:
         yield _finding(pool, ready, Level.BAD, missing, f"{pool.pool} is not ready")

@@ -3,16 +3,17 @@
 from collections.abc import Sequence
 
 from fairlead.instances import Role
+from fairlead.percentages import percentage
 
 
 def rate(value: float) -> str:
-    """Per second: one decimal, two below one: 6.63 → `6.6`, 0.042 → `0.04`."""
+    """A rate per second with one decimal, or two if below one: 6.63 → `6.6`, 0.042 → `0.04`."""
     return f"{value:.1f}" if value >= 1 else f"{value:.2f}"
 
 
 def share(value: float) -> str:
-    """0.834 → `83.4 %`."""
-    return f"{value * 100:.1f} %"
+    """A share as a percentage: 0.834 → `83.4 %`."""
+    return percentage(value)
 
 
 def percent(value: float) -> str:
@@ -21,7 +22,7 @@ def percent(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """0.0421 → `42 ms`, 4.217 → `4.22 s`, 75 → `75 s`, 7500 → `2 h 5 min`."""
+    """A time span: 0.0421 → `42 ms`, 4.217 → `4.22 s`, 75 → `75 s`, 7500 → `2 h 5 min`."""
     if value < 0.9995:
         return f"{value * 1000:.0f} ms"
     if value < 9.995:
@@ -40,10 +41,12 @@ def count(number: int, noun: str) -> str:
 
 
 def not_yet(bad: int, had: int, needed: int) -> str:
-    """Why no drain follows from what an instance showed in `bad` of the `had` last minutes; `needed` are enough."""
+    """Why the observations do not justify a drain: `bad` of the last `had` minutes were bad, and
+    `needed` are required.
+    """
     if had < needed:
         return f"; that is the record of {count(had, 'minute')}, and to drain it takes {needed}"
-    return f"; so it was in {bad} of the last {count(had, 'minute')}, which is too seldom to drain it"
+    return f"; this was so in {bad} of the last {count(had, 'minute')}, too few to drain it"
 
 
 def of_role(role: Role, number: int, noun: str = "instance") -> str:
@@ -52,6 +55,6 @@ def of_role(role: Role, number: int, noun: str = "instance") -> str:
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """The first names, and how many more there are."""
+    """The first names, and the number of further ones."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

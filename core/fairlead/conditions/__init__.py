@@ -1,5 +1,5 @@
 """The conditions of a pool's status, with named reasons, computed from what was observed.
 
-`facts` has the inputs, `readiness`, `answers` and `pool_conditions` compute the conditions, and the last of them joins
-them. Pure; times come from the caller.
+`facts` has the inputs, `readiness`, `answers` and `pool_conditions` compute the conditions, and `pool_conditions` also
+joins them. Pure; times come from the caller.
 """

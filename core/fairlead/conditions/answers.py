@@ -1,4 +1,6 @@
-"""RingSynced, SLOMet and ControlPlaneReachable: what the control API answers about routers and requests."""
+"""RingSynced, SLOMet and ControlPlaneReachable: the conditions that rest on the control API's answers about routers and
+requests.
+"""
 
 from fairlead.conditions.facts import Condition, ConditionType, PoolFacts
 from fairlead.pool_states import PoolObservations
@@ -11,7 +13,7 @@ def _is_unanswered(facts: PoolFacts) -> bool:
 
 
 def not_answered_yet(kind: ConditionType) -> Condition:
-    """The condition while nothing is known; the one in the status stays."""
+    """The condition before the first answer of the control API; a condition already in the status is kept."""
     return Condition(
         type=kind, status="Unknown", reason=NOT_ANSWERED_YET, message="The control API has been asked and has not answered yet"
     )
@@ -61,8 +63,8 @@ def slo_met(facts: PoolFacts) -> Condition:
 
 
 def _beside(percent: float, goal: float = 100.0) -> str:
-    """The percentage with as few digits, up to three, as show on which side of the goal and of 100 it is: 90, but
-    89.6, and 99.7.
+    """The percentage with as few digits (at most three) as suffice to distinguish it from the goal and from 100: 90,
+    but 89.6, and 99.7.
     """
     words = [f"{percent:.{digits}f}" for digits in range(4)]
     return next((one for one in words if all((float(one) >= side) == (percent >= side) for side in (goal, 100.0))), words[-1])
@@ -74,12 +76,11 @@ def _length(seconds: float) -> str:
 
 
 def _attained(seen: PoolObservations) -> tuple[float, str, str] | None:
-    """The share of requests that met the SLO, which requests and targets it covers, and the share of each target; None
-    without requests.
+    """The share of requests that met the SLO, which requests and targets it covers, and the share that met each target;
+    None without requests.
 
-    While no request has finished, and with routers older than the operator, only TTFT is judged; the words say so.
-    First tokens also include those of requests that still run, so the shares need not add up, and the words say that
-    too.
+    While no request has finished, and with routers older than the operator, only TTFT is judged. First tokens include
+    those of requests still running, so the shares need not add up. The words say both.
     """
     if seen.slo_attainment is None:
         return None if seen.ttft_attainment is None else (seen.ttft_attainment, "of the last 5 minutes met the TTFT target", "")

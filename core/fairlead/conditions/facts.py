@@ -45,7 +45,9 @@ class ActionFailureReason(StrEnum):
     ACTION_FAILED = "ActionFailed"
     CHILD_NOT_OURS = "ChildNotOurs"
     OPERATOR_FAULT = "OperatorFault"
-    """The operator itself failed in the pool's round, and will in each round that meets the same situation."""
+    """The operator itself failed while reconciling the pool, and will fail again as long as the
+    situation is the same.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,7 @@ class ScaleProblem:
 
 
 class GatewayProblemReason(StrEnum):
-    """Why no gateway is shown a pool that asks for gateways: the reason of GatewayReady=False."""
+    """Why a pool that asks for gateways is not offered to any: the reason of GatewayReady=False."""
 
     NO_PICKER = "NoPicker"
     DEFINITION_MISSING = "DefinitionMissing"
@@ -91,7 +93,7 @@ class GatewayProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayJudgement:
-    """A gateway's condition of the pool, in its own words. `status` is True, False or Unknown."""
+    """A gateway's verdict on the pool, in its own words. `status` is True, False or Unknown."""
 
     type: str
     status: str
@@ -117,7 +119,7 @@ class GatewayFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """An instance that cannot run: Kubernetes' reason, such as `ImagePullBackOff`, and its message, empty if none."""
+    """An instance that cannot run: Kubernetes' reason, such as `ImagePullBackOff`, and its message (may be empty)."""
 
     instance: str
     reason: str
@@ -126,7 +128,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A condition before it has a time. `status` is True, False or Unknown."""
+    """A condition, not yet with a transition time. `status` is True, False or Unknown."""
 
     type: ConditionType
     status: str
@@ -136,8 +138,8 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingFacts:
-    """What set the number of every role. `measured` are the roles with fresh signals; `answered` says whether the
-    control API answered this round, so that one late answer does not look like nothing measured.
+    """What determined every role's number of instances. `measured` are the roles with fresh signals; `answered` says
+    whether the control API answered this round, so that one late answer does not look as if nothing were measured.
     """
 
     is_fixed: bool
@@ -153,7 +155,7 @@ class PoolFacts:
     """The facts from which the conditions are computed.
 
     `desired` has an entry per role; it is empty when no valid spec was seen yet. `observations` None = the API did not
-    answer, and `api_problem` says why. Both None = the API was asked too recently to call it unanswered.
+    answer, and `api_problem` says why. If both are None, the API was asked only a moment ago and may still answer.
     `apply_problem` says why the last action failed, if it did. `strangers` are pods that carry the pool's label and are
     not its instances. `scaling` None = no valid spec was seen yet.
     """
@@ -168,9 +170,9 @@ class PoolFacts:
     apply_problem: ActionFailure | None
     strangers: tuple[str, ...] = ()
     rollout: Rollout | None = None
-    """The rollout that is not finished."""
+    """The unfinished rollout, if any."""
     rollout_trouble: tuple[RolloutTrouble, str] | None = None
-    """Why a rollout does not go on, and that in words."""
+    """Why a rollout is stuck: the reason, and the same in words."""
     scaling: ScalingFacts | None = None
     selecting_nothing: tuple[str, ...] = ()
     """Selectors of roles that match no pod."""
@@ -178,9 +180,9 @@ class PoolFacts:
     gateway: GatewayFacts | None = None
     """None if the spec does not ask for gateways."""
     migrations_paused: bool | None = False
-    """Whether the spec keeps every session where it is; None = no valid spec was seen yet."""
+    """Whether the spec forbids moving sessions; None = no valid spec was seen yet."""
     unused_objectives: tuple[str, ...] = ()
-    """InferenceObjectives that name a class no request can have, with why."""
+    """InferenceObjectives that name a class no request can have, each with the reason."""
 
     @property
     def by_role(self) -> tuple[tuple[DesiredRole, tuple[ObservedInstance, ...]], ...]:

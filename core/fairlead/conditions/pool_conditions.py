@@ -1,8 +1,8 @@
-"""All conditions of a pool, and how they become the list in its status; among them those of paused migrations, of
-gateways and of scaling, the last with the words of Kubernetes' HorizontalPodAutoscaler.
+"""All conditions of a pool, joined into the list in its status.
 
-Gateways say in the status of the GAIE InferencePool, each in an entry of its own, whether they take the pool as a
-backend (`Accepted`), and whether they find the endpoint picker (`ResolvedRefs`).
+This module adds the conditions for paused migrations, gateways and scaling; scaling uses the words of Kubernetes'
+HorizontalPodAutoscaler. Each gateway has its own entry in the status of the GAIE InferencePool, which says whether it
+takes the pool as a backend (`Accepted`) and finds the endpoint picker (`ResolvedRefs`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -71,7 +71,7 @@ def merge_conditions(
 def only_degraded(
     previous: Iterable[Mapping[str, Any]], failure: ActionFailure, generation: int, now: str
 ) -> tuple[Mapping[str, Any], ...] | None:
-    """The list after a round that broke, so that nothing else is newly known; None when it says so already."""
+    """The condition list after a failed reconcile round: only Degraded is updated. None if it already says so."""
     before = tuple(previous)
     kind = ConditionType.DEGRADED
     fresh = Condition(type=kind, status="True", reason=failure.reason, message=failure.message)
@@ -87,7 +87,7 @@ def migrations_paused(facts: PoolFacts) -> Condition:
         return Condition(type=kind, status="Unknown", reason="NoValidSpec", message="No valid spec was seen yet")
     if not facts.migrations_paused:
         return Condition(type=kind, status="False", reason="NotPaused", message="Sessions move by the policy's rules")
-    message = "Sessions stay where they are, however hot that is, unless it drains or is lost"
+    message = "Sessions stay on their instance, however hot it is, unless it drains or is lost"
     return Condition(type=kind, status="True", reason="PausedInSpec", message=message)
 
 
@@ -96,12 +96,15 @@ _RESOLVED = "ResolvedRefs"
 
 
 def gateway_ready(facts: GatewayFacts) -> Condition:
-    """True when every gateway that routes to the pool takes it and finds its picker."""
+    """True when every gateway that routes to the pool accepts it and finds its endpoint picker."""
     kind = ConditionType.GATEWAY_READY
     if facts.problem is not None:
         return Condition(type=kind, status="False", reason=facts.problem.reason, message=facts.problem.message)
     if not facts.parents:
-        message = "No gateway routes to the pool yet: name it as a backend of an HTTPRoute (group inference.networking.k8s.io, kind InferencePool)"
+        message = (
+            "No gateway routes to the pool yet: name it as a backend of an HTTPRoute (group "
+            "inference.networking.k8s.io, kind InferencePool)"
+        )
         return Condition(type=kind, status="Unknown", reason="NoGateway", message=message)
     refused = _found(facts, _ACCEPTED, "False")
     if refused:
@@ -133,7 +136,7 @@ def _told(found: list[tuple[str, GatewayJudgement]]) -> str:
 
 
 def scaling_active(facts: PoolFacts) -> Condition:
-    """Whether the numbers follow what is measured."""
+    """Whether the numbers of instances follow measured signals."""
     kind = ConditionType.SCALING_ACTIVE
     scaling = facts.scaling
     if scaling is None:

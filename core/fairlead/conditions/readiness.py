@@ -18,7 +18,9 @@ def ready(facts: PoolFacts, of_instances: Condition) -> Condition:
 
 
 def instances_ready(facts: PoolFacts) -> Condition:
-    """The role with the gravest shortage gives the reason, and every role that is short is in the message."""
+    """InstancesReady: the role with the worst shortage gives the reason, and the message names every role that lacks
+    instances.
+    """
     kind = ConditionType.INSTANCES_READY
     if not facts.desired:
         return Condition(type=kind, status="False", reason="NoValidSpec", message="No valid spec was seen yet")
@@ -89,7 +91,7 @@ def degraded(facts: PoolFacts) -> Condition:
 
 
 def _troubles(facts: PoolFacts) -> str:
-    """The instances that cannot run and why: for each reason the instances, and the message about the first of them."""
+    """The instances that cannot run, grouped by reason, with the message about the first of each group."""
     lines = []
     for reason in sorted({trouble.reason for trouble in facts.troubles}):
         of_reason = sorted((trouble for trouble in facts.troubles if trouble.reason == reason), key=lambda trouble: trouble.instance)
@@ -99,7 +101,7 @@ def _troubles(facts: PoolFacts) -> str:
 
 
 def _of_engines(found: tuple[InstanceTrouble, ...]) -> str:
-    """Like `_troubles`, for the troubles that routers found on engines."""
+    """Like `_troubles`, for engine problems that routers have found."""
     lines = []
     for reason in sorted({one.trouble for one in found}):
         of_reason = sorted((one for one in found if one.trouble == reason), key=lambda one: one.instance)
@@ -113,6 +115,6 @@ def _loss(instance: ObservedInstance) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    """The first names in order, and how many more there are."""
+    """The first names in order, and the number of further ones."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(sorted(names)[:_NAMED]) + more

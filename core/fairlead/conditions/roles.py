@@ -9,13 +9,13 @@ from fairlead.pool_states import INSTANCES_STARTING
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance
 
 SHORTAGES = ("InstancesLost", "WaitingForControlPlane", "InstancesCordoned", INSTANCES_STARTING)
-"""Reasons why too few instances serve, the gravest first."""
+"""Reasons why too few instances serve, the worst first."""
 
 _STARTING = (InstanceState.PENDING, InstanceState.STARTING, InstanceState.WARMING)
 
 
 def count(instances: Iterable[ObservedInstance], *states: InstanceState) -> int:
-    """The instances in one of these states; those whose pods are being deleted are left out."""
+    """The number of instances in one of these states, without those whose pods are being deleted."""
     return sum(1 for instance in instances if instance.state in states and not instance.terminating)
 
 
@@ -27,7 +27,7 @@ def serving_words(role: DesiredRole, instances: Iterable[ObservedInstance]) -> s
 
 
 def shortage(role: DesiredRole, instances: tuple[ObservedInstance, ...], *, api_answers: bool) -> tuple[str, str] | None:
-    """Why too few instances serve (one of SHORTAGES), and that in words; None when enough do."""
+    """Why too few instances serve: one of SHORTAGES and a sentence; None if enough serve."""
     serving, words = count(instances, InstanceState.SERVING), serving_words(role, instances)
     if serving >= role.replicas:
         return None

@@ -12,7 +12,21 @@ from typing import Final
 
 from fairlead.kv_events.block_keys import stored_keys
 from fairlead.kv_events.events import BlockHash, BlockRemoved, BlockStored, EventKind, KvEvent
-from fairlead.kv_events.sources import EXPECTED, Cache, Holders, Holding, Source, key_of
+from fairlead.kv_events.sources import (
+    EXPECTED,
+    NOTHING_SLOW,
+    SLOW,
+    Cache,
+    Holders,
+    Holding,
+    Source,
+    Tier,
+    TierCounts,
+    TieredSource,
+    key_of,
+    tier_of,
+)
+from fairlead.plausibility import MOST_GROUPS
 from fairlead.slot_masks import slots_of
 
 MOST_BLOCKS_PER_HOLDING = 4_000_000
@@ -21,7 +35,7 @@ MOST_BLOCKS_PER_HOLDING = 4_000_000
 SWEPT_AT_ONCE = 1_000
 """Larger holdings are cleared little by little: to forget 100,000 blocks at once would hold requests up."""
 
-_GPU = "GPU"
+_GPU: Final = Tier.GPU
 _STORED: Final = EventKind.STORED  # an enum's members are looked up slowly, and these are asked for with every event
 _REMOVED: Final = EventKind.REMOVED
 _PREFIX_KINDS = frozenset({"full_attention", "mla_attention", "sink_full_attention", "unknown"})
@@ -30,25 +44,27 @@ _PREFIX_KINDS = frozenset({"full_attention", "mla_attention", "sink_full_attenti
 
 @dataclass(slots=True, kw_only=True)
 class IndexCounts:
-    """Blocks that the index did not accept, and blocks that it had to forget."""
+    """Counts of blocks that the index did not accept or had to forget."""
 
     unknown_parent: int = 0
-    """Stored after a block the index does not know: events were lost, or began before we listened."""
+    """Blocks whose parent the index does not know: earlier events were lost, or were sent before we subscribed."""
     unknown_removed: int = 0
     wrong_size: int = 0
     """Stored with another block size than the source's first event, or with token ids that do not fill the blocks."""
     unnamed: int = 0
     """Stored without token ids under a hash that no other tier of the source has explained."""
+    unknown_medium: int = 0
+    """Stored in a medium that no known engine has."""
     forgotten: int = 0
-    """Dropped because a holding or a key reached its bound."""
+    """Blocks dropped because a holding or a key reached its bound."""
 
 
 class BlockIndex:
     """The blocks that every source holds.
 
-    `most_blocks` bounds each holding (a source's blocks in one tier); its oldest go first. `most_holders`, where given,
-    bounds how many holdings of one key are kept (llm-d's `podCacheSize`); the one added longest ago goes first, and is
-    then unknown for this key until the engine stores the block again.
+    `most_blocks` bounds each holding (a source's blocks in one `Tier`, of which it has four at most); its oldest go
+    first. `most_holders`, where given, bounds how many holdings of one key are kept (llm-d's `podCacheSize`); the one
+    added longest ago goes first, and is then unknown for this key until the engine stores the block again.
     """
 
     def __init__(self, *, most_blocks: int = MOST_BLOCKS_PER_HOLDING, most_holders: int | None = None) -> None:
@@ -67,10 +83,18 @@ class BlockIndex:
         """Grows when a source takes or leaves a slot."""
         self._slots: dict[Source, int] = {}
         self._alone = 0
-        """The bits of sources with one holding."""
+        """The bits of sources that have exactly one holding."""
         self._together: tuple[int, ...] = ()
-        """The masks of the others."""
+        """The masks of the others that hold nothing outside the GPU."""
+        self._tiered: tuple[TieredSource, ...] = ()
+        """Sources that hold blocks outside the GPU too."""
+        self._shared: Holding | None = None
+        """What a store of all engines holds; no source has its bit."""
+        self._shared_medium: str | None = None
+        self._most_shared = 0
         self._slots_of_version = 0
+        self.is_tiered = False
+        """Whether some of what sources hold may be outside their GPUs, or in a store that all read."""
         self.counts = IndexCounts()
 
     def __len__(self) -> int:
@@ -88,6 +112,32 @@ class BlockIndex:
         """Tokens per block, from the source's first stored block; None before it."""
         cache = self._caches.get(source)
         return None if cache is None else cache.block_size
+
+    @property
+    def shared_blocks(self) -> int:
+        """Blocks that the shared store is known to hold; 0 while no event has named one."""
+        return 0 if self._shared is None else len(self._shared.keys)
+
+    def share(self, most_blocks: int, medium: str | None = None) -> None:
+        """All engines read one store of this many blocks, which their events name by this medium, or by the locality
+        `REMOTE` if it is None; 0 blocks: there is no such store.
+
+        What it holds belongs to no source: it stays when an instance leaves or is cleared. As stores need not say what
+        they give up, the blocks stored longest ago are forgotten beyond its size.
+        """
+        if most_blocks and self._shared is None:
+            self._shared = Holding(self._holders.take_bit(), Tier.REMOTE)
+            self.is_tiered = True
+        elif not most_blocks and self._shared is not None:
+            self._cleared.append(self._shared)
+            self._shared = None
+        self._shared_medium, self._most_shared = medium, most_blocks
+        if self._shared is not None:
+            self._shrink(self._shared, most_blocks)
+
+    def match_shared(self, keys: Sequence[int]) -> int:
+        """How many leading blocks of a prompt the shared store holds."""
+        return 0 if self._shared is None else self._holders.leading(keys, self._shared.bit)
 
     def blocks(self, source: Source) -> Mapping[str, int]:
         """Blocks held per tier, expected ones left out."""
@@ -118,8 +168,30 @@ class BlockIndex:
         cache = self._caches.get(source)
         if cache is None:
             return 0
+        if cache.is_tiered:
+            return self._through_tiers(cache, keys, expected=expected)[0]
         left_out = None if expected else cache.holdings.get(EXPECTED)
         return self._holders.leading(keys, cache.mask if left_out is None else cache.mask & ~left_out.bit)
+
+    def slow_blocks(self, source: Source, keys: Sequence[int]) -> TierCounts:
+        """How many of the leading blocks that the source holds it would load from each tier of `SLOW`."""
+        cache = self._caches.get(source)
+        return NOTHING_SLOW if cache is None or not cache.is_tiered else self._through_tiers(cache, keys)[1]
+
+    def slow_slots(self, keys: Sequence[int]) -> list[tuple[int, TierCounts]]:
+        """(slot, blocks in each tier of `SLOW`) of all sources that would load some of the leading blocks that they
+        hold.
+        """
+        self.slots()
+        found = self._holders.through_tiers(keys, self._tiered) if self._tiered else []
+        return [(bit.bit_length() - 1, counts) for bit, _, counts in found if any(counts)]
+
+    def _through_tiers(self, cache: Cache, keys: Sequence[int], *, expected: bool = True) -> tuple[int, TierCounts]:
+        source = TieredSource(cache)
+        if not expected and (left_out := cache.holdings.get(EXPECTED)) is not None:
+            source.fast &= ~left_out.bit
+        found = self._holders.through_tiers(keys, (source,))
+        return found[0][1:] if found else (0, NOTHING_SLOW)
 
     def match_everywhere(self, keys: Sequence[int]) -> dict[Source, int]:
         """Leading blocks held, for each source that holds at least the first."""
@@ -127,23 +199,28 @@ class BlockIndex:
         return {sources[slot]: depth for mask, depth in self.match_slots(keys) for slot in slots_of(mask)}
 
     def match_slots(self, keys: Sequence[int]) -> list[tuple[int, int]]:
-        """(mask of slots, leading blocks held), shallowest first, of all sources that hold at least the first block;
-        each slot is in one mask.
+        """(mask of slots, leading blocks held) of all sources that hold at least the first block; each slot is in one
+        mask.
         """
         self.slots()
-        return self._holders.depths(keys, self._alone, self._together)
+        found = self._holders.depths(keys, self._alone, self._together)
+        if self._tiered:
+            found += [(bit, depth) for bit, depth, _ in self._holders.through_tiers(keys, self._tiered)]
+        return found
 
     def slots(self) -> Mapping[Source, int]:
         """Source → its slot, for sources that hold or held something. Valid while `slots_version` is the same."""
         if self._slots_of_version != self.slots_version:
-            masks = {source: cache.mask for source, cache in self._caches.items() if cache.mask}
-            self._slots = {source: (mask & -mask).bit_length() - 1 for source, mask in masks.items()}
-            self._together = tuple(mask for mask in masks.values() if mask.bit_count() > 1)
-            self._alone = sum(mask for mask in masks.values() if mask.bit_count() == 1)
+            holding = [(source, cache) for source, cache in self._caches.items() if cache.mask]
+            self._slots = {source: (cache.mask & -cache.mask).bit_length() - 1 for source, cache in holding}
+            self._tiered = tuple(TieredSource(cache) for _, cache in holding if cache.is_tiered)
+            masks = [cache.mask for _, cache in holding if not cache.is_tiered]
+            self._together = tuple(mask for mask in masks if mask.bit_count() > 1)
+            self._alone = sum(mask for mask in masks if mask.bit_count() == 1)
             self._slots_of_version = self.slots_version
         return self._slots
 
-    def hold(self, source: Source, block_hash: BlockHash, key: int, *, tier: str = _GPU) -> None:
+    def hold(self, source: Source, block_hash: BlockHash, key: int, *, tier: Tier = _GPU) -> None:
         """Record that the source holds this block, although none of its events said so."""
         self._add(self._holding(self._cache(source), tier), block_hash, key)
 
@@ -221,26 +298,47 @@ class BlockIndex:
             cache.mask |= bit
             self.slots_version += 1
             holding = cache.holdings[tier] = Holding(bit, tier)
+            if tier in SLOW:
+                cache.is_tiered = self.is_tiered = True
         return holding
+
+    def _is_shared(self, medium: str, locality: str | None) -> bool:
+        """Whether events name the shared store so."""
+        if self._shared is None:
+            return False
+        return medium == self._shared_medium if self._shared_medium is not None else locality == "REMOTE"
+
+    def _slow_holding(self, cache: Cache, medium: str, event: BlockStored | BlockRemoved) -> Holding | None:
+        """The holding outside the GPU that an event is about; None for one that is not kept."""
+        if self._is_shared(medium, event.locality):
+            return self._shared
+        tier = tier_of(medium, event.locality)
+        if tier is None:
+            return None
+        return cache.holdings.get(tier) or (self._holding(cache, tier) if event.kind is _STORED else None)
 
     def _store(self, cache: Cache, event: BlockStored) -> None:
         attention = event.kv_cache_spec_kind
         if attention is not None and attention not in _PREFIX_KINDS:
-            cache.groups_left_out.add(event.group_idx)
+            if len(cache.groups_left_out) < MOST_GROUPS:
+                cache.groups_left_out.add(event.group_idx)
             return
-        tier = event.medium or _GPU
-        holding = cache.holdings.get(tier) or self._holding(cache, tier)
-        hashes = event.block_hashes
+        hashes, medium = event.block_hashes, event.medium
+        is_gpu = medium is None or medium == _GPU
+        holding = cache.holdings.get(_GPU) or self._holding(cache, _GPU) if is_gpu else self._slow_holding(cache, medium or "", event)
+        if holding is None:
+            self.counts.unknown_medium += len(hashes)
+            return
         if not event.token_ids:
             self._store_named(cache, holding, hashes)
             return
-        if cache.block_size is None:
+        if cache.block_size is None and event.block_size > 0:
             cache.block_size = event.block_size
         parent = event.parent_block_hash
         parent_key = None
         if parent is not None:
             parent_key = holding.keys.get(parent)
-            if parent_key is None and (parent_key := key_of(cache, parent)) is None:
+            if parent_key is None and (parent_key := self._key_of(cache, parent)) is None:
                 self.counts.unknown_parent += len(hashes)
                 return
         if event.block_size != cache.block_size:
@@ -250,6 +348,9 @@ class BlockIndex:
             keys = stored_keys(event, parent_key)
         except (ValueError, OverflowError, TypeError):
             self.counts.wrong_size += len(hashes)
+            return
+        if holding is self._shared:
+            self._store_shared(holding, hashes, keys)
             return
         held, masks, bit = holding.keys, self._masks, holding.bit
         plain = self._most_holders is None
@@ -263,26 +364,42 @@ class BlockIndex:
             for key in cache.expecting.keys() & keys:
                 self._confirm(cache, key)
         if len(held) > self._most_blocks:
-            self._shrink(holding)
+            self._shrink(holding, self._most_blocks)
 
     def _confirm(self, cache: Cache, key: int) -> None:
-        """The block is no longer expected: it was stored, or will not be."""
+        """The block is no longer merely expected: it was stored, or will not be."""
         del cache.expecting[key]
         self._take(cache.holdings[EXPECTED], key)
 
     def _store_named(self, cache: Cache, holding: Holding, hashes: Sequence[BlockHash]) -> None:
-        """An offloading engine tells the second tier by hash alone."""
+        """Stores a block reported by hash alone, as offloading engines report the second tier."""
         for block_hash in hashes:
-            key = key_of(cache, block_hash)
+            key = self._key_of(cache, block_hash)
             if key is None:
                 self.counts.unnamed += 1
+            elif holding is self._shared:
+                self._store_shared(holding, (block_hash,), (key,))
             else:
                 self._add(holding, block_hash, key)
+
+    def _key_of(self, cache: Cache, block_hash: BlockHash) -> int | None:
+        key = key_of(cache, block_hash)
+        return self._shared.keys.get(block_hash) if key is None and self._shared is not None else key
+
+    def _store_shared(self, shared: Holding, hashes: Sequence[BlockHash], keys: Sequence[int]) -> None:
+        """A store keeps one copy, whoever stores it, and from now on as the newest."""
+        held, masks, bit = shared.keys, self._masks, shared.bit
+        for block_hash, key in zip(hashes, keys, strict=True):
+            held.pop(block_hash, None)
+            held[block_hash] = key
+            masks[key] = masks.get(key, 0) | bit
+        self._shrink(shared, self._most_shared)
 
     def _remove(self, cache: Cache, event: BlockRemoved) -> None:
         if cache.groups_left_out and event.group_idx in cache.groups_left_out:
             return
-        holding = cache.holdings.get(event.medium or _GPU)
+        medium = event.medium
+        holding = cache.holdings.get(_GPU) if medium is None or medium == _GPU else self._slow_holding(cache, medium, event)
         if holding is None:
             self.counts.unknown_removed += len(event.block_hashes)
             return
@@ -310,7 +427,7 @@ class BlockIndex:
         if self._most_holders is not None:
             self._note_added(key, holding)
         if len(held) > self._most_blocks:
-            self._shrink(holding)
+            self._shrink(holding, self._most_blocks)
 
     def _take(self, holding: Holding, block_hash: BlockHash) -> bool:
         """Remove one copy; False if there is none."""
@@ -343,8 +460,8 @@ class BlockIndex:
             self._release(key, added[0])
             self.counts.forgotten += 1
 
-    def _shrink(self, holding: Holding) -> None:
-        while len(holding.keys) > self._most_blocks:
+    def _shrink(self, holding: Holding, most_blocks: int) -> None:
+        while len(holding.keys) > most_blocks:
             oldest = next(iter(holding.keys))
             holding.copies.pop(oldest, None)
             self._release(holding.keys.pop(oldest), holding)

@@ -56,7 +56,7 @@ def stored_keys(event: BlockStored, parent_key: int | None) -> list[int]:
 
 
 def token_bytes(token_ids: Sequence[int]) -> bytes:
-    """Four bytes a token. Raises OverflowError or TypeError for what is not an unsigned 32-bit number."""
+    """Four bytes per token. Raises OverflowError or TypeError if a token is not an unsigned 32-bit number."""
     tokens = array("I", token_ids)
     if _BIG_ENDIAN:
         tokens.byteswap()

@@ -12,8 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fairlead.kv_events.block_index import BlockIndex
-from fairlead.kv_events.sources import Source
+from fairlead.kv_events.sources import NOTHING_SLOW, Source, TierCounts
 from fairlead.slot_masks import SlotPlaces, SlotVector
+
+ASSUMED_BLOCK_TOKENS = 16
+"""Tokens per block of a shared store before an engine has reported its own; vLLM's default."""
 
 
 class KnownPrompt(Protocol):
@@ -56,10 +59,12 @@ class EngineCaches:
         self._incomplete: set[str] = set()
         self._heard_version = 0
         self._layout: _Layout | None = None
+        self._shared_tokens = 0
+        self._shared_medium: str | None = None
 
     @property
     def heard(self) -> Mapping[str, Source]:
-        """The instances whose events are used, each with its event source."""
+        """The instances whose events count, each with its event source."""
         return self._heard
 
     def takes_size(self, block_tokens: int) -> bool:
@@ -71,7 +76,38 @@ class EngineCaches:
         if any(self.index.block_size(source) == self.block_tokens for source in self.index.sources):
             return False
         self.block_tokens = block_tokens
+        self.share(self._shared_tokens, self._shared_medium)
         return True
+
+    def share(self, tokens: int, medium: str | None) -> None:
+        """All engines read one store of this many tokens, 0 for none (`BlockIndex.share`)."""
+        self._shared_tokens, self._shared_medium = tokens, medium
+        self.index.share(tokens // (self.block_tokens or ASSUMED_BLOCK_TOKENS), medium)
+
+    def shared_tokens(self, prompt: KnownPrompt) -> int | None:
+        """Leading prompt tokens that the shared store holds; None if its events cannot know that."""
+        if not self.index.shared_blocks or not prompt.engine_blocks:
+            return None
+        return min(self.index.match_shared(prompt.engine_blocks) * self.block_tokens, prompt.prompt_tokens - 1)
+
+    def slow_tokens(self, prompt: KnownPrompt, instance: str) -> TierCounts:
+        """Tokens of the prompt that the instance would load from each tier outside its GPU, as its events say."""
+        source = self._heard.get(instance)
+        if source is None or not prompt.engine_blocks or not self.index.is_tiered:
+            return NOTHING_SLOW
+        return self._tokens(self.index.slow_blocks(source, prompt.engine_blocks))
+
+    def slow_rows(self, prompt: KnownPrompt, instances: Sequence[str]) -> list[tuple[int, TierCounts]]:
+        """(place, tokens) of those of the instances that would load some; see `hit_vector`."""
+        if not self._heard or not prompt.engine_blocks or not self.index.is_tiered:
+            return []
+        layout = self._layout_of(instances)
+        rows = ((layout.places_of_slots.of(slot), counts) for slot, counts in self.index.slow_slots(prompt.engine_blocks))
+        return [(place, self._tokens(counts)) for place, counts in rows if place < len(instances)]
+
+    def _tokens(self, blocks: TierCounts) -> TierCounts:
+        host, disk, remote = blocks
+        return host * self.block_tokens, disk * self.block_tokens, remote * self.block_tokens
 
     def hear(self, instance: str, source: Source, *, complete: bool) -> None:
         """Use the instance's events from now on. Unless `complete`, it may hold blocks whose events were missed."""
@@ -85,7 +121,7 @@ class EngineCaches:
             self._incomplete.add(instance)
 
     def ignore(self, instance: str) -> None:
-        """The instance's events do not count any more; its own history does."""
+        """Stop counting the instance's events; the router's own history is used instead."""
         self._heard_version += 1
         self._heard.pop(instance, None)
         self._incomplete.discard(instance)
@@ -96,14 +132,16 @@ class EngineCaches:
         return source is not None and self.index.match(source, keys) > self.index.match(source, keys, expected=False)
 
     def hit_tokens(self, prompt: KnownPrompt, instance: str, remembered_tokens: int) -> int:
-        """Leading prompt tokens the instance holds, where `remembered_tokens` is what own history says."""
+        """Leading prompt tokens the instance holds; `remembered_tokens` is the number according to the router's own
+        history.
+        """
         source = self._heard.get(instance)
         if source is None or not prompt.engine_blocks:
             return remembered_tokens
         return self._judged(prompt, instance, self.index.match(source, prompt.engine_blocks), remembered_tokens)
 
     def hits_everywhere(self, prompt: KnownPrompt, remembered: Mapping[str, int]) -> Mapping[str, int]:
-        """`hit_tokens` on every instance that is heard or remembered; 0 may be among them."""
+        """`hit_tokens` for every instance that has events or a history; the values may include 0."""
         if not self._heard or not prompt.engine_blocks:
             return remembered
         matched = self.index.match_everywhere(prompt.engine_blocks)
@@ -113,7 +151,9 @@ class EngineCaches:
         return hits
 
     def hit_vector(self, prompt: KnownPrompt, instances: Sequence[str], remembered: SlotVector) -> SlotVector:
-        """`hit_tokens` on each of the instances, in their order. Pass the same object while they are the same."""
+        """`hit_tokens` of each of the instances, in their order. Pass the same list object as long as its content is
+        unchanged.
+        """
         keys = prompt.engine_blocks
         if not self._heard or not keys:
             return remembered
@@ -159,5 +199,5 @@ class EngineCaches:
         return max(told, remembered_tokens) if beyond or instance in self._incomplete else told
 
     def _goes_on(self, prompt: KnownPrompt) -> bool:
-        """Whether the prompt has more blocks than those that are known."""
+        """Whether the prompt continues beyond its known blocks."""
         return (len(prompt.engine_blocks) + 1) * self.block_tokens < prompt.prompt_tokens

@@ -96,11 +96,11 @@ class EngineHashing:
             yield self.formed(parent)
 
     def digest(self, parent: bytes | None, token_ids: Sequence[int], extra_keys: tuple[str, ...] = ()) -> bytes:
-        """The whole hash of one block after the block of hash `parent`; None: at the start."""
+        """The whole hash of the block that follows the block with hash `parent`; None = the first block."""
         return ALGORITHMS[self.algorithm]((self.none_hash() if parent is None else parent, tuple(token_ids), extra_keys or None))
 
     def formed(self, digest: bytes) -> BlockHash:
-        """A whole hash as events carry it."""
+        """Converts a whole hash to the form that events carry."""
         return digest if self.form is HashForm.DIGEST else int.from_bytes(digest[-8:], "big", signed=self.form is HashForm.SIGNED)
 
 

@@ -1,6 +1,6 @@
-"""What an engine says about its prefix cache, as vLLM publishes it; the attribute names are those on the wire.
+"""An engine's events about its prefix cache, as vLLM publishes them; the attribute names are those on the wire.
 
-They are protocols, so that an adapter decodes the wire into its own classes and hands these over without a copy.
+The types are protocols, so that an adapter decodes the wire into its own classes and passes these on without a copy.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ BlockHash = int | bytes
 
 
 class EventKind(Enum):
-    """Says which of the three events one is."""
+    """The kind of an event, one of three."""
 
     STORED = "BlockStored"
     REMOVED = "BlockRemoved"
@@ -26,7 +26,7 @@ class BlockStored(Protocol):
 
     @property
     def block_hashes(self) -> Sequence[BlockHash]:
-        """The blocks' hashes, in the order of the sequence."""
+        """The blocks' hashes, in sequence order."""
 
     @property
     def parent_block_hash(self) -> BlockHash | None:
@@ -42,7 +42,7 @@ class BlockStored(Protocol):
 
     @property
     def lora_id(self) -> int | None:
-        """The engine's own number of the adapter; older engines say no more."""
+        """The engine's own number of the adapter; older engines send only this."""
 
     @property
     def lora_name(self) -> str | None:
@@ -53,16 +53,20 @@ class BlockStored(Protocol):
         """Where the blocks are: `GPU` (also when None), `CPU`, `STORAGE`, …"""
 
     @property
+    def locality(self) -> str | None:
+        """`REMOTE` where the medium is another machine's; None and `LOCAL`: the engine's own."""
+
+    @property
     def extra_keys(self) -> Sequence[Sequence[object] | None] | None:
         """Per block, what its hash depends on besides tokens: adapter, salt, images. None: no block depends on more."""
 
     @property
     def cache_salt(self) -> str | None:
-        """The salt that all blocks of the sequence depend on, where an engine tells it apart from `extra_keys`."""
+        """The salt that all blocks of the sequence depend on, if the engine reports it separately from `extra_keys`."""
 
     @property
     def group_idx(self) -> int | None:
-        """Models with several kinds of attention cache a block once per group of layers."""
+        """Group of layers; models with several kinds of attention cache a block once per group."""
 
     @property
     def kv_cache_spec_kind(self) -> str | None:
@@ -70,7 +74,7 @@ class BlockStored(Protocol):
 
 
 class BlockRemoved(Protocol):
-    """Blocks were evicted. A block that was stored twice has two copies, and each is removed on its own."""
+    """Blocks were evicted. A block that was stored twice has two copies, and each is removed separately."""
 
     kind: ClassVar[Literal[EventKind.REMOVED]]
 
@@ -79,6 +83,9 @@ class BlockRemoved(Protocol):
 
     @property
     def medium(self) -> str | None: ...
+
+    @property
+    def locality(self) -> str | None: ...
 
     @property
     def group_idx(self) -> int | None: ...

@@ -1,11 +1,11 @@
 """Plays a recording to an index, in the recorder's time. A request is looked up when it was sent.
 
-A batch counts from when the engine made it, since how late it arrived says nothing of the index. The engine's
-timestamps show it where they follow the recorder's clock; elsewhere its arrival counts.
+A batch counts from the time the engine made it, since the delay of its arrival is not the index's fault. The engine's
+timestamps give that time if they follow the recorder's clock; otherwise the time of arrival is used.
 
-Two things that a router knows besides events are used as it would. A request that was sent and not answered holds its
-prompt's blocks: an engine schedules requests in order, and never evicts what one of them uses. One that was answered
-holds them until the next batch arrives, since its last events are on their way.
+As a router does, it also uses two facts besides events. A request that was sent and not answered holds its prompt's
+blocks: an engine schedules requests in order, and never evicts blocks in use. An answered request holds them until the
+next batch arrives, since its last events are still on their way.
 """
 
 from collections import defaultdict
@@ -26,12 +26,12 @@ this.
 """
 
 _LONGEST_DELAY_SECONDS = 1.0
-"""An event that takes longer from engine to recorder means that their clocks differ by no constant."""
+"""If an event takes longer than this from engine to recorder, their clocks do not differ by a constant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
-    """A batch for the index; `segment` numbers the stretches of its source without a hole."""
+    """A batch for the index; `segment` numbers the gapless stretches of its source."""
 
     time: float
     """When the engine made it, in the recorder's time in s."""

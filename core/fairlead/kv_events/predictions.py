@@ -1,4 +1,6 @@
-"""Whether an index agrees with the engine: prompt tokens that it says are cached, against what the engine counted."""
+"""Compares an index with the engine: prompt tokens that the index predicts as cached, against those
+the engine counted.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +33,7 @@ class Agreement:
     predictions: tuple[Prediction, ...]
     sources: int
     hashing: EngineHashing | None
-    """How the engine hashes, where that could be found out."""
+    """The engine's hashing, if it could be determined."""
     unseen_blocks: int
     """Blocks held at the recording's beginning, or stored in batches that are missing from it, as later events show."""
     sequences: SequenceCounts
@@ -117,7 +119,7 @@ def _feeds(batches: Sequence[tuple[RecordedBatch, int]]) -> list[Feed]:
 
 
 def _block_size(fed: Sequence[Feed]) -> int | None:
-    """As the index takes it: the first one stored with tokens."""
+    """The block size as the index determines it: that of the first block stored with tokens."""
     for feed in fed:
         for event in feed.batch.events:
             if event.kind is EventKind.STORED and event.token_ids:
@@ -162,8 +164,10 @@ def _placed(
     sequences: Mapping[int, Sequence[TokenSequence]],
     findings: Mapping[Source, UnseenBlocks],
 ) -> dict[int, Source]:
-    """Where each request was, by its place among the requests: at the one source it can have been sent to, or at the
-    one that stored blocks of it meanwhile. Others are left out.
+    """The source that got each request, keyed by the request's place in the list.
+
+    It is the only source that can have got the request, or the only one that stored its blocks meanwhile. A request
+    without such a source is left out.
     """
     placed: dict[int, Source] = {}
     for number, request in enumerate(requests):

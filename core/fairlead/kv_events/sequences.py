@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+from fairlead.plausibility import MOST_INTEGER
+
 MOST_WAITING = 100_000
 """Batches kept while a replay runs; vLLM's own queue has the same bound."""
 
@@ -69,15 +71,15 @@ class SequenceTracker(Generic[Batch]):
         self._waiting: dict[int, tuple[float, Batch]] = {}
         self._replaying = False
         self._asked_at: int | None = None
-        """The number that was missing first when the replay was asked for."""
+        """The first missing number when the replay was requested."""
         self._asked_stamp: float | None = None
         """Timestamp of the batch before that one."""
         self._recognised = True
-        """Whether the replay has shown the batch before `_next` as we know it; if not, it is another engine's."""
+        """Whether the replay contained the batch before `_next` unchanged; if not, the engine has restarted."""
         self._incomplete = False
         self._taken: tuple[int, float] | None = None
-        """The number that came next, and the stamp before it, when a replay did not show that batch: unless the engine
-        proves to be another one, those before were applied and are not lost.
+        """The next expected number and the stamp before it, from a replay that did not contain that batch. Unless the
+        engine turns out to have restarted, the batches before it were applied and are not lost.
         """
         self.counts = SequenceCounts()
 
@@ -119,7 +121,7 @@ class SequenceTracker(Generic[Batch]):
         return self._ask() if self._can_replay else self._give_up()
 
     def replayed(self, number: int, stamp: float, batch: Batch) -> Step[Batch]:
-        """A batch of the replay that was asked for."""
+        """A batch of the requested replay."""
         if not self._replaying or self._next is None:
             self.counts.repeated += 1
             return Step()
@@ -137,8 +139,8 @@ class SequenceTracker(Generic[Batch]):
         """The replay's end marker came, or the caller gave it up: what is still missing is lost.
 
         An engine that does not have the batch we took last has restarted, or has sent more since than it keeps. Then
-        all that it has is asked for. A long replay may have holes: vLLM's socket drops what a busy reader does not take
-        in time. As long as each replay brings some of what is missing, the rest is asked for.
+        all that it has is requested. A long replay may have holes: vLLM's socket drops what a busy reader does not take
+        in time. As long as each replay brings some missing batches, the rest is requested again.
         """
         if not self._replaying:
             return Step()
@@ -197,7 +199,9 @@ class SequenceTracker(Generic[Batch]):
         return Step(batches=step.batches, reset=True, replay_from=step.replay_from)
 
     def _ask(self) -> Step[Batch]:
-        """From the batch before the first that is missing: its stamp shows whether the engine restarted."""
+        """Request a replay from the batch before the first missing one: its stamp shows whether the
+        engine restarted.
+        """
         assert self._next is not None
         self.counts.replays += 1
         self._asked_at, self._asked_stamp = self._next, self._newest_stamp
@@ -212,14 +216,14 @@ class SequenceTracker(Generic[Batch]):
         applied_below, self._taken = 0 if self._taken is None else self._taken[0], None
         while self._waiting:
             earliest = min(self._waiting)
-            self.counts.lost += max(0, earliest - max(self._next, applied_below))
+            self.counts.lost = min(MOST_INTEGER, self.counts.lost + max(0, earliest - max(self._next, applied_below)))
             self._next = earliest
             batches = self._in_line()
         self._incomplete = True
         return Step(batches=batches, reset=True)
 
     def _in_line(self) -> tuple[Batch, ...]:
-        """The batches that wait without a hole before them."""
+        """The waiting batches that follow without a gap."""
         batches: list[Batch] = []
         assert self._next is not None
         while (kept := self._waiting.pop(self._next, None)) is not None:

@@ -1,12 +1,50 @@
 """The sources of KV events, the blocks that each holds, and for each block a bit mask of its holders."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
 
 from fairlead.kv_events.events import BlockHash
 
 EXPECTED = "expected"
-"""The tier of blocks that a source is to hold soon, of which its events say nothing yet."""
+"""The holding of blocks that a source is to hold soon, of which its events say nothing yet."""
+
+
+class Tier(StrEnum):
+    """Where a cache keeps a block, fastest first. An engine reads its GPU's blocks at once and loads all others."""
+
+    GPU = "GPU"
+    HOST = "host"
+    """The processor's memory."""
+    DISK = "disk"
+    REMOTE = "remote"
+    """Another machine's memory or disk, or an object store."""
+
+
+SLOW: Final = (Tier.HOST, Tier.DISK, Tier.REMOTE)
+"""The tiers that an engine loads from, in the order in which it looks them up."""
+
+TierCounts = tuple[int, int, int]
+"""Blocks or tokens in each tier of `SLOW`."""
+NOTHING_SLOW: Final[TierCounts] = (0, 0, 0)
+
+_MEDIA: Final[Mapping[str | None, Tier]] = MappingProxyType(
+    {None: Tier.GPU, "GPU": Tier.GPU}
+    | dict.fromkeys(("CPU", "CPU_PINNED", "CPU_TIER1"), Tier.HOST)
+    | dict.fromkeys(("STORAGE", "DISK", "FS", "CPU_TIER2"), Tier.DISK)
+    | dict.fromkeys(("EXTERNAL", "OBJ", "REMOTE"), Tier.REMOTE)
+)
+"""The media of vLLM (`FS` and `OBJ` until 0.26), SGLang and Dynamo."""
+
+
+def tier_of(medium: str | None, locality: str | None = None) -> Tier | None:
+    """The tier that an event's `medium` and `locality` name; None for a medium that no known engine has."""
+    tier = _MEDIA.get(medium)
+    if tier is None and medium is not None:
+        tier = _MEDIA.get(medium.upper())
+    return Tier.REMOTE if locality == "REMOTE" and tier in SLOW else tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,25 +66,41 @@ class Holding:
         self.keys: dict[BlockHash, int] = {}
         """Engine hash → request key of every block held, oldest first."""
         self.copies: dict[BlockHash, int] = {}
-        """How many copies, of blocks that are held more than once."""
+        """Number of copies, for blocks that are held more than once."""
 
 
 class Cache:
     """The cache that one source's events describe."""
 
-    __slots__ = ("block_size", "expecting", "groups_left_out", "holdings", "mask")
+    __slots__ = ("block_size", "expecting", "groups_left_out", "holdings", "is_tiered", "mask")
 
     def __init__(self) -> None:
         self.block_size: int | None = None
         self.holdings: dict[str, Holding] = {}
         self.mask = 0
+        self.is_tiered = False
+        """Whether it may hold blocks outside the GPU."""
         self.groups_left_out: set[int | None] = set()
         self.expecting: dict[int, set[str]] = {}
         """Request key of a block that is expected → the requests that will bring it."""
 
 
+class TieredSource:
+    """The bits of a source that holds blocks outside the GPU too: of its slot, of what needs no load, and of each tier
+    of `SLOW` (0 = holds nothing there).
+    """
+
+    __slots__ = ("fast", "slot", "slow")
+
+    def __init__(self, cache: Cache) -> None:
+        bits = {tier: holding.bit for tier, holding in cache.holdings.items()}
+        self.slot = cache.mask & -cache.mask
+        self.slow = tuple(bits.get(tier, 0) for tier in SLOW)
+        self.fast = cache.mask & ~sum(self.slow)
+
+
 def key_of(cache: Cache, block_hash: BlockHash) -> int | None:
-    """The key of a block in whichever tier of the source knows it."""
+    """The key of a block, from any tier of the source that knows it."""
     for holding in cache.holdings.values():
         if holding.tier != EXPECTED and (key := holding.keys.get(block_hash)) is not None:
             return key
@@ -82,7 +136,7 @@ class Holders:
             self.masks.pop(key, None)
 
     def leading(self, keys: Sequence[int], mask: int) -> int:
-        """How many leading blocks some holding of the mask has, each block maybe another."""
+        """How many leading blocks the holdings of the mask have between them; each block may be in another holding."""
         get = self.masks.get
         for depth, key in enumerate(keys):
             if not get(key, 0) & mask:
@@ -90,10 +144,11 @@ class Holders:
         return len(keys)
 
     def depths(self, keys: Sequence[int], alone: int, together: Iterable[int]) -> list[tuple[int, int]]:
-        """(mask, leading blocks), shallowest first, of all that have at least the first block.
+        """(mask, leading blocks) of all sources that have at least the first block, shallowest first.
 
-        Each bit of `alone` is a holding of its own; of each mask of `together`, the holdings of one source, any may
-        have the next block, and its lowest bit stands for it. O(blocks), and what changes from one block to the next.
+        Each bit of `alone` is the only holding of a source. Each mask of `together` is the holdings of one source: any
+        of them may have the next block, and the lowest bit represents the source. O(blocks + changes between
+        neighbouring blocks).
         """
         get = self.masks.get
         before = get(keys[0], 0) if keys else 0
@@ -122,3 +177,43 @@ class Holders:
         if rest:
             found.append((rest, len(keys)))
         return found
+
+    def through_tiers(self, keys: Sequence[int], sources: Iterable[TieredSource]) -> list[tuple[int, int, TierCounts]]:
+        """(bit of the slot, leading blocks, those of them in each slow tier) of each source that has the first block.
+
+        As engines look them up: from the first block on that the GPU lacks, blocks come from the slow tiers, each from
+        the fastest that has it; a later block that only the GPU has ends the prefix. O(blocks), and what changes from
+        one block to the next.
+        """
+        get, before = self.masks.get, -1
+        runs = [(source, -1, 0, NOTHING_SLOW) for source in sources]
+        found: list[tuple[int, int, TierCounts]] = []
+        for depth, key in enumerate(keys):
+            here = get(key, 0)
+            if here == before:
+                continue
+            before = here
+            left: list[tuple[TieredSource, int, int, TierCounts]] = []
+            for source, tier, since, counts in runs:
+                if tier < 0 and here & source.fast:
+                    left.append((source, tier, since, counts))
+                    continue
+                counts = _counted(counts, tier, depth - since)
+                next_tier = next((place for place, bit in enumerate(source.slow) if bit & here), -1)
+                if next_tier >= 0:
+                    left.append((source, next_tier, depth, counts))
+                elif depth:
+                    found.append((source.slot, depth, counts))
+            runs = left
+            if not runs:
+                break
+        found += [(source.slot, len(keys), _counted(counts, tier, len(keys) - since)) for source, tier, since, counts in runs]
+        return found if keys else []
+
+
+def _counted(counts: TierCounts, tier: int, blocks: int) -> TierCounts:
+    """The counts with more blocks of the slow tier at this place; -1 is the GPU."""
+    if tier < 0:
+        return counts
+    host, disk, remote = (count + blocks * (place == tier) for place, count in enumerate(counts))
+    return host, disk, remote

@@ -1,12 +1,11 @@
-"""What a cache must have held though no event of the recording says so.
+"""What a cache must have held although no event of the recording says so.
 
-A recording may begin when the cache is warm already, and batches may be missing in its middle. What the cache held
-then shows in later events. A block that is named as a parent was there, and so were all blocks before it, because an
-engine reuses whole prefixes. A block that is removed, and was not stored since, was there. Whether a request found its
-prompt cached (the count an index is checked against) is not looked at.
-
-To say which prompt such a block belongs to, its hash needs a name. Where the engine's hashing is known, every prompt
-names its blocks. Else the tokens stored after an unknown parent are looked for in the recorded requests.
+A recording may begin when the cache is already warm, and batches may be missing in its middle. Later events show what
+the cache held then. A block named as a parent was there, and so were all blocks before it, because an engine reuses
+whole prefixes. A block that is removed, and was not stored since, was there. Cache hits of requests (the count an index
+is checked against) are not used. To say which prompt such a block belongs to, its hash must be resolved to a key. If
+the engine's hashing is known, every prompt gives the hashes of its blocks. Otherwise the tokens stored after an unknown
+parent are searched in the recorded requests.
 """
 
 from collections.abc import Iterable, Sequence
@@ -73,7 +72,7 @@ class UnseenBlocks:
         self._parents: dict[int, int | None] = {}
         """Key → the key before it in its sequence; None for a first block."""
         self._places: dict[int, list[tuple[TokenSequence, int]]] = {}
-        """Hash of a block's own tokens → where it stands in the sequences, first blocks left out."""
+        """Hash of a block's own tokens → its positions in the sequences, without first blocks."""
         self._stored_at: dict[int, list[float]] = {}
         self._segments: list[_Segment] = []
         for sequence in sequences:
@@ -85,7 +84,7 @@ class UnseenBlocks:
         return [segment.unseen for segment in self._segments]
 
     def learn(self, batch: RecordedBatch) -> None:
-        """The names that a batch's stored blocks give."""
+        """Learn the names that a batch's stored blocks give."""
         for event in batch.events:
             if event.kind is EventKind.STORED:
                 self._name_stored(event, batch.arrived)
@@ -197,5 +196,5 @@ class UnseenBlocks:
 
 
 def _follow(recorded: Sequence[int], stored: Sequence[int]) -> bool:
-    """Whether blocks begin alike; a request's recorded answer may end before what the engine stored of it."""
+    """Whether two token lists start alike; a recorded answer may end before what the engine stored of it."""
     return all(one == other for one, other in zip(recorded, stored, strict=False))

@@ -2,5 +2,5 @@
 
 Samples, the network, its training in rounds and its exchange as bytes; numpy alone, and every draw comes from a seed
 that is an argument. Which features a sample has, and what a prediction is used for, is routing's business. Its danger:
-a network outside what it was trained on says anything; `Model.within` tells where that is.
+outside the range of its training data a network's answer is meaningless; `Model.within` checks for that.
 """

@@ -16,11 +16,11 @@ NEVER_ZERO = np.float32(1e-8)
 
 
 class Selection(StrEnum):
-    """How the difference of
+    """How the difference of samples is measured.
 
-    samples is measured. `published`: by direction alone, as Lodestar's code has it: only the first pick knows of
-    residuals. `corrected` by residual x (1 - similarity), so that what the model still mispredicts is kept, as the
-    paper says. `fifo` keeps no replay at all.
+    `published`: by direction alone, as in Lodestar's code, where only the first pick considers residuals. `corrected`:
+    by residual x (1 - similarity), as the paper says, which keeps samples that the model still mispredicts. `fifo`
+    keeps no replay at all.
     """
 
     PUBLISHED = "published"

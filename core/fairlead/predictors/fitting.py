@@ -1,6 +1,7 @@
 """Fitting a network to samples: Adam on mini-batches, with dropout, a bound on the gradient and a falling rate.
 
-Figures are those of Lodestar's code, but for the rate, which is three times its, and a least number of steps.
+Hyperparameters are those of Lodestar's code, except that the learning rate is three times as high and there is a
+minimum number of steps.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ FIRST_MEMORY, SECOND_MEMORY, NEVER_ZERO = 0.9, 0.999, 1e-8
 class FitSettings:
     """How a network is fitted.
 
-    `epochs` passes over the samples are made, and more while there were fewer than `least_steps` steps.
+    `epochs` passes over the samples are made, and more until there were `least_steps` steps.
     """
 
     rate: float = 1e-3
@@ -34,11 +35,11 @@ class FitSettings:
     least_steps: int = 600
 
     def steps_of(self, samples: int) -> int:
-        """Steps of one epoch."""
+        """Number of steps in one epoch."""
         return ceil(samples / self.batch)
 
     def epochs_of(self, samples: int) -> int:
-        """Passes over this many samples."""
+        """Passes over this many samples, enough for `least_steps`."""
         return max(self.epochs, ceil(self.least_steps / self.steps_of(samples)))
 
 
@@ -66,9 +67,9 @@ class Adam:
 
 
 def fit(network: Network, inputs: Floats, targets: Floats, settings: FitSettings, dice: np.random.Generator) -> Network:
-    """A network that answers `targets` [n] for `inputs` [n, d] better than `network` does, which is not changed.
+    """A copy of `network` trained to answer `targets` [n] for `inputs` [n, d]; `network` itself is not changed.
 
-    The same arguments give the same network on one kind of processor; others may round products of matrices otherwise.
+    The same arguments give the same result on one kind of processor; other kinds may round matrix products differently.
     """
     layers = len(network.weights)
     parts: list[Floats] = []

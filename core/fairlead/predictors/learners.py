@@ -1,6 +1,6 @@
-"""A learner: takes samples as they come, and trains a model whenever enough are new.
+"""A learner: collects samples and trains a model whenever enough new ones have arrived.
 
-Plain state and arithmetic; who owns it decides in which process and at which moment a round is run.
+Plain state and arithmetic; its owner decides when and in which process a round runs.
 """
 
 from dataclasses import dataclass, field
@@ -50,7 +50,7 @@ class Learner:
         self._held_out = TwoPools(width, out_of_recent, out_of_replay, settings.selection)
         self._kept = self._new = 0
         self.model: Model | None = None
-        """The last round."""
+        """The model of the last round."""
         self.samples_seen = 0
 
     def add(self, samples: Samples) -> None:
@@ -65,7 +65,7 @@ class Learner:
 
     @property
     def due(self) -> bool:
-        """Whether there is enough that is new for a round."""
+        """Whether enough new samples have arrived for a round."""
         return self._new >= (self.settings.first_samples if self.model is None else self.settings.round_samples)
 
     @property
@@ -105,11 +105,13 @@ class Learner:
 
 
 CANDIDATES = 10_000
-"""Samples at most among which a replay is chosen, unless more are to be replayed; more are thinned out first."""
+"""Maximum number of samples among which a replay is chosen, unless the replay itself is larger; surplus samples are
+thinned out first.
+"""
 
 
 class TwoPools:
-    """The `recent_limit` newest samples, and a replay of at most `replay_limit` of those that had to leave."""
+    """The `recent_limit` newest samples, and a replay of at most `replay_limit` older ones."""
 
     def __init__(self, width: int, recent_limit: int, replay_limit: int, selection: Selection) -> None:
         self._recent_limit = recent_limit
@@ -119,7 +121,9 @@ class TwoPools:
         self.recent = Samples.none(width)
         self.replay = Samples.none(width)
         self.leaving = Samples.none(width)
-        """What left the newest since a replay was last chosen: candidates for the next."""
+        """Samples that are no longer among the newest, since a replay was last chosen: candidates for
+        the next replay.
+        """
 
     def add(self, samples: Samples) -> None:
         """Take newer samples, oldest first."""
@@ -131,8 +135,8 @@ class TwoPools:
             self.leaving = leaving.at(slice(max(0, len(leaving) - self._candidates), None))
 
     def choose_replay(self, model: Model | None, dice: np.random.Generator) -> None:
-        """Select again among the replay and the samples that have left since: by `model`'s gradients, at random without
-        one.
+        """Choose a new replay from the old one and the samples that have left the newest since: by `model`'s gradients,
+        or at random without a model.
         """
         candidates = self.replay.followed_by(self.leaving)
         self.leaving = self.leaving.at(slice(0, 0))

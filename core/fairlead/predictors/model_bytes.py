@@ -38,7 +38,7 @@ def to_bytes(model: Model) -> bytes:
 
 
 def from_bytes(content: bytes) -> Model:
-    """Reads a model from its bytes. Raises ModelRefused for damaged bytes and for another version's format."""
+    """Reads a model from its bytes. Raises ModelRefused for damaged bytes and for a format of another release."""
     body = content[_CHECKSUM_BYTES:]
     if len(body) < _HEADER_LENGTH.size or xxh3_128_digest(body) != content[:_CHECKSUM_BYTES]:
         raise ModelRefused(ModelFault.CORRUPT, "its checksum does not match")
@@ -46,7 +46,7 @@ def from_bytes(content: bytes) -> Model:
     try:
         header: dict[str, Any] = json.loads(body[_HEADER_LENGTH.size : _HEADER_LENGTH.size + length])
         if header["format"] != FORMAT:
-            raise ModelRefused(ModelFault.CORRUPT, f"it has format {header['format']}, and {FORMAT} is read here")
+            raise ModelRefused(ModelFault.CORRUPT, f"it has format {header['format']}, and this release reads {FORMAT}")
         return _model(header, body[_HEADER_LENGTH.size + length :])
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise ModelRefused(ModelFault.CORRUPT, f"its content cannot be read ({type(error).__name__})") from None

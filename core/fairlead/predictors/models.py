@@ -11,7 +11,7 @@ from fairlead.predictors.samples import Floats, Samples
 
 
 class Scales(NamedTuple):
-    """What a feature is measured against: z = (x - mean) / deviation, and the range it was seen in. Each [d]."""
+    """The mean, deviation and range of each feature in the training samples, each [d]. z = (x - mean) / deviation."""
 
     means: Floats
     deviations: Floats
@@ -39,7 +39,7 @@ class Scales(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """How well a model predicted samples held out from its training: their number, the mean absolute error of their
-    TTFT in seconds, and that of always answering their mean. None without any.
+    TTFT in seconds, and the error of a constant prediction, their mean. None if no sample was held out.
     """
 
     samples: int
@@ -49,7 +49,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A trained predictor. `round` counts from 1; `samples_seen` are those its learner had been given by then,
+    """A trained predictor. `round` counts from 1; `samples_seen` counts the samples its learner had received by then,
     `trained_on` those it was fitted to.
     """
 
@@ -63,30 +63,32 @@ class Model:
 
     @property
     def finite(self) -> bool:
-        """Whether all its numbers are finite."""
+        """Whether all numbers of the model are finite."""
         return self.network.finite and all(bool(np.isfinite(part).all()) for part in self.scales)
 
     def ttft_seconds(self, features: Floats) -> Floats:
-        """The TTFT it expects for each row [n, d] in seconds: [n]. Nothing keeps it above zero."""
+        """The predicted TTFT in seconds for each row [n, d]: [n]. It may be negative."""
         answers: Floats = -self.network.outputs(self.scales.normalised(features))
         return answers
 
     def within(self, features: Floats) -> npt.NDArray[np.bool_]:
-        """Which numbers of rows [n, d] lie in the range it was trained on, bounds included: [n, d].
+        """Which numbers of rows [n, d] lie in the range of the training samples, bounds included: [n, d].
 
-        A feature that never varied in training says nothing, and counts as within.
+        A feature that never varied in training always counts as within.
         """
         low, high = self.scales.lowest, self.scales.highest
         inside: npt.NDArray[np.bool_] = ((features >= low) & (features <= high)) | (low == high)
         return inside
 
     def nearest(self, features: Floats) -> Floats:
-        """Rows [n, d] with each number moved to the range it was trained on, where it lies outside."""
+        """Rows [n, d] with each number clipped to the range of the training samples."""
         moved: Floats = np.clip(features, self.scales.lowest, self.scales.highest)
         return moved
 
     def drift(self, features: Floats) -> float:
-        """How far the mean of rows has moved from that of the training, in its deviations, mean over the features."""
+        """How far the means of the rows' features have moved from those in training: in standard deviations, averaged
+        over the features.
+        """
         return float(np.abs(self.scales.normalised(features).mean(axis=0)).mean())
 
 

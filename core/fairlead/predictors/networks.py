@@ -1,6 +1,6 @@
 """The network: features → three layers of rectified units → one number, in float32.
 
-Its derivatives are written out, since that is shorter than any library that would find them.
+Derivatives are written by hand, since that is less code than a library for automatic differentiation.
 """
 
 from dataclasses import dataclass
@@ -33,12 +33,12 @@ class Network:
 
     @property
     def inputs(self) -> int:
-        """Features it takes."""
+        """Number of input features."""
         return int(self.weights[0].shape[0])
 
     @property
     def finite(self) -> bool:
-        """Whether all its numbers are finite."""
+        """Whether all numbers of the network are finite."""
         return all(bool(np.isfinite(part).all()) for part in (*self.weights, *self.biases))
 
     def last_hidden(self, inputs: Floats) -> Floats:
@@ -59,7 +59,7 @@ class Network:
 def gradients(network: Network, inputs: Floats, targets: Floats, masks: tuple[Floats, ...]) -> list[Floats]:
     """Derivatives of the mean squared error, weights and biases of each layer in turn.
 
-    `masks` are factors on the activations of the first hidden layers (dropout), one per layer that has any.
+    `masks` are factors on the activations of the first hidden layers (dropout), one per layer with dropout.
     """
     activations = [inputs]
     for layer in range(len(network.weights) - 1):

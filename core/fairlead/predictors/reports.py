@@ -10,11 +10,10 @@ from fairlead.predictors.models import Model
 class HeuristicReason(StrEnum):
     """Why the heuristic chose and not the model.
 
-    `cold-start` no model yet · `stale-model` the model's trainer has fallen silent while samples came ·
+    `cold-start` no model yet · `stale-model` samples arrived, but the trainer delivered no new model ·
     `out-of-distribution` the request or the instances are outside what it was trained on · `not-finite` the model's
-    answer was not a number · `unproven` it was not compared with the router's own formula yet · `losing` it errs by
-    more than that does on the same requests, by how much more depends on the policy · `shadow` the policy is only to
-    watch.
+    answer was not a number · `unproven` it was not compared with the router's own formula yet · `losing` it errs more
+    than the formula on the same requests, by a margin that depends on the policy · `shadow` the policy only observes.
     """
 
     COLD_START = "cold-start"
@@ -29,24 +28,24 @@ class HeuristicReason(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningReport:
     """How a policy learns. Counts start when it was built; errors and drift cover its last few hundred samples, None
-    without any.
+    without samples.
     """
 
     samples: int
     dropped_samples: int
     """Samples lost because they were not taken in time."""
     waiting_samples: int
-    """Samples not taken yet."""
+    """Samples not taken over by the learner yet."""
     learned_choices: int
     heuristic_choices: Mapping[HeuristicReason, int] = field(default_factory=dict)
     model: Model | None = None
     samples_behind: int = 0
-    """Samples since the model in use was adopted."""
+    """Samples that arrived since the model in use was adopted."""
     error_seconds: float | None = None
-    """Mean absolute difference between the TTFT predicted for a request and the one it had."""
+    """Mean absolute difference between the TTFT predicted for a request and its actual TTFT."""
     formula_error_seconds: float | None = None
     """The same error for the router's own formula, which includes the instance's pace, over the same requests."""
     mean_ttft_seconds: float | None = None
-    """For the same requests."""
+    """Mean actual TTFT of the same requests."""
     drift: float | None = None
     """How far recent features have moved from those of the training; see `Model.drift`."""

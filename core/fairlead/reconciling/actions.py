@@ -31,7 +31,7 @@ class DeletionReason(StrEnum):
 
 
 class ReleaseReason(StrEnum):
-    """Why an adopted pod is left to its workload again; also the reason of the event about it."""
+    """Why an adopted pod is given back to its workload; also the reason of the event about it."""
 
     NOT_SELECTED = "NotSelected"
     POD_FAILED = "PodFailed"
@@ -49,7 +49,9 @@ class DrainReason(StrEnum):
     STALLED = "EngineStalled"
     """Routers see that its engine makes no progress; another instance takes its place."""
     NOT_SELECTED = "NotSelected"
-    """No role selects the adopted pod any more, or the role does that the pool's own pod had."""
+    """No role selects the adopted pod any more; or its role, which the pool used to create pods for, now selects pods
+    instead.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +85,10 @@ class RecordState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """Mark an instance as draining since now. Only a drain that a person asked for can be ended (`EndDrain`).
+    """Mark an instance as draining since now.
 
-    It gets no new requests and its sessions move away. Once it is empty, its pod is deleted, or, with `flip_to`, goes
-    on in that role.
+    Only a drain that a person asked for can be ended (`EndDrain`). The instance gets no new requests and its sessions
+    move away. Once it is empty, its pod is deleted, or, with `flip_to`, continues in that role.
     """
 
     instance: str
@@ -95,17 +97,14 @@ class Drain:
     """The cost computed for this instance when it was chosen, in disturbed requests."""
     flip_to: Role | None = None
     goes_first: bool = False
-    """Whether it is an adopted pod that its workload should end before all others, marked with the least
-    deletion cost.
-    """
+    """Whether the adopted pod gets the lowest deletion cost, so that its workload ends it before all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlipRole:
     """Give a drained instance's pod this role and let it warm up there, in one write.
 
-    The role may be its own: then the place it was drained for no longer exists, and its own role lacks an instance
-    again.
+    The role may be its present one: when the other role no longer needs it and its own role does.
     """
 
     instance: str
@@ -115,7 +114,7 @@ class FlipRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndDrain:
-    """Put an instance back in service when its drain is withdrawn; it warms up with the requests it still has."""
+    """Put an instance back in service when its drain is withdrawn; it warms up while it still serves its requests."""
 
     instance: str
 

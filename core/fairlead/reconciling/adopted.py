@@ -1,8 +1,9 @@
-"""Instances that are pods of a workload: the pool routes to them, drains them, and releases them; it never deletes one.
+"""Instances that are pods of a workload: the pool routes to them, drains them and releases them, but never deletes
+them.
 
-What the workload does with its pods is its own business: a pod that it adds is adopted, one that it deletes drains in
-its grace period like any other. So a lost instance waits for its pod to come back or go, and one that a person wants
-drained stays empty until that is taken back.
+The workload decides about its pods: a pod that it adds is adopted; a pod that it deletes drains during its grace period
+like any other. So a lost instance waits for its pod to come back or go, and one that a person drained stays empty until
+the drain is withdrawn.
 """
 
 from fairlead.instances import InstanceState
@@ -13,7 +14,9 @@ from fairlead.reconciling.round_plan import UNBORN, RoundPlan
 
 
 def release_lost(plan: RoundPlan, desired: DesiredPool) -> None:
-    """Release pods that ended for good, as their workload makes others, and lost ones that no role selects."""
+    """Release pods that have ended for good, because their workload replaces them, and lost pods that
+    no role selects.
+    """
     for instance in plan.free():
         if not instance.adopted or instance.state is not InstanceState.LOST:
             continue
@@ -48,9 +51,8 @@ def stays(instance: ObservedInstance, desired: DesiredRole) -> bool:
 
 
 def _give_up_others(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Give up what the role has and does not select, once something serves that it selects.
-
-    So a selector that finds nothing takes no pool out of service.
+    """Give up the role's instances that it does not select, once a selected one serves. So a selector that matches
+    nothing takes no pool out of service.
     """
     live = [instance for instance in plan.live(desired.role) if instance.id not in plan.actions]
     others = [instance for instance in live if not is_current(instance, desired)]

@@ -1,9 +1,10 @@
 """Role flips: a drained instance of a role with one too many continues, in the same pod, in a role with one too few.
 
 The pod alone records a flip in progress, so it continues after a restart. Each round decides again where the drained
-instance goes: into the role it was drained for while that lacks an instance, else back into its own, else it is deleted
-like any other drained instance. If its requested drain is withdrawn, an instance returns to its own role at once,
-provided that the role lacks an instance that was ready before, or can release one for it in this round.
+instance goes: into the role it was drained for if that still lacks an instance, else back into its own role if that
+lacks one, else it is deleted like any other drained instance. If its requested drain is withdrawn, an instance returns
+to its own role at once, provided that the role lacks an instance that was ready before, or can release one for it in
+this round.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ class Flips:
     """The flips in progress, and room kept for the next ones."""
 
     destinations: Mapping[str, Role]
-    """The role that each draining instance takes next; it already counts in that role."""
+    """The next role of each draining instance; the instance already counts in that role."""
     moving: Mapping[Role, int]
     """Per role, the instances that planned flips will take from it or give to it; their places are reserved. Empty
     while the control API does not answer, because no flip can begin then and the places are filled in another way.
@@ -96,7 +97,7 @@ def _finish(plan: RoundPlan, desired: DesiredPool, destinations: Mapping[str, Ro
 def _movable(plan: RoundPlan, donor: DesiredRole, taker: DesiredRole, destinations: Mapping[str, Role]) -> int:
     """How many instances move from one role to the other by flips.
 
-    What does not serve in the donor is given up instead, and while a template is rolled out instances are replaced.
+    Donor instances that do not serve are given up instead, and during a rollout instances are replaced, not flipped.
     """
     if donor.spec_hash != taker.spec_hash or any(outdated(role, plan.live(role.role)) for role in (donor, taker)):
         return 0
@@ -112,7 +113,8 @@ def _lack(plan: RoundPlan, role: DesiredRole, destinations: Mapping[str, Role]) 
 def _begin(plan: RoundPlan, donor: DesiredRole, taker: DesiredRole) -> str | None:
     """Drain the donor's cheapest instance for the taker, and return its id.
 
-    One at a time: not before the last one serves in its new role, and only if enough go on serving in the old one.
+    One at a time: the previous one must serve in its new role first, and enough instances must go on serving in the old
+    role.
     """
     if any(instance.state is InstanceState.WARMING for instance in plan.live(taker.role)):
         return None

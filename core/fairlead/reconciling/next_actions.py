@@ -1,9 +1,9 @@
 """`next_actions`: the next actions for a pool. Each role is brought to its number of instances.
 
-When a role scales up while instances drain, new instances are created and the drains go on: a draining instance
-has lost its sessions and its place in the rings, so reviving it would save nothing of value, and a state that is
-never left has one race less. Only an instance drained for a role flip goes on, or one whose drain a person asked for
-and takes back.
+When a role scales up while instances drain, new instances are created and the drains go on: a draining instance has
+lost its sessions and its place in the rings, so reviving it would save nothing of value, and without a way back there
+is one race less. Only two kinds of drained instances serve again: those drained for a role flip, and those whose
+requested drain is withdrawn.
 """
 
 from collections.abc import Mapping
@@ -110,7 +110,9 @@ def _is_superseded(instance: ObservedInstance, desired: DesiredPool) -> bool:
 
 
 def _delete_drained(plan: RoundPlan, desired: DesiredPool, going_on: Mapping[str, Role]) -> None:
-    """Delete instances that are drained, or have drained for too long, unless they change their role or stay empty."""
+    """Delete instances that are drained, or have drained for too long, except those that will change their role or were
+    drained to stay empty.
+    """
     for instance in plan.free():
         if instance.state is not InstanceState.DRAINING or instance.id in going_on:
             continue
@@ -129,8 +131,8 @@ def _give_up_strays(plan: RoundPlan, desired: DesiredPool) -> None:
 
 
 def _terms(desired: DesiredPool, role: Role) -> DesiredRole:
-    """What is wanted of a role. A role that the pool does not have wants no instances, under the terms of
-    the others.
+    """What the spec wants of a role. For a role that the pool does not have, no instances are desired; its other terms
+    are taken from another role.
     """
     known = desired.role(role)
     if known is not None:
@@ -152,8 +154,8 @@ def delete_outdated_unborn(plan: RoundPlan, desired: DesiredRole) -> None:
 def scale(plan: RoundPlan, desired: DesiredRole, *, arriving: int = 0, moving: int = 0, succeeding: int = 0) -> None:
     """Create the instances that a role lacks, remove those that are too many, and replace outdated ones.
 
-    `arriving` = drained instances on their way into the role. `moving` = instances of the surplus, or places of the
-    deficit, that are left for role flips. `succeeding` = instances that come before those whose place they take.
+    `arriving` = drained instances on their way into the role. `moving` = surplus instances, or missing ones, that are
+    left to role flips. `succeeding` = successors that are created before their predecessors are drained.
     """
     live = plan.live(desired.role)
     count = len(live) + arriving
@@ -184,10 +186,10 @@ def _create(plan: RoundPlan, desired: DesiredRole, count: int, missing: int, suc
 
 
 def _give_up(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance], surplus: int) -> None:
-    """Remove instances that do not serve first, then the cordoned, then the cheapest that serve, outdated before
+    """Remove instances that do not serve first, then the cordoned ones, then the cheapest that serve, outdated before
     current.
 
-    At least the wanted number goes on serving.
+    At least the desired number goes on serving.
     """
     free = [instance for instance in live if instance.id not in plan.actions]
     lost = [instance for instance in free if instance.state is InstanceState.LOST]
@@ -217,9 +219,9 @@ def drain_stalled(plan: RoundPlan, desired: DesiredRole) -> None:
     """Begin the drains of stalled instances that may begin.
 
     Their engines make no progress, which routers see and no probe does: their HTTP servers answer. A stalled instance
-    is drained, which takes no time as it has lost its requests already, and a new one is made. At most a quarter of a
-    role, but at least one instance, is away at a time for any reason: a fault that stalls every engine, such as a lost
-    store of KV caches, is not cured by removing them all, and a false alarm must not remove them either.
+    is drained, which takes no time because its requests are already lost, and a new one is created. At most a quarter
+    of a role, but at least one instance, is away at a time for any reason: a fault that stalls every engine, such as a
+    lost store of KV caches, is not cured by removing them all, and a false alarm must not remove them either.
     """
     seconds = desired.replace_stalled_after_seconds
     if plan.observations is None or seconds <= 0:

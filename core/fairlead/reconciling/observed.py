@@ -39,15 +39,15 @@ class ObservedInstance:
     """The pod has been deleted and is in its grace period."""
     draining_since: float | None = None
     flip_to: Role | None = None
-    """The role that it takes once it is drained; None = its pod is deleted then."""
+    """The instance's role after its drain; None = its pod is deleted then."""
     cordoned: bool = False
-    """A person wants it to get no new requests."""
+    """Whether a person cordoned the instance, so that it gets no new requests."""
     drain_requested: bool = False
-    """A person wants it emptied and replaced."""
+    """Whether a person asked to drain and replace the instance."""
     drained_on_request: bool = False
     """Whether its drain began because a person asked for it."""
     drained_as_surplus: bool = False
-    """Its drain began because fewer instances were wanted."""
+    """Whether it drains because fewer instances are desired."""
     ordinal: int = 0
     """Its number in the pool, counted from 1; 0 = made before instances were counted."""
     failures: int = 0
@@ -89,13 +89,13 @@ class RoleChange(StrEnum):
 class Halt:
     """A rollout that a person paused or a regression stopped: no outdated instance is replaced.
 
-    Lost instances are still replaced, and instances for a larger number created. While a rollout is paused, each
-    template keeps its number, as each ReplicaSet of a paused Deployment does. After a regression the new template gets
-    no more instances.
+    Lost instances are still replaced, and new ones are still created when more are desired. While a rollout is paused,
+    each template keeps its number, as each ReplicaSet of a paused Deployment does. After a regression the new template
+    gets no more instances.
     """
 
     former_hash: str | None = None
-    """Hash of the template that all instances had before; None = unknown, and the present one is used."""
+    """Hash of the template that all instances had before; None = unknown; the present hash is used then."""
     updated: int = 0
     """How many instances keep the present template; 0 after a regression."""
     regressed: bool = False
@@ -116,12 +116,12 @@ class RolloutBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warming:
-    """How a new instance gets its keys; see `fairlead.reconciling.warming`."""
+    """How a new instance gets its part of the keys; see `fairlead.reconciling.warming`."""
 
     seconds: float = 0.0
-    """Time until it has its full weight; 0 = it has it at once."""
+    """Seconds until the instance has its full weight; 0 = it has it at once."""
     first_weight: float = 0.25
-    """Share (0-1) of its full weight that it begins with."""
+    """Share (0-1) of the full weight at the beginning."""
 
 
 UNDECLARED_SPEED = declared(6250.0)
@@ -137,7 +137,9 @@ class Workload:
     pods: int = 0
     """How many pods the workload has now, by its own status."""
     ordered: bool = False
-    """Whether it always ends the pod with the highest ordinal first; otherwise the one with the least deletion cost."""
+    """Whether the workload always ends the pod with the highest ordinal first; otherwise it ends the one with the
+    lowest deletion cost.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,11 +158,13 @@ class DesiredRole:
     rollout: RolloutBounds = _DEFAULT_BOUNDS
     warming: Warming = _AT_ONCE
     adopts: bool = False
-    """Its instances are pods that it selects; `spec_hash` is that of the selected ones."""
+    """Whether the role's instances are pods that it selects; `spec_hash` is then the hash of the selected pods'
+    template.
+    """
     workload: Workload | None = None
     """The workload to scale to `replicas`; None = there is none, or it may not be scaled now."""
     replace_stalled_after_seconds: float = 60.0
-    """An instance whose engine is stalled for this many seconds is replaced; 0 = never."""
+    """Seconds after which an instance with a stalled engine is replaced; 0 = never."""
     prefill_speed: Figure = UNDECLARED_SPEED
     """The declared speed in tokens per second, used unless the control API knows a better one. Converts cached tokens
     into the seconds that a session would wait elsewhere, to choose the instance to remove.
@@ -197,11 +201,14 @@ class ReplicaLimits:
     creations_per_second: int = 16
     """Maximum number of pods of a pool created within one second."""
     failed_backoff_seconds: float = 10.0
-    """A failed pod is replaced at this age at the earliest, so that a pod that cannot start is not recreated in a loop.
+    """A failed pod is replaced at this age at the earliest, so that a pod that cannot start is not
+    recreated in a loop.
     """
     lost_timeout_seconds: float = 60.0
     """An instance that has been lost for this long is replaced."""
     longest_backoff_seconds: float = 300.0
-    """Both pauses double with each failure in a row, up to this (or to their first value, if that is longer)."""
+    """Both backoffs double with each failure in a row, up to this maximum (or to their first value, if
+    that is longer).
+    """
     stable_seconds: float = 600.0
-    """The failure of an instance that lived this long is the first of its row, as in the kubelet's crash loop."""
+    """An instance that lived this long resets the count of failures in a row, as in the kubelet's crash loop."""

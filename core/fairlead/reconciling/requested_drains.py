@@ -1,8 +1,8 @@
 """Drains that a person asks for: the instance is emptied and replaced, and the role keeps its number.
 
-It begins as an eviction would be allowed: while all wanted instances but one serve without it, and never when it is the
-last that serves. Where that is not so its successor comes first, above the maximum if need be. A request withdrawn
-before the instance is empty puts it back in service, unless its successor serves already.
+Such a drain begins under the same condition as an eviction: all other desired instances serve, and it is not the last
+one that serves. Otherwise its successor is created first, above the maximum if necessary. A request withdrawn before
+the instance is empty puts it back in service, unless its successor already serves.
 """
 
 from fairlead.instances import InstanceState
@@ -12,10 +12,10 @@ from fairlead.reconciling.round_plan import UNBORN, RoundPlan
 
 
 def drain_requested(plan: RoundPlan, desired: DesiredRole) -> int:
-    """Begin the drains that may begin. Returns the number of successors that the other drains wait for.
+    """Begin the drains that may begin.
 
-    While the routers' reports are missing, no drain begins and no successor is made for one, but successors that exist
-    stay.
+    Returns the number of successors that the other drains wait for. While the routers' reports are missing, no drain
+    begins and no successor is created, but existing successors stay.
     """
     asked = [one for one in plan.live(desired.role) if one.drain_requested and one.id not in plan.actions]
     for instance in asked:

@@ -1,8 +1,9 @@
-"""Watches a rollout: does it go on, is it paused, is it worse than what it replaces?
+"""Watches a rollout: does it progress, is it paused, is it worse than the version it replaces? The facts about the past
+(start, attainment at the start, since when something is wrong) are a record in the pool's status, so a restarted
+operator reaches the same verdict.
 
-What must be known of the past (when it began, the attainment then, since when something is wrong) is a record in the
-pool's status, so a restarted operator judges alike. A record belongs to one revision under one declaration: any change
-of either begins a new one, which is how a stopped rollout is resumed.
+A record belongs to one revision and one `spec.rollout`; a change of either starts a new record, which is also how a
+stopped rollout is resumed.
 """
 
 from collections import Counter
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from fairlead.instances import InstanceState, Role
+from fairlead.percentages import percentage
 from fairlead.pool_states import PoolObservations
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance, PodHealth
 from fairlead.rollout_specs import RolloutSpec
@@ -32,7 +34,7 @@ class Rollout:
     """A rollout that is not finished. Times are Unix seconds; attainments are shares (0-1)."""
 
     key: str
-    """The revision, and the declaration that it is judged by."""
+    """The revision, and the `spec.rollout` by which it is judged."""
     began_at: float
     attainment_before: float | None
     """The SLO attainment when it began; None = nothing was measured then."""
@@ -42,22 +44,22 @@ class Rollout:
     """When one of these numbers last grew."""
     worse_since: float | None = None
     measured: str = ""
-    """What has become worse since then, in words."""
+    """What has become worse since the beginning, in words."""
     regressed: bool = False
 
     def trouble(self, spec: RolloutSpec, now: float) -> tuple[RolloutTrouble, str] | None:
-        """Why it has stopped, as a code and in words; None while it continues."""
+        """Why the rollout has stopped, as a code and in words; None while it continues."""
         if self.regressed:
             return RolloutTrouble.REGRESSED, f"{self.measured}; roll back, or change the pool to go on"
         if spec.paused:
             return RolloutTrouble.PAUSED, "rollout.paused is true"
         if now - self.updated_at >= spec.progress_deadline_seconds:
-            return RolloutTrouble.LATE, f"{sum(self.updated.values())} instances updated, none more for {now - self.updated_at:.0f} s"
+            return RolloutTrouble.LATE, f"{sum(self.updated.values())} instances updated, no further one for {now - self.updated_at:.0f} s"
         return None
 
 
 def halts(rollout: Rollout | None, spec: RolloutSpec) -> bool:
-    """Whether nothing outdated may be replaced now."""
+    """Whether no outdated instance may be replaced now."""
     return spec.paused or (rollout is not None and rollout.regressed)
 
 
@@ -70,11 +72,10 @@ def watch(
     observations: PoolObservations | None,
     now: float,
 ) -> Rollout | None:
-    """The current state of the rollout; None when every wanted instance is there, is up to date, and has served. A
-    stopped one outlives all its instances.
+    """The current state of the rollout; None once every desired instance exists, is up to date, and has served.
 
-    `before` is the last state that this returned for the pool; `key` changes with the revision and with the
-    declaration.
+    A stopped rollout is remembered even if all its instances are gone. `before` is the state that this function last
+    returned for the pool; `key` changes with the revision and with `spec.rollout`.
     """
     hashes, everything = {role.role: role.spec_hash for role in desired}, tuple(observed)
     live = [item for item in everything if item.role in hashes and item.draining_since is None and not item.terminating]
@@ -108,9 +109,10 @@ def watch(
 
 
 def _goes_on(desired: tuple[DesiredRole, ...], observed: tuple[ObservedInstance, ...], live: list[ObservedInstance]) -> bool:
-    """Whether a rollout with no outdated instance left goes on: one still drains, or successors do not serve yet.
+    """Whether a rollout without outdated instances is still in progress: one of them still drains, or successors do not
+    serve yet.
 
-    Where there is no room for a surge, the last outdated one goes before its successor is made.
+    Without room for a surge, the last outdated instance goes before its successor is created.
     """
     for role in desired:
         here = [item for item in live if item.role is role.role]
@@ -122,7 +124,7 @@ def _goes_on(desired: tuple[DesiredRole, ...], observed: tuple[ObservedInstance,
 
 
 def _leaves(instance: ObservedInstance) -> bool:
-    """Whether it is drained for the rollout, and not because fewer are wanted."""
+    """Whether the instance drains for the rollout, and not because fewer are desired."""
     return instance.draining_since is not None and not instance.terminating and not instance.drained_as_surplus
 
 
@@ -134,7 +136,7 @@ def _worse(rollout: Rollout, spec: RolloutSpec, fresh: list[ObservedInstance], a
     before = rollout.attainment_before
     if attainment is None or before is None or (before - attainment) * 100 <= spec.regression.attainment_drop:
         return None
-    return f"SLO attainment {attainment * 100:.1f}%, {before * 100:.1f}% when the rollout began"
+    return f"SLO attainment {percentage(attainment)}, {percentage(before)} when the rollout began"
 
 
 def _fails(instance: ObservedInstance) -> bool:

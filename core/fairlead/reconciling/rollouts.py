@@ -1,7 +1,8 @@
-"""Rollouts: how many instances beyond the wanted number may exist, and how many may be missing, while outdated
+"""Rollouts: how many instances above the desired number may exist, and how many may be missing, while outdated
 instances are replaced.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fairlead.instances import InstanceState
@@ -21,9 +22,9 @@ class Room:
 
 
 def room(desired: DesiredRole) -> Room:
-    """The declared bounds within the role's minimum and maximum.
+    """The bounds of the spec, limited by the role's minimum and maximum.
 
-    When these leave no room at all, one instance goes before its successor comes; if the minimum forbids that, the
+    If this leaves no room at all, one instance goes before its successor comes; if the minimum forbids that, the
     successor comes first, above the maximum.
     """
     surge = min(desired.rollout.max_surge, max(0, desired.max_replicas - desired.replicas))
@@ -39,11 +40,20 @@ def outdated(desired: DesiredRole, instances: list[ObservedInstance]) -> list[Ob
     return [instance for instance in instances if instance.spec_hash != desired.spec_hash and instance.state not in UNBORN]
 
 
+def leaving_next(roles: Iterable[DesiredRole], instances: Iterable[ObservedInstance], *, halted: bool) -> frozenset[str]:
+    """The instances that are drained soon: those whose drain a person asked for, and unless the rollout is `halted`
+    those that it replaces.
+    """
+    templates = {} if halted else {role.role: role.spec_hash for role in roles if not role.adopts}
+    return frozenset(one.id for one in instances if one.drain_requested or templates.get(one.role, one.spec_hash) != one.spec_hash)
+
+
 def surge_now(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance], succeeding: int) -> int:
-    """How many instances above `replicas` and the `succeeding` ones of requested drains the role may have now.
+    """How many instances above `replicas` and above the successors of requested drains (`succeeding`) the role may have
+    now.
 
     A surge does not start while outdated instances drain, so that a rollout never adds more pods than its bound; a
-    surge already begun goes on, also while the rollout is halted.
+    surge that has started continues, even while the rollout is halted.
     """
     rolling = outdated(desired, live)
     if not rolling or desired.replicas == 0:
@@ -57,9 +67,9 @@ def surge_now(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance
 
 
 def creatable(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]) -> int:
-    """How many instances may be created without exceeding the surge, outdated instances that still drain included.
+    """How many instances may be created without exceeding the surge, counting outdated instances that still drain.
 
-    Instances that drain because fewer are wanted do not count, whatever their template: they must not keep a lost
+    Instances that drain because fewer are desired do not count, whatever their template: they must not keep a lost
     instance from being replaced, or the pool from growing again.
     """
     draining = sum(
@@ -76,7 +86,8 @@ def creatable(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance
 def templates(plan: RoundPlan, desired: DesiredRole, count: int) -> list[str]:
     """Hashes of the templates of the next `count` instances to create: the present one, unless the rollout is halted.
 
-    Then those that keep the present template are made up first, and every other gets the former one.
+    Then instances are created from the present template only up to the number that keeps it; all others get the former
+    one.
     """
     halt, count = desired.rollout.halt, max(0, count)
     if halt is None or halt.former_hash is None:

@@ -130,7 +130,7 @@ class RoundPlan:
         self.failures[role] = sorted((*self.failures.get(role, []), failures))
 
     def replaceable(self) -> int:
-        """How many more failed instances can be replaced at the pace."""
+        """How many more failed instances may be replaced at the present pace."""
         return self._creatable() - sum(len(failures) for failures in self.failures.values())
 
     def _creatable(self) -> int:
@@ -139,14 +139,15 @@ class RoundPlan:
         return self.limits.creations_per_second - recent - len(self.creations)
 
     def _prefill_speed(self, desired: DesiredRole) -> float:
-        """The best known: a guess costs no more than another order of instances."""
+        """The best known speed: a wrong one only changes the order of the instances."""
         capability = self.observations.capability if self.observations is not None else None
         seen = UNKNOWN if capability is None else capability.prefill_tokens_per_second
         return value_of(best(seen, desired.prefill_speed))
 
     def victims(self, desired: DesiredRole, candidates: Iterable[ObservedInstance]) -> list[tuple[float, str]]:
-        """The candidates with their costs, in the order in which to drain them: those that a person wants drained, the
-        cordoned ones, those whose template is not the one to keep, then the cheapest first.
+        """The candidates with their costs, in the order in which to drain them: first those that a person wants
+        drained, then cordoned ones, then those whose template is not the one to keep, then the others; within each
+        group the cheapest first.
 
         Empty if the routers' reports are missing.
         """

@@ -11,9 +11,9 @@ _ON_THE_WAY = frozenset({InstanceState.PENDING, InstanceState.STARTING, Instance
 def next_state(instance: ObservedInstance, *, in_every_table: bool, warm: bool = True) -> tuple[InstanceState, str]:
     """The instance's state, and why.
 
-    `in_every_table` = every live router routes by a table with the state last reported; `warm` = it has its full weight
-    there. The result is always a legal
-    next step from the recorded state, one step at a time, or the recorded state itself when nothing changed.
+    `in_every_table` = every live router routes by a table that contains the state last reported; `warm` = the instance
+    has its full weight there. The result is always a legal next step from the recorded state, one step at a time, or
+    the recorded state itself when nothing changed.
     """
     recorded = instance.state
     # A pod that was deleted ends, and its last phase says so before it goes: that is no loss.

@@ -1,8 +1,9 @@
-"""The weight with which an instance enters the ring beside instances whose caches are full.
+"""The weight of a new instance on the ring, while other instances' caches are full.
 
 A new instance has an empty cache, so each key it takes over costs a whole prefill at first. It starts with a share of
-its anchors and gets the rest in a few steps, because each step is a new routing table. If no instance of its role has
-served longer than the warming lasts, all caches are about as empty, and it gets its whole weight at once.
+its anchors and gets the rest in a few steps; there are few because each step is a new routing table. If no instance of
+its role has served longer than the warming lasts, all caches are about equally empty, and the instance gets its whole
+weight at once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +15,9 @@ STEPS = 4
 
 
 def weights(desired: DesiredPool | None, observed: Iterable[ObservedInstance], now: float) -> Mapping[str, float]:
-    """The share (0-1) of its full weight per instance that is still warming; the others have all of theirs."""
+    """For each instance that is still warming, the share (0-1) of its full weight; all others have
+    their full weight.
+    """
     instances = tuple(observed)
     found: dict[str, float] = {}
     for instance in instances:
@@ -27,7 +30,8 @@ def weights(desired: DesiredPool | None, observed: Iterable[ObservedInstance], n
 
 
 def _warms(instance: ObservedInstance, peers: tuple[ObservedInstance, ...], warming: Warming) -> bool:
-    """Whether the instance must warm up, because another one had already served long enough when it began.
+    """Whether the instance must warm up, because another one had already served long enough when this one started
+    serving.
 
     A decoding instance has no keys and no prefixes, so it has nothing to warm; an engine that had its full weight
     before and was not restarted has its caches still.

@@ -10,8 +10,8 @@ class ArrivalSample:
     """The requests that came to this router for a pool in one second, however they ended.
 
     Refused requests are demand as much as served ones, and a request that waits while no instance accepts is counted
-    before any instance exists. A second without a request has no sample. The squares are of each request's prompt
-    tokens, summed; None from an older router.
+    before any instance exists. A second without a request has no sample. `squares` is the sum over requests of the
+    square of their prompt tokens; None from an older router.
     """
 
     pool: PoolKey

@@ -32,8 +32,8 @@ class Acknowledgement:
 class AskAddress:
     """The address at which other routers may ask a router to decide for them, and the secret they need.
 
-    Any router that knows the `secret` may ask; only live routers get it, and each process makes a new one. Routers that
-    speak another `protocol` do not ask each other.
+    Any router that knows the `secret` may ask; only live routers get it, and each router process creates a new one.
+    Routers with different `protocol` versions do not ask each other.
     """
 
     host: str
@@ -46,9 +46,9 @@ class AskAddress:
 class RouterState:
     """A router's present state, true at `sent_at`: the tables it uses and its work in progress.
 
-    It does not accumulate since the last report, as a batch does. `use` has every pool that the router serves; a router
-    that does not report it has none. `asked_at` is None for a router that others cannot ask. `shares` cover the pools
-    for which it decides itself beside others.
+    Unlike a batch, it does not add up what happened since the last report. `use` has every pool that the router serves.
+    `asked_at` is None for a router that others cannot ask. `shares` cover the pools for which it decides alone although
+    other routers send to them too.
     """
 
     sent_at: float
@@ -63,7 +63,7 @@ class RouterState:
 
 
 class Cargo(StrEnum):
-    """The kind of records in a batch; it decides which batches are given up first."""
+    """The kind of records in a batch; it decides which batches are dropped first."""
 
     HISTORY = "history"
     SAMPLES = "samples"
@@ -73,7 +73,8 @@ class RowTime(StrEnum):
     """How the time of a row is checked when it arrives.
 
     A row of the `HISTORY` is kept whatever its age, and an impossible `at` becomes the time of arrival. Rows of a
-    `MOMENT` (`at`), a `SECOND` or a `MINUTE` are dropped if they are too old or in the future. `NONE` have no time.
+    `MOMENT` (`at`), a `SECOND` or a `MINUTE` are dropped if they are too old or in the future. Rows of kind `NONE` have
+    no time.
     """
 
     HISTORY = "history"
@@ -88,7 +89,7 @@ class RowKind:
     """How the rows in one field of a report are handled: routers batch them by it, and the API checks and stores them.
 
     `kept` names the setting of the retention in days: older rows are not stored. `table` is partitioned by days and
-    takes the rows as they are; empty = the rows are stored in another way.
+    stores the rows as they are; empty = the rows are stored differently.
     """
 
     cargo: Cargo
@@ -96,7 +97,7 @@ class RowKind:
     kept: str = ""
     table: str = ""
     of_schedulers: bool = True
-    """Schedulers record such rows, each for its pool; the others are the router's own."""
+    """Whether schedulers record such rows, each for its pool; the router itself records the others."""
     of_pools: bool = True
 
 
@@ -110,7 +111,9 @@ _KIND = "rows"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportBatch:
-    """The records of one router since its last batch, as they wait on the router's disk. `id` is unique forever."""
+    """The records of one router since its last batch, as kept on the router's disk until they are acknowledged. `id` is
+    globally unique.
+    """
 
     id: str
     router: str
@@ -131,14 +134,15 @@ class ReportBatch:
 
 
 ROW_KINDS: Mapping[str, RowKind] = MappingProxyType({one.name: one.metadata[_KIND] for one in fields(ReportBatch) if _KIND in one.metadata})
-"""The kinds of rows by their field of ReportBatch."""
+"""Each rows field of ReportBatch with its kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report(ReportBatch):
     """A batch as it is sent, with the fields of RouterState added.
 
-    When one post carries several neighbouring batches, the first has the whole state and the others only `sent_at`.
+    When one post carries several neighbouring batches, the first has the whole state and the others only `sent_at`: the
+    time of sending by the clock that dated the batch's rows.
     """
 
     sent_at: float
@@ -159,7 +163,8 @@ class ReportReceipt:
     `lost` are the ids of this report's changes that did not bind, `conflicts` the present bindings of their sessions.
     `live_routers` are all that reported in the last 10 s (`FAIRLEAD_ROUTER_LIVE_SECONDS`), the sender among them; None
     from an API that does not report it. `routers` are those of them that can be asked, by name, the sender among them;
-    only in the first receipt of a post, and only for a router that can be asked itself, else None.
+    only in the first receipt of a post, and only for a router that can be asked itself, else None. `at` is when the
+    post arrived, in Unix seconds of the API's clock; None from an API that does not report it.
     """
 
     id: str
@@ -168,6 +173,7 @@ class ReportReceipt:
     lost: tuple[str, ...] = ()
     live_routers: int | None = None
     routers: dict[str, AskAddress] | None = None
+    at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

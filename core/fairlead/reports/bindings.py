@@ -1,4 +1,4 @@
-"""Bindings: the home of a session, as routers change it and as the API streams it."""
+"""Bindings: the home of a session, as routers change it and as the API streams it to them."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -11,25 +11,25 @@ from fairlead.values import value
 class BindingReason(StrEnum):
     """Why a session's KV home is where it is: the trigger of a migration, and of a re-route.
 
-    By the numbers that decided: `slo` staying was predicted to miss the TTFT target · `hot-migration` the instance that
-    held it was hot · `prefix-equal` both held as much of the prompt, and the other had less to do · `prefix-affinity`
-    the other held more of the prompt · `prefix-outweighed` it held less of it, and cost less all the same ·
-    `best-score` its score was better · `drawn` it was drawn by chance ·
-    `filtered-out` the filters of the policy did not pass it · `hotspot` moved with a queued request, out of a
+    Decided by figures: `slo` staying was predicted to miss the TTFT target · `hot-migration` the instance that held it
+    was hot · `prefix-equal` the new instance held as much of the prompt and had less to do · `prefix-affinity` the new
+    instance held more of the prompt · `prefix-outweighed` the new instance held less of the prompt, but cost less all
+    the same · `best-score` the new instance's score was better · `drawn` the new instance was drawn at random ·
+    `filtered-out` the policy's filters excluded the old instance · `hotspot` moved with a queued request, out of a
     queue that endangered the SLO.
 
-    By where the prefix belongs: `ring-change` its place on the ring changed because instances came or went ·
-    `prefix-key` its place changed because its prefix's key grew or shrank with the prefix's heat · `off-ring` it had
-    been placed away from its prefix's place, and went back there.
+    Decided by the place of the prefix on the ring: `ring-change` its place on the ring changed because instances came
+    or went · `prefix-key` its place changed because its prefix's key grew or shrank with the prefix's heat · `off-ring`
+    it had been placed away from its prefix's place, and went back there.
 
     Because it could not stay: `drain` its instance is leaving · `instance-lost` its instance is gone or failing ·
     `engine-stalled` its instance's engine made no progress · `queue-full` the queue there was full · `outside-subset`
     the gateway in front does not allow that instance · `idle-instance` it would have been refused by estimates, and an
     idle instance took it. `operator` a person asked for it. `cold` is a first placement.
 
-    Two are of requests alone, which go back to where their session is, since a move of it that was decided was not
-    made: `no-room` its new host had no room for its context any more · `session-moved` it had moved with another
-    request meanwhile. A request goes back by `operator` when the pool's migrations were paused meanwhile.
+    Two reasons apply only to re-routes of a request, which returns to its session's home because a decided move was not
+    made: `no-room` the new instance no longer had room for its context · `session-moved` the session had moved with
+    another request meanwhile. With `operator`, a request returns because the pool's migrations were paused meanwhile.
     """
 
     COLD = "cold"
@@ -72,17 +72,19 @@ GAINING = frozenset(
         BindingReason.OFF_RING,
     }
 )
-"""Triggers of sessions that could have stayed: they move for the least gain of their policy, or not at all."""
+"""Triggers of sessions that could have stayed: they move only for the policy's least gain, if it allows such moves at
+all.
+"""
 
 TOLD_AS: Mapping[BindingReason, BindingReason] = MappingProxyType({})
-"""The reason sent to routers instead of one that those of the last release do not know; no router acts on it.
+"""For each reason unknown to routers of the last release, the reason sent to them instead; no router acts on it.
 
 Empty as long as no reason was added since a release.
 """
 
 
 def told_reason(stored: str) -> BindingReason:
-    """Why a session is where it is, in a word that every router knows. Raises ValueError without a reason."""
+    """Why a session is where it is, as a reason that every router knows. Raises ValueError without a reason."""
     reason = BindingReason(stored)
     return TOLD_AS.get(reason, reason)
 
@@ -92,12 +94,12 @@ class BindingChange:
     """A session's home set or moved.
 
     The change says exactly which binding it replaces, and loses the race when the session no longer has that binding.
-    `based_on` is the newest version this router has from the API (0 = none). `after` is the id of a later change by
-    this router that the API has not answered yet, None when there is none. `id` is unique forever; the MigrationRecord
-    of the same move has the same id. `rank` and `previous_rank` are the data-parallel ranks of the two instances, None
-    where an instance computes as one, or nobody knows. A change whose previous home is the one it names is only a sign
-    of life of a session that stays; with `shared` it says that the name belongs to no session, as several conversations
-    use it, and that nobody holds it any more.
+    `based_on` is the newest version this router has from the API (0 = none). `after` is the id of this router's
+    previous change if the API has not answered it yet, else None. `id` is globally unique; the MigrationRecord of the
+    same move has the same id. `rank` and `previous_rank` are the data-parallel ranks of the two instances, None if an
+    instance has a single rank or the rank is unknown. A change that names the previous home again is only a sign of
+    life of a session that stays; with `shared` it says that several conversations use the name, so it identifies no
+    session and is no longer bound.
     """
 
     id: str = ""
@@ -116,7 +118,7 @@ class BindingChange:
 
     @property
     def stays(self) -> bool:
-        """Whether it is only a sign of life."""
+        """Whether the change is only a sign of life."""
         return (self.previous, self.previous_rank) == (self.instance, self.rank)
 
 
@@ -125,7 +127,7 @@ class Binding:
     """A session's current home as the API knows it, streamed to all routers.
 
     `reason` is one of `told_reason`. `version` grows by one with every move; `instance` None = unbound (expired).
-    `change` is the id of the BindingChange that made the binding; by it a router recognises its own change. `rank` is
+    `change` is the id of the BindingChange that made the binding; a router recognises its own change by it. `rank` is
     the instance's data-parallel rank, if it has several and the change named one. `shared_at`: when the name was last
     found to be shared by several conversations; Unix seconds.
     """

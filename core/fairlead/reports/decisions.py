@@ -1,4 +1,4 @@
-"""Sampled routing decisions, and what the policy compared for them."""
+"""Sampled routing decisions, and the values that the policy compared for them."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -75,7 +75,7 @@ class Weighing:
 
 
 class KeptFor(StrEnum):
-    """Why a decision is kept. The first of these that holds, in this order, is the reason; each request has one."""
+    """Why a decision is kept. If several reasons apply, the first in this order is recorded; each decision has one."""
 
     ASKED = "asked"
     """Its client asked to keep it (`x-fairlead-explain`)."""
@@ -109,7 +109,9 @@ class RequestOutcome(StrEnum):
 
 @value
 class Attempt:
-    """An instance that failed a request, how (`failure`, the router's word), and how many seconds after its arrival."""
+    """An instance that failed a request, how it failed (`failure`, the router's word), and how many seconds after the
+    request's arrival.
+    """
 
     instance: str
     failure: str
@@ -118,18 +120,19 @@ class Attempt:
 
 
 HANDED_OVER = "drained"
-"""Why an answer goes on elsewhere whose instance drains and has not failed."""
+"""Why an answer moved to another instance although its own had not failed: it was draining."""
 UNREACHED = frozenset({"refused", "unreachable"})
-"""The router's words for instances that took no connection, so that they never had the request."""
+"""The router's words for instances that accepted no connection, so that they never received the request."""
 
 
 @value
 class Continuation:
-    """An answer that its client had begun to get went on at another instance, in the same stream, and what that cost.
+    """An answer that continued at another instance, in the same stream, after the client had received its beginning;
+    and the cost.
 
-    `why` is the router's word for how the source failed, or `HANDED_OVER`. The client had `carried_tokens` of the
-    answer by then; the target had to compute `computed_tokens` of prompt and answer again, as predicted when it got
-    them. `gap_seconds` is the time until the answer went on, None if it did not.
+    `why` is the router's word for how the source failed, or `HANDED_OVER`. By then the client had received
+    `carried_tokens` of the answer; the target had to compute a predicted `computed_tokens` of prompt and answer again.
+    `gap_seconds` is the time until the answer continued, None if it did not.
     """
 
     source: str
@@ -141,8 +144,9 @@ class Continuation:
     computed_tokens: int
     gap_seconds: float | None = None
     unlike: str | None = None
-    """Why the rest may be another than the source would have made: `seed` (the state of its sampling is lost), or
-    `penalties` (for presence and frequency, what was given before counts as prompt). None if nothing is known.
+    """Why the rest may differ from what the source would have generated: `seed` (the state of its sampling is lost), or
+    `penalties` (for presence and frequency; the target counts the earlier part of the answer as prompt). None if no
+    reason is known.
     """
     source_rank: int | None = None
     target_rank: int | None = None
@@ -156,18 +160,18 @@ class SampledDecision(Generic[Pool, Time]):
     that reason that are kept: 1 / `sample_rate` is the row's weight, and the weights of all rows add up to the number
     of requests.
 
-    `queued_seconds` is the time from arrival to dispatch; of it, no instance accepted requests for `held_seconds`
-    (None = from a router that does not report it). `ttft_seconds` is the TTFT the request finally had, that wait
-    included, at `served_by`: an instance other than `chosen` when the request was re-routed or moved meanwhile.
-    `decode` is the instance that decodes what another one prefilled, the last one tried. The ranks are their
-    data-parallel ranks, None of instances that compute as one. `named` is the client's name for the session where
-    several conversations share that: `session` is then another of its names, or how it begins, or None.
+    `queued_seconds` is the time from arrival to dispatch; for `held_seconds` of it no instance accepted requests (None
+    = the router does not report it). `ttft_seconds` is the TTFT the request finally had, that wait included, at
+    `served_by`: an instance other than `chosen` when the request was re-routed or moved meanwhile. `decode` is the last
+    decode instance tried, if another instance did the prefill. The ranks are data-parallel ranks, None for instances
+    with a single one. `named` is the client's name for the session if several conversations share that name; `session`
+    is then another of its names, or the beginning of its prompt, or None.
 
     `chosen` is where a refused request would have gone, "" where no instance could take it; `rejection` says why it was
     refused. `attempts` are the instances that failed the request, in order; `continuations` the moves of its answer to
-    other instances after it had begun. `client_request` is the client's own id of
-    the request (`x-request-id`), None if it gave none. The targets are those of the pool when the request ended.
-    `outcome` is None if nobody tells: from an older router, or because another router has the end.
+    other instances after it had begun. `client_request` is the client's own id of the request (`x-request-id`), None if
+    it gave none. The targets are those of the pool when the request ended. `outcome` is None if it is unknown: from an
+    older router, or because another router saw the end.
 
     Subclasses declare `pool` and `at` again with their types, as those of `Move` do.
     """

@@ -21,19 +21,23 @@ class EngineTrouble(StrEnum):
     BLOCK_SIZE_DIFFERS = "BlockSizeDiffers"
     """Its KV blocks have another size than those of the pool's other instances, so its KV events are not used."""
     KV_NOT_HANDED_ON = "KvNotHandedOn"
-    """Asked to compute prompts for other instances, it named no KV blocks: sessions that leave it are computed again,
-    and decode instances compute its prompts. It is asked no more for a while.
+    """When asked to compute prompts for other instances, the engine named no KV blocks. So sessions that leave it are
+    recomputed, and decode instances compute its prompts themselves. For a while it is not asked again.
     """
     EVENTS_NOT_HEARD = "EventsNotHeard"
     """It connects to a router to publish its KV events, and none of them come to this one."""
+    REPORTS_IMPLAUSIBLE = "ReportsImplausible"
+    """It says what cannot be true of an engine (`fairlead.plausibility`): that part is not used."""
     ENGINE_SLOW = "EngineSlow"
-    """It has work and has made no progress for longer than it ever should."""
+    """The engine has work, but has made no progress for longer than a step should ever take."""
     ENGINE_STALLED = "EngineStalled"
-    """It has work and makes no progress, though its HTTP server answers: it gets no requests and is replaced."""
+    """The engine has work and makes no progress, though its HTTP server answers: it gets no requests
+    and is replaced.
+    """
 
 
 PASSING = frozenset({EngineTrouble.ENGINE_SLOW})
-"""Troubles that come and go: they are shown at the instance, and make no pool Degraded."""
+"""Troubles that come and go: they are shown at the instance and do not make the pool Degraded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +71,8 @@ class KnownCache:
     state: str
     blocks: int = 0
     lag_seconds: float | None = None
-    """Seconds from the creation of its newest batch of events, by the engine's clock, to its arrival, by the router's.
+    """Seconds from the creation of its newest batch of events, by the engine's clock, to its arrival,
+    by the router's.
     """
     gaps: int = 0
     batches_lost: int = 0
@@ -80,14 +85,14 @@ class KnownCache:
 
 
 class Quantity(StrEnum):
-    """The figures measured on engines, with their units."""
+    """The figures measured on engines, each with its unit."""
 
     PREFILL = "prefill-seconds-per-token"
-    """Prompt tokens that were not cached."""
+    """Uncached prompt tokens per second."""
     DECODE = "decode-seconds-per-token"
     """Seconds per output token after the first, as one request sees it."""
     TEXT = "bytes-per-token"
-    """Prompt text."""
+    """Bytes of prompt text per token."""
     KV_CACHE = "kv-cache-tokens"
     """Tokens that an engine's KV cache can hold, as the engine reports."""
 
@@ -98,9 +103,10 @@ class LearntFigure:
 
     `learnt` is the mean of the last observations, `declared` the pool's spec (None if it declares none), both in the
     quantity's unit. It rests on `samples` prefills, answers or prompts. Errors are mean absolute errors of predictions
-    for the last few hundred of them as shares (0.1 = 10 %; for times, of their mean), each made beforehand: `error` of
-    those by the router's figure for all the pool's instances (for token counts, by the figure in use), `declared_error`
-    of those by `declared`. `in_use` says whether the router's own predictions use the measured figure.
+    for the last few hundred of them as shares (0.1 = 10 %; for times, of their mean), each made beforehand: `error` for
+    predictions from the router's figure for all the pool's instances (for token counts, from the figure in use),
+    `declared_error` for predictions from `declared`. `in_use` says whether the router's own predictions use the
+    measured figure.
     """
 
     pool: PoolKey
@@ -115,8 +121,8 @@ class LearntFigure:
     declared_error: float | None
     in_use: bool
     predicted: float | None = None
-    """The mean of the figures that the router used for the last of them, and in `observed` of those it then saw, in the
-    quantity's unit; None if it used none.
+    """For the last few hundred predictions, the mean of the figures that the router used, and in `observed` the mean of
+    those it then saw, in the quantity's unit; None if it used none.
     """
     observed: float | None = None
     off_seconds: float = 0.0
@@ -125,9 +131,10 @@ class LearntFigure:
     """
     value: float | None = None
     """An instance's figure as the router measured it, see `fairlead.capabilities`: tokens per second for prefills, else
-    in the quantity's unit. None while there were too few observations.
+    in the quantity's unit. None while there are too few observations.
 
-    `value_samples` observations made it, the newest `age_seconds` ago; `p10`, `p50` and `p90` are their quantiles.
+    It rests on `value_samples` observations, the newest of them `age_seconds` ago; `p10`, `p50` and `p90` are their
+    quantiles.
     """
     value_samples: int = 0
     age_seconds: float | None = None
@@ -135,19 +142,19 @@ class LearntFigure:
     p50: float | None = None
     p90: float | None = None
     line: tuple[float, ...] = ()
-    """The line that was fitted to decode steps: seconds of a step, further ones for 100,000 context tokens, and for 100
-    requests; empty for other quantities, and while there are too few steps. With it a router that starts knows what a
-    step takes at any load, and not only at the load of the others.
+    """The line fitted to decode steps: seconds per step, and the extra seconds per 100,000 context tokens and per 100
+    requests. Empty for other quantities, and while there are too few steps. From it a restarted router knows the step
+    time at any load, not only at the load that other routers observed.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineMemory:
-    """What was observed of one instance of a pool, for a router that begins: from its own disk or from the control API.
+    """Earlier observations of one instance, for a router that starts: from its own disk or from the control API.
 
-    Ages are those of the Unix time `at`. The prefill speed is in tokens of `counted_by` bytes each. `decode_fit` are
-    the coefficients of the decode step (`fairlead.routing.knowledge.estimators`), if any were fitted. `revisions` are
-    those of the instances that it was observed of; empty if that was checked otherwise.
+    Ages are as of the Unix time `at`. The prefill speed is in tokens of `counted_by` bytes each. `decode_fit` are the
+    coefficients of the decode step (`fairlead.routing.knowledge.estimators`), if any were fitted. `revisions` are the
+    pool revisions of the observed instances; empty if the caller has already checked that they match.
     """
 
     pool: PoolKey

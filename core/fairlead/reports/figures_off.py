@@ -1,4 +1,4 @@
-"""When a figure is off: it differs from what engines showed by more than half, in either direction."""
+"""When a figure is off: it differs from the observed value by more than half, in either direction."""
 
 from fairlead.reports.engines import LearntFigure
 
@@ -14,7 +14,9 @@ def is_off(figure: float | None, observed: float | None) -> bool:
 
 
 def off_figure(figure: LearntFigure) -> bool:
-    """Whether the figure in use is wrong, or the declared one, which the router would use after a restart."""
+    """The figure that is wrong, if any: the one in use, or else the declared one, which the router would use after a
+    restart.
+    """
     if figure.samples < LEAST_SAMPLES:
         return False
     return is_off(figure.predicted, figure.observed) or (figure.in_use and is_off(figure.declared, figure.observed))

@@ -7,12 +7,12 @@ from fairlead.gateway_keys import KeyRefusal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyUse:
-    """Requests of one key at this router in one minute, as many as came since the last record of that minute: records
-    add up.
+    """Requests of one key at this router in one minute, counted since the last record of the same minute: records add
+    up.
 
     `minute` is when it began, in Unix seconds. `refusal` is why the requests were refused because of their key; None
-    for those that went to a pool, whatever became of them there. Tokens are those of the limit: the prompt's, and the
-    answer's in the minute in which it ended.
+    for those that went to a pool, however they ended. Tokens are counted as for the key's limit: the prompt's tokens,
+    and the answer's in the minute in which it ended.
     """
 
     key: str

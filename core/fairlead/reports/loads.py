@@ -14,12 +14,12 @@ class LoadSample:
     several routers and longer buckets. `kv_usage` (0-1) comes from the engine's metrics, None if unknown.
 
     A request is judged by the SLO when it is finished and its first token was seen: it is within the SLO when its TTFT
-    and its TPOT were in time (an answer of one token has no TPOT). One whose client left is judged by what it had, and
-    as late if the target had passed without a first token. `prefilled_tokens` are the uncached tokens of the prompts
-    that were computed in the second; `prefilling_seconds` is the time in which at least one was being computed, since
-    the instance's last sample. `generated_tokens` are the output tokens that came in the second, of answers that are
-    not complete too; where a stream does not show its tokens, all come when it ends. The last seven fields are None
-    from an older router: not known, not zero.
+    and its TPOT were in time (an answer of one token has no TPOT). A request whose client left is judged by what it had
+    received, and counts as late if the target had passed without a first token. `prefilled_tokens` are the uncached
+    tokens of the prompts that were computed in the second; `prefilling_seconds` is the time in which at least one was
+    being computed, since the instance's last sample. `generated_tokens` are the output tokens that came in the second,
+    including those of unfinished answers; if a stream does not show its tokens, all count when it ends. The last seven
+    fields are None from an older router: not known, not zero.
     """
 
     pool: PoolKey
@@ -53,7 +53,9 @@ class LoadSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldDemand:
-    """Requests that wait for a pool to have an instance, with their prompt tokens and the bytes of their bodies."""
+    """Requests that wait for a pool to have an instance: their number, their prompt tokens and the bytes of their
+    bodies.
+    """
 
     requests: int = 0
     prompt_tokens: int = 0
@@ -63,7 +65,7 @@ class HeldDemand:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolUse:
     """This router's current use of a pool: the requests it holds, and the seconds since the pool last had a request
-    here, 0 while it has one.
+    here (0 while it has one).
     """
 
     pool: PoolKey

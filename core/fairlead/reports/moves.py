@@ -1,4 +1,4 @@
-"""Migrations and re-routes: what went from one instance to another, the prediction, and the result."""
+"""Migrations and re-routes: moves of sessions and requests between instances, with the prediction and the result."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -14,14 +14,15 @@ from fairlead.values import value
 
 @value
 class MoveCause:
-    """Why something moves: the trigger, and the number that decided, which was above `threshold`; None if none did.
+    """Why something moves: the trigger, and the figure that decided, which was above `threshold`; None if no figure
+    did.
 
-    What they are follows from the trigger and the unit. `slo`: the TTFT predicted for staying, and the target ·
-    `hot-migration`: what was pending there (or the TTFT predicted for staying), and the limit from which that is hot ·
-    `prefix-equal`: what was pending (or the cost) there, and where it went · `prefix-affinity`: the tokens of its
-    prompt held where it went, and where it was · `prefix-outweighed`: the cost of staying, and of going · `best-score`:
-    the score where it went, and where it was · `hotspot`: the time that its queue took, and the TTFT target (or what
-    was pending, and the limit) · `queue-full`: the requests that waited, and the limit.
+    Their meaning follows from the trigger and the unit. `slo`: the TTFT predicted for staying, and the target ·
+    `hot-migration`: the pending work at the source (or the TTFT predicted for staying), and the limit from which an
+    instance is hot · `prefix-equal`: the pending work (or cost) at the source, and at the target · `prefix-affinity`:
+    the prompt tokens held by the target, and by the source · `prefix-outweighed`: the cost of staying, and of going ·
+    `best-score`: the score of the target, and of the source · `hotspot`: the time that the source's queue took, and the
+    TTFT target (or the pending work, and the limit) · `queue-full`: the number of waiting requests, and the limit.
     """
 
     trigger: BindingReason
@@ -31,7 +32,7 @@ class MoveCause:
 
 
 class MoveOutcome(StrEnum):
-    """The fate of the request that carried a move; `underway` until it got its first token or ended without one."""
+    """The outcome of the request that carried a move; `underway` until it got its first token or ended without one."""
 
     UNDERWAY = "underway"
     COMPLETED = "completed"
@@ -41,7 +42,9 @@ class MoveOutcome(StrEnum):
 
 
 class CacheFate(StrEnum):
-    """The result of an attempt to bring KV blocks to another instance. All but `moved` mean that it computes them."""
+    """The result of an attempt to bring KV blocks to another instance. Unless it is `moved`, the target computes them
+    itself.
+    """
 
     MOVED = "moved"
     UNNAMED = "unnamed"
@@ -58,9 +61,9 @@ class CacheFate(StrEnum):
 class CacheTransfer:
     """How KV blocks were brought from one instance to another, or why not. Times in seconds.
 
-    `tokens` are those that the target lacked and got, 0 where it got none; `bytes` their KV blocks' size, by what
-    engines counted of such transfers before, None where none did. `predicted_seconds` is None where nothing was
-    predicted.
+    `tokens` counts the tokens that the target lacked and got (0 if it got none); `bytes` is the size of their KV
+    blocks, estimated from the transfers that engines counted before, None without such counts. `predicted_seconds` is
+    None without a prediction.
     """
 
     fate: CacheFate
@@ -79,18 +82,19 @@ class Move(Generic[Pool, Time]):
     because the source is gone or no request carried the move. `actual_ttft_seconds` is that request's real TTFT,
     None until it has one.
 
-    `trigger` is the term that decided, and `crossed` (with `threshold`, in `crossed_unit`) the number that did: see
-    `MoveCause`. The hits are tokens of its prompt that the two ends were assumed to hold when it was decided, None if
-    that is not known, as in moves of earlier releases. `least_gain_seconds` is the benefit that the policy asked for at
-    the time, None if it asked for none.
+    `trigger` is the reason for the move, and `crossed` (with `threshold`, in `crossed_unit`) the figure that decided:
+    see `MoveCause`. The hits are prompt tokens that source and target were assumed to hold at decision time, None if
+    unknown, as in moves of earlier releases. `least_gain_seconds` is the benefit that the policy required at the time,
+    None if it required none.
 
     `cache` tells whether the KV blocks that the target lacked came from the source, and `transfer_seconds` how long the
     request waited for that; None where nobody tried. `tokens_moved` and `tokens_recomputed` are then those that came
-    and those that did not. `transfer_bytes` is None where engines have not counted any yet.
+    and those that did not. `transfer_bytes` is None where engines have not counted any yet. `handed_over`: no client's
+    request carried it; the router itself asked the target for the session's last prompt, as the source was leaving.
 
-    `source_rank` and `target_rank` are data-parallel ranks, None of instances that compute as
-    one; a session may move from one rank of an instance to another. Subclasses declare `pool` and `at` again with
-    their types, since the OpenAPI document cannot express type variables.
+    `source_rank` and `target_rank` are data-parallel ranks, None for instances with a single one; a session may move
+    from one rank of an instance to another. Subclasses declare `pool` and `at` again with their types, since the
+    OpenAPI document cannot express type variables.
     """
 
     id: str
@@ -121,10 +125,11 @@ class Move(Generic[Pool, Time]):
     transfer_seconds: float | None = None
     predicted_transfer_seconds: float | None = None
     transfer_bytes: int | None = None
+    handed_over: bool = False
 
     @property
     def origin(self) -> str:
-        """Where it left from: an instance, or one of its ranks by name (`fairlead.targets`)."""
+        """Where the session or request came from: an instance, or one of its ranks by name (`fairlead.targets`)."""
         return target_of(self.source, self.source_rank)
 
     @property
@@ -135,7 +140,7 @@ class Move(Generic[Pool, Time]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationRecord(Move[PoolKey, float]):
-    """A session migration: the home of a bound session moved, at one of its requests or together with a queued one.
+    """A session migration: the home of a bound session moved, with a new request or with a queued one.
 
     It has the id of its BindingChange and travels in the same report; the API stores it exactly when that change binds.
     """
@@ -162,7 +167,7 @@ AnyRecord = TypeVar("AnyRecord", MigrationRecord, ReRouteRecord)
 
 
 def with_transfer(move: AnyRecord, transfer: CacheTransfer) -> AnyRecord:
-    """The record of a move once it is known whether the KV blocks came along."""
+    """The record of a move, completed once it is known whether the KV blocks were transferred."""
     lacking = move.tokens_moved + move.tokens_recomputed
     moved = min(transfer.tokens, lacking)
     return replace(
@@ -179,7 +184,7 @@ def with_transfer(move: AnyRecord, transfer: CacheTransfer) -> AnyRecord:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationOutcome:
     """The result of an earlier MigrationRecord or ReRouteRecord: the real TTFT of its request, or why it had none, and
-    whether the KV blocks came along; None where nobody tried.
+    whether the KV blocks were transferred; None if no transfer was tried.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""How requests kept the pool's SLO, second by second and class by class."""
+"""How many requests met the pool's SLO, second by second and class by class."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,9 @@ class SloSample:
     """The requests of one pool and priority class that ended in one second at this router.
 
     A request is judged when it is finished and its first token was seen, as in `LoadSample`: by the targets of the
-    routing table at that moment, whose version of the SLO is `slo_version` (None when the table does not contain it).
-    One whose client left is judged by what it had, and as late if the target had passed without a first token. Counted
-    beside the judged ones are those that were refused, and those that failed for good. `cells` are the cells of the
+    routing table at that moment, whose version of the SLO is `slo_version` (None when the table does not contain it). A
+    request whose client left is judged by what it had received, and counts as late if the target had passed without a
+    first token. Refused requests and those that failed for good are counted separately. `cells` are the cells of the
     judged requests' latencies (`fairlead.latency_cells`), ascending, `counts` the requests in each.
     """
 

@@ -1,4 +1,6 @@
-"""Models of learning policies as routers report them: the figures of each, its content, and how the one before did."""
+"""Models of learning policies as routers report them: the figures of each, its content, and how well the previous model
+predicted.
+"""
 
 from dataclasses import dataclass, field
 
@@ -12,10 +14,11 @@ class ModelFigures:
     """What a router knew when it began to predict by a model.
 
     `held_out_error_seconds` is the new model's mean absolute error on samples it was not trained on, and
-    `spread_seconds` that of always answering their mean. The rest is of the time since the router's model before:
+    `spread_seconds` the error of a constant prediction, their mean. The other fields are about the previous model:
     `error_seconds` of its predictions for the last few hundred requests, `formula_error_seconds` of the router's own
-    formula for the same ones (None from a router that does not report it), their mean TTFT, `drift` of their features
-    from its training in deviations, choices by the model, and by the heuristic and why. None if nothing was seen.
+    formula for the same requests (None from a router that does not report it), their mean TTFT, `drift` of their
+    features from its training in deviations, the number of choices by the model, and by the heuristic for each reason.
+    None if nothing was seen.
     """
 
     router: str

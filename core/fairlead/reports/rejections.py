@@ -14,14 +14,14 @@ class ReasonFacts:
     """How routers answer a refusal, how pages show it and how advice words it.
 
     `short` is the role that has too few instances: prefill, decode, or None for neither. `by_estimate` says that the
-    router estimated or counted too little time or room; otherwise no instance serves the model, or may serve the
-    request.
+    router estimated or counted too little time or room; if False, no instance serves the model, or none is allowed to
+    serve the request.
     """
 
     status: int
     title: str
     finding: str
-    """Ends the sentence "The pool refuses 2 requests/s: …"; `{ttft}` and `{tpot}` stand for the pool's targets."""
+    """Completes the sentence "The pool refuses 2 requests/s: …"; `{ttft}` and `{tpot}` stand for the pool's targets."""
     suggestion: str
     """What to do about it, in one or two sentences."""
     short: Role | None = None
@@ -34,7 +34,7 @@ class RejectionReason(StrEnum):
     PREDICTED_TTFT = "rejected-predicted-ttft"
     DECODE_OVERLOADED = "rejected-decode-overloaded"
     AFTER_PREFILL = "rejected-after-prefill"
-    """As DECODE_OVERLOADED, but found when the prompt was computed already, in vain."""
+    """Like DECODE_OVERLOADED, but detected only after the prompt had been computed in vain."""
     QUEUE_FULL = "rejected-queue-full"
     QUEUE_TIMEOUT = "rejected-ttl-expired"
     NO_INSTANCES = "rejected-no-endpoints"
@@ -63,7 +63,9 @@ _FACTS: Mapping[RejectionReason, ReasonFacts] = MappingProxyType(
             status=429,
             title="Decode predicted too slow",
             finding="decoding was predicted to miss the TPOT target of {tpot} when they came",
-            suggestion="Decoding would miss the TPOT target. Add instances (that decode), raise slo.tpot, or raise earlyRejection.headroom.",
+            suggestion=(
+                "Decoding would miss the TPOT target. Add instances (that decode), raise slo.tpot, or raise earlyRejection.headroom."
+            ),
             short=Role.DECODE,
             by_estimate=True,
         ),
@@ -128,8 +130,7 @@ _FACTS: Mapping[RejectionReason, ReasonFacts] = MappingProxyType(
 
 FOR_PREFILL = frozenset(reason for reason in RejectionReason if reason.facts.short is Role.PREFILL)
 FOR_DECODE = frozenset(reason for reason in RejectionReason if reason.facts.short is Role.DECODE)
-"""Refusals because prefill instances are short, and because decode instances are. The other reasons belong to neither.
-"""
+"""Refusals caused by too few prefill instances, and by too few decode instances. Other reasons are in neither list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +138,7 @@ class RejectionRecord:
     """Refusals of one cause and priority class in one second, with one sample request.
 
     `sample_request` is the router's id of that request, not the one its client may have given: it is the `request` of
-    its decision, which has both, and by it the router's log and the search find it.
+    its decision, which has both ids; the router's log and the search use it.
     """
 
     pool: PoolKey

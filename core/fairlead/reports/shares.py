@@ -1,8 +1,8 @@
-"""What routers that decide for themselves report to each other about a pool, through the control API: their requests in
-flight on the instances, and where they placed prompts.
+"""What routers that decide alone report to each other about a pool, through the control API: their requests in flight
+per instance, and where they placed prompts.
 
-A share is a router's whole present state and replaces the one before, so that nothing is counted twice however often
-one is lost, repeated or late.
+A share is a router's whole present state and replaces the previous one, so nothing is counted twice even if shares are
+lost, repeated or late.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,14 +13,14 @@ from fairlead.tables import PoolKey
 
 
 class Apart(StrEnum):
-    """Why a router decides for itself although others send to the pool's instances too."""
+    """Why a router decides alone although other routers send to the pool's instances too."""
 
     NOT_FOUND = "not-found"
     """The router knows no other router that can be asked: they report no address, or the control API has not sent one
     yet.
     """
     NO_ANSWER = "no-answer"
-    """Others are listed, and none of them answers."""
+    """Other routers are listed, but none of them answers."""
     OTHER_RELEASE = "other-release"
     """The listed routers speak another version of the protocol."""
     AFTER_PREFILL = "after-prefill"
@@ -44,7 +44,7 @@ class InstanceWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedPrompt:
-    """Where a prompt went: its blocks at the depths 1, 2, 4, ... and its last one, which is at depth `length`, each as
+    """Where a prompt was placed: its blocks at depths 1, 2, 4, ... and its last block, at depth `length`, each as
     `told_block`.
     """
 
@@ -55,9 +55,7 @@ class PlacedPrompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolShare:
-    """The report of a router that decides for itself about a pool, and why it does (`Apart`, or a newer
-    router's word).
-    """
+    """The report of a router that decides alone about a pool, and why it does (`Apart`, or a newer router's word)."""
 
     pool: PoolKey
     why: str
@@ -81,7 +79,9 @@ class OthersShare:
 
 
 def share_of_others(router: str, pool: PoolKey, shares: Mapping[str, tuple[PoolShare, float]]) -> OthersShare:
-    """The share to send to `router`, from the newest share of each router with its age in seconds, without its own."""
+    """The share to send to `router`: the sum of the other routers' newest shares, each given with its
+    age in seconds.
+    """
     others = {name: one for name, one in shares.items() if name != router}
     work: dict[str, InstanceWork] = {}
     for share, _ in others.values():
@@ -98,7 +98,7 @@ def share_of_others(router: str, pool: PoolKey, shares: Mapping[str, tuple[PoolS
 
 
 def added(one: InstanceWork, other: InstanceWork) -> InstanceWork:
-    """The sum of two routers' work on the instance of the first."""
+    """The sum of two routers' work on the same instance."""
     return replace(
         one,
         in_flight=one.in_flight + other.in_flight,
@@ -122,5 +122,5 @@ def told_block(block: int) -> int:
 
 
 def depths(length: int) -> Iterable[int]:
-    """The depths that a sketch has for a prompt of this many blocks, shallowest first."""
+    """The depths, shallowest first, that a sketch records for a prompt of this many blocks."""
     return (*(1 << power for power in range(length.bit_length()) if 1 << power < length), length)

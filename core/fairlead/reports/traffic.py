@@ -15,7 +15,7 @@ def salt_of(uid: str) -> bytes:
 
 
 def hashed(salt: bytes, data: bytes) -> int:
-    """The id of this data, below 2**53."""
+    """A numeric id of this data, below 2**53."""
     return int.from_bytes(blake2b(data, digest_size=8, key=salt).digest(), "big") >> (64 - ID_BITS)
 
 
@@ -30,19 +30,20 @@ TRAFFIC_BLOCK_TOKENS = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRequest:
-    """A request that came to a pool, whatever its outcome: its time, its length, and which prompts begin alike.
+    """A request that came to a pool, whatever its outcome: its time, its length, and which prompts it shares a
+    beginning with.
 
     `at` is its arrival. `blocks` has an id for each full block of TRAFFIC_BLOCK_TOKENS of the prompt: equal ids mean
     equal text up to and including that block. Ids and `session` are numbers below 2**53, hashed with the pool's uid, so
-    that they mean nothing in another pool; `session` is None if the client named none. `output_tokens` are those
-    that came; None if no engine worked for the request, as for a refused one. `sample_rate` is the share of sessions
-    that are recorded (0-1], each with all its requests.
+    that they mean nothing in another pool; `session` is None if the client named none. `output_tokens` counts the
+    generated tokens; None if no engine worked for the request, for example because it was refused. `sample_rate` is the
+    share of sessions that are recorded (0-1], each with all its requests.
 
-    The rest is where it was sent and how it was served there, None if it was not: `instance` (and its data-parallel
-    `rank`) got its prompt last `sent_seconds` after its arrival; from then on the first token took `ttft_seconds` and
-    the whole answer `answer_seconds`, both None unless it was served by one engine alone and its first token was seen.
-    `engine_prompt_tokens` and `cached_tokens` are what the engine counted of the prompt, and the part of it that was
-    cached; where it does not report the latter, the router's estimate.
+    The other fields say where it was sent and how it was served, None if it was not sent: `instance` (and its
+    data-parallel `rank`) is the last one that got its prompt, `sent_seconds` after its arrival; from then on the first
+    token took `ttft_seconds` and the whole answer `answer_seconds`, both None unless it was served by one engine alone
+    and its first token was seen. `engine_prompt_tokens` and `cached_tokens` are what the engine counted of the prompt,
+    and the part of it that was cached; where it does not report the latter, the router's estimate.
     """
 
     pool: PoolKey

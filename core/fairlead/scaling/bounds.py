@@ -1,4 +1,4 @@
-"""Smallest and largest numbers of instances, and what sets them."""
+"""Minimum and maximum numbers of instances, and what sets them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,7 +8,9 @@ from fairlead.instances import Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleBounds:
-    """Bounds that a schedule's open window sets for a role; None leaves that side free. `schedule` is its name."""
+    """Bounds that a schedule's open window sets for a role; None leaves that side free. `schedule` is the schedule's
+    name.
+    """
 
     role: Role
     min_replicas: int | None = None
@@ -28,7 +30,9 @@ class DeclaredRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundsInForce:
-    """The bounds of a role now. `lower_by` and `upper_by` name the schedule that set that side; None = the role."""
+    """The bounds of a role now. `lower_by` and `upper_by` name the schedule that set that bound; None = the role's own
+    bound.
+    """
 
     lower: int
     upper: int
@@ -47,9 +51,9 @@ class BoundsInForce:
 
 
 def bounds_in_force(role: DeclaredRole, windows: Iterable[RoleBounds]) -> BoundsInForce:
-    """The role's own bounds, narrowed by the last of `windows` that speaks of it.
+    """The role's own bounds, narrowed by the last of `windows` that has bounds for the role.
 
-    The role's bounds have the last word: a window cannot go below its least or above its greatest number.
+    A window can only narrow them: it cannot go below the role's minimum or above its maximum.
     """
     found = BoundsInForce(lower=role.min_replicas, upper=role.max_replicas)
     for window in windows:

@@ -11,6 +11,7 @@ from xxhash import xxh3_128_hexdigest
 
 from fairlead.capabilities import source_words
 from fairlead.instances import Role
+from fairlead.percentages import percentage
 from fairlead.scaling.memory import ScalingMemory
 from fairlead.scaling.recommendations import Cause, Controller, Hold, Imbalance, Need, Recommendation, Verdict
 from fairlead.scaling.signals import PoolDemand, RoleSignals
@@ -24,18 +25,18 @@ _HOLDS = {
     Hold.STEP_LIMIT: "this period's steps are used up",
     Hold.AT_BOUND: "the bounds are {lower} to {upper}",
     Hold.SLO_MISSED: "requests miss the SLO, so no instance is removed",
-    Hold.NOT_WORTH_IT: "the pool would do no better after the move",
+    Hold.NOT_WORTH_IT: "the pool would not do better after the move",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingDecision(Generic[Time]):
-    """One recommendation and what became of it. Subclasses declare `at` again with its type.
+    """One recommendation and its outcome.
 
-    `replicas` is the number applied, or in mode Advise the one that would be. `lower` and `upper` were the bounds;
-    `lower_by` and `upper_by` name the schedules that set them, None = the role itself. `mode` is that of
-    `spec.scaling` or `spec.ratio`. `signals` are those of the role, of both roles for the ratio; to zero and from zero
-    `demand` stands in their place.
+    Subclasses declare `at` again with its type. `replicas` is the number applied, or in mode Advise the number that
+    would be applied. `lower` and `upper` were the bounds; `lower_by` and `upper_by` name the schedules that set them,
+    None = the role itself. `mode` is that of `spec.scaling` or `spec.ratio`. `signals` are those of the role, or of
+    both roles for the ratio; for scaling to and from zero, `demand` is set instead.
     """
 
     id: str
@@ -62,13 +63,15 @@ class ScalingDecision(Generic[Time]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingDecisionRecord(ScalingDecision[float]):
-    """As the operator reports it, with times in Unix seconds."""
+    """A decision as the operator reports it, with times in Unix seconds."""
 
     at: float
 
 
 def record(found: Recommendation, memory: ScalingMemory, uid: str, mode: str, now: float) -> ScalingDecisionRecord:
-    """The record of a recommendation made at `now` for the pool with this `uid`; `memory` is that before the round."""
+    """The record of a recommendation made at `now` for the pool with this `uid`; `memory` is the memory before the
+    round.
+    """
     bounds = found.bounds
     return ScalingDecisionRecord(
         id=xxh3_128_hexdigest(f"{uid}|{memory!r}|{found.line}".encode()),
@@ -95,8 +98,8 @@ def record(found: Recommendation, memory: ScalingMemory, uid: str, mode: str, no
 
 
 def sentence(found: Recommendation) -> str:
-    """Why, in one line. Example: `5.4 instances are needed to prefill 8000 prompt tokens/s, 25% of them cached; only 4
-    instead of 6: this period's steps are used up`.
+    """The reason, in one line. Example: `5.4 instances are needed to prefill 8000 prompt tokens/s, 25% of them cached;
+    only 4 instead of 6: this period's steps are used up`.
     """
     parts = [_grounds(found)]
     if found.hold is not None:
@@ -112,8 +115,8 @@ def _grounds(found: Recommendation) -> str:
         seen = found.imbalance
         move = f"one {seen.donor} instance should become {found.role}, for {seen.comparisons} comparisons in a row"
         if found.cause is Cause.WORK_EXCEEDS:
-            served = f"{seen.servable_after or 0:.0%} instead of {seen.servable or 0:.0%} of the requests could be served"
-            return f"more arrives than the instances can do, and after a move {served}: {move}"
+            served = f"{percentage(seen.servable_after or 0)} instead of {percentage(seen.servable or 0)} of the requests could be served"
+            return f"more work arrives than the instances can do, and after a move {served}: {move}"
         return f"prefill load {seen.prefill_load:.2f} and decode load {seen.decode_load:.2f} are out of balance: {move}"
     if found.demand is not None:
         seen_by_routers = found.demand
@@ -128,11 +131,14 @@ def _grounds(found: Recommendation) -> str:
         return f"{held}, which prefills {found.speed.value:.0f} tokens/s ({source_words(found.speed, 'prefill')})"
     need, signals = found.need, found.signals[0]
     instances = "?" if need is None or need.instances is None else f"{need.instances:.1f}"
-    cached = "" if signals.cached_share is None else f", {signals.cached_share:.0%} of them cached"
+    cached = "" if signals.cached_share is None else f", {percentage(signals.cached_share)} of them cached"
     prompts = f"{signals.prompt_tokens_per_second:.0f} prompt tokens/s{cached}"
     match found.cause:
         case Cause.QUEUE:
-            return f"{instances} instances are needed to prefill {prompts}, and to work off a queue of {signals.prefill_load or 0:.2f} × slo.ttft"
+            return (
+                f"{instances} instances are needed to prefill {prompts}, and to work off a queue of "
+                f"{signals.prefill_load or 0:.2f} × slo.ttft"
+            )
         case Cause.OUTPUTS:
             return f"{instances} instances are needed to decode {signals.output_tokens_per_second:.0f} output tokens/s"
         case Cause.SLOW_OUTPUTS:

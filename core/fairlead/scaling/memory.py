@@ -1,9 +1,9 @@
 """What scaling must remember from one round to the next, also over a restart of the operator.
 
-The operator keeps a `ScalingMemory` in the pool's `status.scaling`, as JSON. It changes only when something is compared
-(every `period` of `spec.scaling` and `spec.ratio`) or steps, so a pool at rest is not written in every round, and it is
-empty while both modes are Fixed. The API promises nothing of a status: it may be lost, and a restored or re-created
-pool has none. Then the memory is rebuilt from the numbers that stand (`rebuilt`).
+The operator keeps a `ScalingMemory` in the pool's `status.scaling`, as JSON. It changes only at a comparison (every
+`period` of `spec.scaling` and `spec.ratio`) or a step, so a pool at rest is not written in every round, and it is empty
+while both modes are Fixed. A status may be lost, and a restored or re-created pool has none. Then the memory is rebuilt
+from the present numbers (`rebuilt`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from fairlead.instances import MAX_REPLICAS, Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommended:
-    """A number of instances that was recommended, and when last. Unix seconds."""
+    """A recommended number of instances, and when it was last recommended (Unix seconds)."""
 
     replicas: int
     at: float
@@ -22,7 +22,7 @@ class Recommended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A change of a role's number that was made: `change` instances more. Unix seconds."""
+    """A past change of a role's number, by `change` instances, and its time (Unix seconds)."""
 
     change: int
     at: float
@@ -30,7 +30,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Woken:
-    """When a role came from zero, in Unix seconds, and the prompt tokens that were held then."""
+    """When a role was started from zero (Unix seconds), and the prompt tokens that were held then."""
 
     at: float
     held_prompt_tokens: int
@@ -38,17 +38,17 @@ class Woken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleMemory:
-    """One role. `replicas` is the number last decided, after all bounds."""
+    """The memory of one role. `replicas` is the number last decided, after all bounds."""
 
     role: Role
     declared: int
     replicas: int
     compared_at: float | None = None
-    """When the need was last computed from signals; None when it never was."""
+    """When the need was last computed from signals; None if never."""
     highest: tuple[Recommended, ...] = ()
-    """Recommendations that no later one exceeds, oldest first: the first one in a window is its highest."""
+    """Recommendations that no later one exceeds, oldest first: within a window, the first of them is the highest."""
     lowest: tuple[Recommended, ...] = ()
-    """Recommendations that no later one falls below, oldest first: the first one in a window is its lowest."""
+    """Recommendations that no later one falls below, oldest first: within a window, the first of them is the lowest."""
     steps: tuple[Step, ...] = ()
     told: str = ""
     """The last recommendation, so that only changes are recorded."""
@@ -66,20 +66,20 @@ class RatioMemory:
     """Instances moved from decode to prefill since the numbers were declared; negative = the other way."""
     compared_at: float | None = None
     comparisons: int = 0
-    """Comparisons that are smoothed in the figures below."""
+    """Number of comparisons smoothed in the figures below."""
     prefill_load: float | None = None
     decode_load: float | None = None
     """Smoothed; None before the first comparison after a start or a move."""
     prefill_work: float | None = None
     decode_work: float | None = None
-    """Instances kept busy by what arrives, smoothed; None if that is not known."""
+    """Instances kept busy by arriving decode work, smoothed; None if that is not known."""
     beyond: int = 0
-    """Comparisons in a row that found prefill short of instances; negative = decode."""
+    """Number of comparisons in a row that found prefill short of instances; negative = decode."""
     worth: int = 0
-    """Of these, the most recent ones in a row that found a move worth it for the measured work."""
+    """The number of the latest comparisons among these that all found a move worth it for the measured work."""
     moved_at: float | None = None
     told: str = ""
-    """As in `RoleMemory`."""
+    """The last recommendation, so that only changes are recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,15 +95,15 @@ class ScalingMemory:
 
 
 def is_plausible(memory: ScalingMemory) -> bool:
-    """Whether this can have been decided; otherwise it is treated as missing."""
+    """Whether this memory could result from decisions; otherwise it is treated as missing."""
     return all(0 <= role.replicas <= MAX_REPLICAS and 0 <= role.declared <= MAX_REPLICAS for role in memory.roles)
 
 
 def rebuilt(memory: ScalingMemory, declared: Mapping[Role, int], standing: Mapping[Role, int], now: float) -> ScalingMemory:
-    """The memory with what it lacks taken from the numbers that stand. `standing` is empty if nothing was lost.
+    """The memory, with missing parts filled in from the present numbers; `standing` is empty if nothing was lost.
 
-    What happened before is not known, so a whole period passes before the next step of a role, and where
-    instances had moved from one role to the other, a whole cooldown before the next move.
+    Because the past is unknown, a whole period passes before a role's next step, and if instances had moved between the
+    roles, a whole cooldown before the next move.
     """
     lacking = [role for role in declared if role in standing and memory.of(role) is None]
     found = (RoleMemory(role=role, declared=declared[role], replicas=standing[role], rebuilt_at=now) for role in lacking)
@@ -115,9 +115,7 @@ def rebuilt(memory: ScalingMemory, declared: Mapping[Role, int], standing: Mappi
 
 
 def _shift_of(declared: Mapping[Role, int], standing: Mapping[Role, int]) -> int:
-    """The smallest shift that explains the numbers: those of both roles, or of one role while the other lacks
-    instances.
-    """
+    """The smallest shift that explains the numbers of both roles, or of one role while the other lacks instances."""
     by_prefill, by_decode = standing[Role.PREFILL] - declared[Role.PREFILL], declared[Role.DECODE] - standing[Role.DECODE]
     least, most = sorted((by_prefill, by_decode))
     return min(max(0, least), most)
@@ -126,7 +124,7 @@ def _shift_of(declared: Mapping[Role, int], standing: Mapping[Role, int]) -> int
 def rewound(memory: ScalingMemory, now: float) -> ScalingMemory:
     """The memory with no time after `now`, in case the clock was set back.
 
-    What seems to happen in the future happened just now, so a cooldown lasts at most once more.
+    Events in the future count as having happened just now, so a cooldown lasts at most once more.
     """
     ratio = memory.ratio
     return replace(
@@ -144,7 +142,7 @@ def _rewound(role: RoleMemory, now: float) -> RoleMemory:
 
 
 def with_step(role: RoleMemory, replicas: int, now: float, kept_seconds: float) -> RoleMemory:
-    """The memory after the number went to `replicas`; steps older than `kept_seconds` are forgotten."""
+    """The memory after the number changed to `replicas`; steps older than `kept_seconds` are forgotten."""
     if replicas == role.replicas:
         return role
     steps = (*_since(role.steps, now - kept_seconds), Step(change=replicas - role.replicas, at=now))

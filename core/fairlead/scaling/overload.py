@@ -1,14 +1,12 @@
-"""What becomes of the requests when a pool's prefill or decode instances have more work than they can do.
+"""What happens to the requests if a pool's prefill or decode instances have more work than they can do. A role's work
+is the number of instances it keeps busy all the time (`sizing`). With early rejection, the two roles lose requests in
+different ways. Excess prefill work is refused by predicted TTFT, which the longest prompts exceed first: few requests
+with many tokens. Excess decode work refuses requests of any length. So one missing instance costs more requests in
+decode than in prefill; the more the lengths of prompts differ, the larger the difference.
 
-A role's work is the number of instances it keeps busy all the time (`sizing`). Where requests are refused that cannot
-be in time, the two roles lose requests in different ways. Too much prefill work is refused by predicted TTFT, which the
-longest prompts exceed first: few requests that hold many tokens. Too much decode work is refused whoever asks. So one
-instance too few costs more requests in decode than in prefill, the more the lengths of prompts differ.
-
-With log-normal lengths the shortest prompts that hold the share c of all tokens are the share P(P^-1(c) + s) of all
-requests (their Lorenz curve), P being the standard normal distribution and s^2 = ln(1 + v^2) for the coefficient of
-variation v. Example: v = 1.3, prefill instances for 75 % of the tokens: 95 % of the requests can be served.
-
+With log-normal lengths, the shortest prompts that hold the share c of all tokens are the share P(P^-1(c) + s) of all
+requests (their Lorenz curve), where P is the standard normal distribution and s^2 = ln(1 + v^2) for the coefficient of
+variation v. Example: with v = 1.3 and prefill instances for 75 % of the tokens, 95 % of the requests can be served.
 This is a model. It ranks splits of the same instances; it does not forecast attainment.
 """
 
@@ -17,8 +15,9 @@ from math import inf, log, sqrt
 from statistics import NormalDist
 
 DECODE_LIMIT = 0.9
-"""Share of `slo.tpot` that a step may take on average. Decodes cannot wait: what the batch fluctuates beyond the SLO
-misses it, where prefills have up to `slo.ttft`."""
+"""Share of `slo.tpot` that a step may take on average. Decodes cannot wait: every fluctuation of the batch above the
+SLO misses it, while prefills may wait up to `slo.ttft`.
+"""
 
 _NORMAL = NormalDist()
 _LEAST_MORE_SERVED = 0.02
@@ -27,7 +26,7 @@ _LEAST_LESS_BUSY = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What is known of all that arrives. `prompt_variation` is the standard deviation of prompt lengths over their
+    """What is known of the arriving requests. `prompt_variation` is the standard deviation of prompt lengths over their
     mean; `refuses_late` says whether early rejection refuses by predicted TTFT. Rates were measured over
     `window_seconds`.
     """
@@ -46,7 +45,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What a split of the instances can do. `servable` is a share (0-1) of the requests, `busiest` the work per
+    """The result of a split of the instances. `servable` is a share (0-1) of the requests, `busiest` the work per
     instance of the role that has more of it.
     """
 
@@ -54,7 +53,9 @@ class Outlook:
     busiest: float
 
     def is_better_than(self, other: "Outlook") -> bool:
-        """Whether it serves more, or as many with less work for the busiest role. At most one of two is better."""
+        """Whether this split serves more, or as many with less work for the busiest role. At most one of two splits is
+        better.
+        """
         more = self.servable - other.servable
         if abs(more) >= _LEAST_MORE_SERVED:
             return more > 0
@@ -62,7 +63,7 @@ class Outlook:
 
 
 def outlook(prefill: tuple[int, float], decode: tuple[int, float], demand: Demand) -> Outlook:
-    """What the pool can do: the instances of each role, and their work."""
+    """The result of a split: the instances of each role, and their work."""
     (prefill_replicas, prefill_work), (decode_replicas, decode_work) = prefill, decode
     spread = sqrt(log(1 + demand.prompt_variation**2)) if demand.refuses_late and demand.prompt_variation else 0.0
     prefilled = kept_requests(prefill_replicas / prefill_work if prefill_work > 0 else inf, spread)
@@ -71,8 +72,8 @@ def outlook(prefill: tuple[int, float], decode: tuple[int, float], demand: Deman
 
 
 def kept_requests(kept_tokens: float, spread: float) -> float:
-    """The share of requests left when the longest are refused until this share of tokens is left. `spread` is the sigma
-    of log-normal lengths.
+    """The share of requests that remain if the longest are refused until this share of tokens remains. `spread` is the
+    sigma of log-normal lengths.
     """
     if kept_tokens >= 1:
         return 1.0

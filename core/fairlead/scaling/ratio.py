@@ -1,18 +1,19 @@
 """Whether an instance should move from decode to prefill or back: the controller that Mooncake's paper leaves open.
 
-Every period the loads (predicted latencies over their SLO) and the arriving work are smoothed. Two things call for a
-move of one instance. Either the loads are out of balance: one role's load exceeds the other's by more than `band`,
+Every period the loads (predicted latencies over their SLO) and the arriving work are smoothed. There are two reasons to
+move one instance. Either the loads are out of balance: one role's load exceeds the other's by more than `band`,
 smoothed and in the newest comparison, and is above `receiver_load` while the other is below `donor_load`. Or the work
-is more than the instances of a role can do, and a move would serve more of it (`overload`): loads do not show that if
-requests are refused before they become load. The move is made after `periods` comparisons in a row that call for it;
-then nothing moves for `cooldown_seconds`, and smoothing restarts. A comparison does not count while the receiver has an
-instance that does not serve yet: its effect is in none of these figures.
+is more than the instances of a role can do, and a move would serve more of it (`overload`); loads do not show this if
+excess requests are refused. The move is made after `periods` comparisons in a row that call for it; then nothing moves
+for `cooldown_seconds`, and smoothing restarts. A comparison does not count while the receiver has an instance that does
+not serve yet: its effect is not yet in the figures.
 
-Loads that swing against each other, as prefill and decode do under early rejection, fill no such row unless half a
-swing outlasts it. And a move must be worth it: by the arriving work (`sizing`), or by the loads if that is unknown, the
-pool must serve more requests after it, or as many with its busier role less busy; so in each comparison of the row, and
-smoothed even if the work is wrong by its standard error, which is smaller the longer the row is. At most one of two
-neighbouring splits is better, so under constant work no move is ever reverted.
+If the loads oscillate, as prefill and decode do under early rejection, the row is interrupted unless half an
+oscillation outlasts it. And a move must be worth it: according to the arriving work (`sizing`), or to the loads if that
+is unknown, the pool must serve more requests after it, or as many with its busier role less busy. This must hold in
+each comparison of the row, and for the smoothed work even if that is wrong by its standard error, which shrinks with
+the length of the row. At most one of two neighbouring splits is better, so under constant work no move is ever
+reverted.
 """
 
 from collections.abc import Mapping
@@ -26,18 +27,19 @@ from fairlead.scaling.specs import RatioSpec
 from fairlead.scaling.stabilization import is_due, is_interrupted
 
 SMOOTHING = 0.5
-"""Weight of the newest figure, once there are many. Each older one weighs that much less than the one after it, the
-first one too, so that what was seen before the work began is soon forgotten."""
+"""Weight of the newest figure, once there are many. Each older figure weighs that much less than the next, and so does
+the first, so that figures from before the traffic began are soon forgotten.
+"""
 
 _MOVES = ((1, Role.PREFILL, Role.DECODE), (-1, Role.DECODE, Role.PREFILL))
-"""Sign in the memory, receiver and donor."""
+"""For each sign in the memory, the role that receives an instance and the role that gives one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleShare:
-    """One role, as the controller sees it. `work` in instances kept busy all the time, None if it is not known.
+    """One role, as the controller sees it.
 
-    `serving` of its `replicas` instances take requests.
+    `work` is in instances kept busy all the time, None if unknown. `serving` of its `replicas` instances take requests.
     """
 
     replicas: int
@@ -54,7 +56,7 @@ Shares = Mapping[Role, RoleShare]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A move that was called for; `hold` says why it is not made."""
+    """A move that the figures call for; `hold` says why it is not made."""
 
     receiver: Role
     hold: Hold | None
@@ -63,7 +65,9 @@ class Move:
 
 
 def compare(memory: RatioMemory, seen: Shares, demand: Demand, spec: RatioSpec, now: float) -> tuple[RatioMemory, Move | None]:
-    """The memory after this round, and a move if one is called for. The move is not yet made in the memory."""
+    """The memory after this round, and the move that the figures call for, if any. The memory does not include that
+    move yet.
+    """
     prefill, decode = seen[Role.PREFILL], seen[Role.DECODE]
     if not is_due(memory.compared_at, now, spec.period_seconds) or prefill.load is None or decode.load is None:
         return memory, None
@@ -114,7 +118,9 @@ def compare(memory: RatioMemory, seen: Shares, demand: Demand, spec: RatioSpec, 
 
 
 def moved(memory: RatioMemory, receiver: Role, now: float) -> RatioMemory:
-    """The memory after one instance went to `receiver`: the loads smoothed so far belong to the old split."""
+    """The memory after one instance moved to `receiver`: smoothed loads are dropped, because they belong to the old
+    split.
+    """
     change = 1 if receiver is Role.PREFILL else -1
     return replace(memory, shift=memory.shift + change, moved_at=now, beyond=0, worth=0, prefill_load=None, decode_load=None)
 
@@ -159,20 +165,22 @@ def _error(demand: Demand, spec: RatioSpec, row: int) -> float:
     """Standard error of the smoothed work after `row` comparisons that all found a move worth it: the longer the row,
     the smaller.
 
-    An exponential mean is as good as one over (2 - a) / a figures.
+    An exponential mean is as good as a mean over (2 - a) / a figures.
     """
     figures = max((2 - SMOOTHING) / SMOOTHING, row)
     return demand.error(demand.window_seconds + spec.period_seconds * (figures - 1))
 
 
 def _is_worth_it(shares: Shares, receiver: Role, donor: Role, demand: Demand, error: float = 0.0) -> bool:
-    """Whether the pool does better after the move, even if the works are wrong by `error` against it."""
+    """Whether the pool does better after the move, even if the measured works err by `error` to its disadvantage."""
     before, after = _outlooks(shares, receiver, donor, demand, error)
     return before is not None and after is not None and after.is_better_than(before)
 
 
 def _outlooks(shares: Shares, receiver: Role, donor: Role, demand: Demand, error: float = 0.0) -> tuple[Outlook | None, Outlook | None]:
-    """Before and after a move; by the loads where the work of a role is not known. After None: nobody would be left."""
+    """The outlooks before and after a move, computed from the loads if the work of a role is unknown. The second is
+    None if no instance would be left.
+    """
     known = all(share.work is not None for share in shares.values())
     works = {role: (share.work or 0.0) if known else (share.load or 0.0) * share.replicas for role, share in shares.items()}
     works |= {receiver: works[receiver] * (1 - error), donor: works[donor] * (1 + error)}

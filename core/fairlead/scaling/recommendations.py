@@ -1,4 +1,4 @@
-"""What a controller recommends, why, and the outcome: a row of history, with every figure of its sentence."""
+"""A controller's recommendation, its cause and its outcome: a row of history, with every figure of its sentence."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,7 +19,7 @@ class Controller(StrEnum):
 
 
 class Cause(StrEnum):
-    """What requires the number: the largest part of the need, or a comparison of two roles."""
+    """The reason for the number: the largest part of the need, or a comparison of the two roles."""
 
     PROMPTS = "Prompts"
     QUEUE = "Queue"
@@ -35,7 +35,7 @@ class Cause(StrEnum):
 
 
 class Hold(StrEnum):
-    """Why a recommendation is not followed, or not wholly."""
+    """Why a recommendation is not followed, or only in part."""
 
     STABILIZING = "Stabilizing"
     """Another number was recommended within the stabilisation window."""
@@ -46,7 +46,7 @@ class Hold(StrEnum):
     SLO_MISSED = "SloMissed"
     """Fewer instances are not allowed while requests miss the SLO."""
     NOT_WORTH_IT = "NotWorthIt"
-    """The pool would serve no more requests after the move, and its busier role would be no less busy."""
+    """After the move, the pool would serve no more requests, and its busier role would be no less busy."""
 
 
 class Verdict(StrEnum):
@@ -62,16 +62,16 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """Instances a role needs, in fractions of instances; None if that side is not computed or not measured."""
+    """Instances that a role needs, as fractional numbers; a part is None if it is not computed or not measured."""
 
     for_prompts: float | None = None
-    """To prefill what arrives, within the target load."""
+    """Instances to prefill the arriving prompts, within the target load."""
     for_queue: float | None = None
     """Additional instances to work off requests that have waited too long."""
     for_outputs: float | None = None
-    """To decode what arrives, within the target load."""
+    """Instances to decode the arriving requests, within the target load."""
     for_slow_outputs: float | None = None
-    """To decode what runs, where it is predicted to be slower than the target."""
+    """Instances to decode the running requests, if decoding is predicted to be slower than the target."""
 
     @property
     def instances(self) -> float | None:
@@ -80,7 +80,7 @@ class Need:
 
     @property
     def cause(self) -> Cause:
-        """The part that decides. Prompts when nothing was measured."""
+        """The largest part. Prompts if nothing was measured."""
         return max(self._parts(), default=(0.0, Cause.PROMPTS), key=lambda part: part[0])[1]
 
     def _parts(self) -> list[tuple[float, Cause]]:
@@ -96,8 +96,9 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imbalance:
-    """What the ratio controller saw: smoothed loads, the comparisons in a row that called for the move, who would give,
-    and the share (0-1) of requests that could be served before and after, by the work that arrives.
+    """What the ratio controller saw: smoothed loads, the number of comparisons in a row that called for the move, the
+    role that would give an instance, and the share (0-1) of the arriving requests that could be served before and
+    after.
     """
 
     prefill_load: float
@@ -105,15 +106,15 @@ class Imbalance:
     comparisons: int
     donor: Role
     donor_replicas: int
-    """Before the move."""
+    """Instances of the giving role before the move."""
     servable: float | None = None
     servable_after: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """A recommended number for a role that differs from the present one; for the ratio controller, of the receiver.
-    `replicas` is the number after this round, or in mode Advise the number it would be.
+    """A recommended number for a role that differs from the present one; for the ratio controller, the role is the
+    receiver. `replicas` is the number after this round, or in mode Advise the number it would be.
     """
 
     controller: Controller
@@ -130,18 +131,23 @@ class Recommendation:
     signals: tuple[RoleSignals, ...] = ()
     """The signals it was computed from: the role's, or those of both."""
     demand: PoolDemand | None = None
-    """What it was found from, to zero and from zero."""
+    """The demand that was observed, for scaling to and from zero."""
     speed: Figure = UNKNOWN
-    """The prefill speed of an instance by which the first ones were counted, from zero."""
+    """When starting from zero: the prefill speed of an instance, from which the first number was computed."""
     start: Figure = UNKNOWN
-    """How long an instance takes to start, if more are wanted for the requests until the first ones serve."""
+    """When starting from zero: how long an instance takes to start, if further ones are needed for the requests that
+    arrive until then.
+    """
     expected_prompt_tokens: int | None = None
-    """Prompt tokens that will be held by then, if requests keep arriving as since the first instances were requested.
+    """Prompt tokens that will be held by then, if requests keep arriving as they have since the first instances were
+    requested.
     """
 
     @property
     def line(self) -> str:
-        """Equal for recommendations that say the same; while one is held, only its direction counts, not its number."""
+        """A key that is equal for recommendations that say the same; while one is held, only its direction counts, not
+        its number.
+        """
         said = f"{self.controller} {self.role} {self.verdict} {self.hold or '-'} {self.bounds.lower}..{self.bounds.upper} "
         if self.verdict is Verdict.HELD:
             return said + ("up" if self.recommended > self.current else "down")

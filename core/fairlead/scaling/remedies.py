@@ -1,9 +1,9 @@
-"""What would help a pool that misses its objectives, by simulations of the requests that it got.
+"""What would help a pool that misses its objectives, according to simulations of its recorded requests.
 
-Requests decide one by one, not by their mean: one whose prompt alone takes longer than the TTFT target on an idle
-instance that has every known prefix is late with any number of instances (`Reach`). The rest may need more of them. A
-number is offered only after a simulation of the recorded requests, refused ones included, confirmed it; an estimate
-from rates is never more than called one.
+Each request matters, not their mean: a request whose prompt alone takes longer than the TTFT target, on an idle
+instance that has every known prefix, is late with any number of instances (`Reach`). The other requests may need more
+instances. A number is offered only if a simulation of the recorded requests, including refused ones, confirmed it; an
+estimate from rates is always called an estimate.
 """
 
 from collections import defaultdict
@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from math import ceil, floor, log10, sqrt
 
 from fairlead.instances import Role
+from fairlead.scaling.host_caches import HostCache
 
 LEAST_GAIN = 0.02
 """A remedy is offered only if it brings at least this share of all requests in time."""
 _PLATEAU = 0.01
-"""A number is as good as the best if it serves at most this share of requests less in time."""
+"""A number counts as good as the best if it serves in time at most this share of requests less."""
 _ONE_OF_TWENTY = 1.645
 """Standard deviations that a normal variable exceeds in one of twenty cases."""
 _NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
@@ -24,14 +25,14 @@ _NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """How many of the recorded `requests` no number of instances serves in time, and what would.
+    """How many of the recorded `requests` no number of instances serves in time, and what would help them.
 
-    `beyond` need longer than the TTFT target alone, on an idle instance with every prefix that came before; `refused`
-    got no answer, `refused_beyond` are both. `too_long` need more KV memory than an engine has, which neither time nor
-    speed mends; they are among `beyond`. With a TTFT of `ttft_seconds`, or with engines `speed` times as fast, no more
-    would be beyond than the percentile allows. `tokens` is the longest prompt, or part of one that is not cached, that
-    an instance computes within the target. As many other requests of the same kind bring more than `swing` more work
-    (0.2: a fifth) in one of twenty cases.
+    `beyond` counts requests that take longer than the TTFT target alone, on an idle instance with every earlier prefix
+    cached; `refused` requests got no answer; `refused_beyond` requests are both. `too_long` counts requests that need
+    more KV memory than an engine has, which neither time nor speed can change; they are among `beyond`. With a TTFT of
+    `ttft_seconds`, or with engines `speed` times as fast, no more would be beyond than the percentile allows. `tokens`
+    is the longest prompt, or part of one that is not cached, that an instance computes within the target. In one of
+    twenty cases, an equal number of similar requests brings more work than these by more than `swing` (0.2: a fifth).
     """
 
     requests: int
@@ -50,14 +51,14 @@ class Reach:
         return self.beyond / self.requests if self.requests else 0.0
 
     def exceeds(self, allowed: float) -> bool:
-        """Whether surely more than this share of requests like these is beyond any number of instances: by two standard
-        deviations of the share.
+        """Whether, with certainty, more than this share of such requests is beyond any number of instances: by two
+        standard deviations of the share.
         """
         return self.requests > 0 and self.share - 2 * sqrt(self.share * (1 - self.share) / self.requests) > allowed
 
     @property
     def share_of_refused(self) -> float | None:
-        """The same share of the refused requests; None if none was refused."""
+        """The share of the refused requests that are beyond any number of instances; None if none was refused."""
         return self.refused_beyond / self.refused if self.refused else None
 
 
@@ -66,9 +67,9 @@ class Tried:
     """A value that simulations tried (instances of a role, or a TTFT target in seconds), and the shares of all requests
     in time; refused requests count as late.
 
-    Shares are given by seed at the recorded rate, and with fewer and more requests. With as many other requests of the
-    same kind the share is lower by more than `error` in one of twenty cases. `unknown` says why these cannot be relied
-    on.
+    Shares are given by seed at the recorded rate, and with fewer and more requests. In one of twenty cases, an equal
+    number of similar requests has a share that is lower by more than `error`. `unknown` says why the result cannot be
+    relied on.
     """
 
     value: float
@@ -80,47 +81,49 @@ class Tried:
 
     @property
     def attainment(self) -> float:
-        """Mean over the seeds."""
+        """Mean share in time over the seeds."""
         return sum(self.attainments) / len(self.attainments)
 
     @property
     def surely(self) -> float:
-        """The share that is reached in nineteen of twenty cases."""
+        """The share in time that is reached in nineteen of twenty cases."""
         return max(0.0, self.attainment - self.error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """What simulations of one stretch of recorded requests say of a pool: one snapshot for sentence, button and plan.
+    """The results of simulating one stretch of a pool's recorded requests: one snapshot for sentence, button and plan.
 
-    `present` instances of the role bring the share `before` in time. `ttfts` are with the present number.
-    `held` is the number that was offered before, which stands while it is within the new range.
+    `present` instances of the role serve the share `before` in time. `ttfts` were tried with the present number. `held`
+    is the number that was offered before; it stays as long as it is within the new range.
     """
 
     simulation: str
     role: Role
     present: int
     goal: float
-    """Share (0-1) of requests that is to be in time."""
+    """Share (0-1) of requests that must be in time."""
     ttft_seconds: float
     tpot_seconds: float
     requests: int
     seconds: float
-    """Seconds from the first to the last request."""
+    """Seconds between the first and the last request."""
     before: float
     numbers: tuple[Tried, ...]
     ttfts: tuple[Tried, ...]
     reach: Reach
     unlike: str | None = None
     """Why the simulated pool is not like the real one: nothing is confirmed then."""
+    host_cache: HostCache | None = None
+    """What a cache in host memory would add to the hits of the same requests."""
     held: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmed:
-    """A value that the simulation confirms: it brings `attainment` of all requests in time, in nineteen of twenty cases
-    at least `surely`, and `meets` the goal or not. With fewer requests `least` would do, with more `most` (None: more
-    than was tried).
+    """A value that the simulation confirms. With it, the share `attainment` of all requests is in time, in nineteen of
+    twenty cases at least `surely`; `meets` says whether that reaches the goal. With fewer requests the value `least`
+    would suffice, with more `most` (None: more than was tried).
     """
 
     value: float
@@ -153,7 +156,9 @@ def enough_time(found: Simulated) -> Confirmed | None:
 
 
 def _chosen(tried: Sequence[Tried], before: float, goal: float) -> Confirmed | None:
-    """The least value from which on all keep the goal; where none does, the least that is about as good as the best."""
+    """The least value from which on all tried values reach the goal; if none does, the least that is about as good as
+    the best.
+    """
     known = [one for one in tried if one.unknown is None]
     if not known:
         return None
@@ -181,10 +186,11 @@ def reach_of(
     speed: float | None,
     sessions: Sequence[str | None] = (),
 ) -> Reach:
-    """From the seconds that each request takes alone (None: longer than an engine's memory) and whether it was refused.
+    """The reach, from the seconds that each request takes alone (None: too long for an engine's KV memory) and whether
+    it was refused.
 
-    `speed` is what an instance computes, in tokens per second; `sessions` has the session of each request, where these
-    are known. Half of what a percentile allows is left to queueing.
+    `speed` is an instance's prefill speed in tokens per second; `sessions` has the session of each request, if known.
+    Half of the lateness that the percentile allows is reserved for queueing.
     """
     beyond = [one is None or one >= ttft_seconds for one in alone]
     fitting = sorted(one for one in alone if one is not None)
@@ -205,7 +211,8 @@ def reach_of(
 
 
 def swing_of(alone: Sequence[float | None], sessions: Sequence[str | None] = ()) -> float:
-    """The share by which another half of such requests brings more work than this later half, in one of twenty cases.
+    """In one of twenty cases, another sample of such requests brings more work than this later half, by more than this
+    share.
 
     Sessions that arrive at random (a compound Poisson process) bring work whose variance is about the sum of squares of
     each session's work. A request without a session counts as its own session.
@@ -222,27 +229,27 @@ def swing_of(alone: Sequence[float | None], sessions: Sequence[str | None] = ())
 
 
 def drop_of(attainment: float, more: float, rate: float, swing: float) -> float:
-    """By how much the share in time falls with this much more work, when it is `more` at `rate` times the requests:
-    interpolated on the line through both, which ends at zero.
+    """By how much the share in time falls with this much more work. `more` is the share at `rate` times the requests;
+    the result is interpolated on the line through both, which ends at zero.
     """
     return min(attainment, max(0.0, attainment - more) * swing / (rate - 1))
 
 
 def nice(seconds: float) -> float:
-    """The next number of few digits that is no smaller: 10.3 → 12."""
+    """The next round number that is not smaller: 10.3 → 12."""
     size = 10.0 ** floor(log10(seconds))
     return next(size * step for step in _NICE if size * step >= seconds * (1 - 1e-9))
 
 
 def first_numbers(present: int, estimate: float | None, most: int) -> list[int]:
-    """Numbers of instances above the present one to try first: steps of half again and more, and the estimate."""
+    """Numbers of instances above the present one to try first: in steps of at least half, and the estimate."""
     tried = {ceil(present * step) for step in (1.3, 2, 3, 5, 8)} | ({ceil(estimate)} if estimate else set())
     return sorted(number for number in tried if present < number <= most) or ([most] if most > present else [])
 
 
 def further_numbers(present: int, first: dict[int, float], goal: float) -> list[int]:
-    """Numbers between those that were tried, about the least that is enough or about as good as the best, and one more
-    for the case that this does not hold. `first` has the share in time of each.
+    """Numbers between those already tried, around the least that is enough or about as good as the best, and one above
+    them in case that does not hold. `first` has the share in time of each.
     """
     numbers = sorted(first)
     if not numbers:

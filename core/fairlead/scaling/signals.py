@@ -1,8 +1,8 @@
-"""What was measured of a pool, per role, for deciding how many instances it needs.
+"""Measurements of a pool, per role, from which the needed number of instances is computed.
 
-The control API measures this from the routers' reports and sends it to the operator in `PoolObservations`; the
-simulator measures the same of its own pool. These dataclasses are the wire format (JSON). A figure that could not be
-measured is None, and None changes nothing.
+The control API measures them from the routers' reports and sends them to the operator in `PoolObservations`; the
+simulator measures its own pool in the same way. These dataclasses are the wire format (JSON). A figure that could not
+be measured is None, and None changes nothing.
 """
 
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fairlead.instances import Role
 
 ENOUGH_FINISHED = 20
-"""Finished requests from which the window alone describes them; with fewer, the last 5 minutes do. With fewer in these
-too, nothing is known of the pool's work yet.
+"""With this many finished requests, the window alone describes them; with fewer, the last 5 minutes are used. If these
+also have fewer, the pool's work is unknown.
 """
 
 _MOST_BEYOND_FINISHED = 2.0
@@ -33,8 +33,8 @@ class RoleSignals:
     """One role over the last `PoolSignals.window_seconds`. Rates are of the whole role and per second.
 
     A load is a predicted latency over its SLO, as the mean of the role's serving instances and over the window: 0 =
-    idle, 1 = at the SLO, and more than that is queueing. The side that a role does not compute is None: `decode_load`
-    of role prefill, `prefill_load` of role decode; role both has both.
+    idle, 1 = at the SLO, and more than that is queueing. The load that a role does not have is None: `decode_load` of
+    role prefill, `prefill_load` of role decode; role both has both.
     """
 
     role: Role
@@ -43,24 +43,24 @@ class RoleSignals:
     in_flight: int
     """Requests queued for, prefilling or decoding on instances of the role, now."""
     waiting: int
-    """How many of them are queued in routers."""
+    """How many of the `in_flight` requests are queued in routers."""
     prompt_tokens_per_second: float
     """Prompt tokens of the requests that arrived for the pool, refused ones included. The same for every role."""
     requests_per_second: float | None = None
-    """For the same requests."""
+    """Requests per second that arrived for the pool, refused ones included."""
     finished_requests: int | None = None
     """Finished requests from which `cached_share` and the mean output were computed. None: the control API does not
     report it.
     """
     prompt_variation: float | None = None
-    """Standard deviation of their prompt tokens over the mean, of the last minutes."""
+    """Standard deviation of the requests' prompt tokens over their mean, during the last minutes."""
     cached_share: float | None = None
     """Share (0-1) of finished requests' prompt tokens that no instance had to compute."""
     output_tokens_per_second: float
-    """Requests that arrived per second, refused ones included, times their mean output (`mean_output_tokens`)."""
+    """Arriving requests per second, refused ones included, times their mean output (`mean_output_tokens`)."""
     prefill_tokens_per_second: float | None = None
     """Prompt tokens per second that one instance computes while it has any to compute. None: too few were computed, and
-    scaling ignores the time they would take.
+    scaling ignores prefill times.
     """
     pending_prefill_tokens: int = 0
     """Uncached prompt tokens queued or dispatched without a first token, now."""
@@ -68,7 +68,7 @@ class RoleSignals:
     decode_context_tokens: float | None = None
     """Mean context of a decoding request, prompt and output so far."""
     prefill_load: float | None = None
-    """Predicted time to first token of what is pending, over `slo.ttft`. None while no speed is measured."""
+    """Predicted time to first token of the pending prefills, over `slo.ttft`. None while no speed is measured."""
     decode_load: float | None = None
     """Predicted time per output token, waiting for room in the KV cache included, over `slo.tpot`."""
     refused_share: float | None = None
@@ -76,7 +76,9 @@ class RoleSignals:
     (prefill), by the load of decodes (decode).
     """
     ttft_attainment: float | None = None
-    """Share (0-1) of the requests that arrived which had their first token within `slo.ttft`; refused ones had not."""
+    """Share (0-1) of the arrived requests that had their first token within `slo.ttft`; refused ones
+    count as missed.
+    """
     tpot_attainment: float | None = None
     """Share (0-1) of finished requests whose time per output token was within `slo.tpot`."""
 
@@ -88,8 +90,8 @@ class RoleSignals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSignals:
-    """All roles, measured together. `age_seconds` is the age of the newest measurement when this was sent, by the
-    measuring process's clock: senders and receivers need not agree on the time.
+    """All roles, measured together. `age_seconds` is the age of the newest measurement at the time of sending, by the
+    measuring process's clock, so that the clocks of sender and receiver need not agree.
     """
 
     window_seconds: float
@@ -105,11 +107,11 @@ def mean_output_tokens(finished: float, output_tokens: float, generated_tokens: 
     """Output tokens per request, from the requests that finished in a period, their output tokens, and all tokens
     generated in it, those of running answers included (0 = not reported). 0 while none finished.
 
-    The mean of finished requests sees long answers only when they end, minutes late under new work. Generated tokens
-    over finished requests estimates a mean lifetime from all observed parts of it, as is done for right-censored
-    exponential lifetimes; under constant work it is the same. Lengths vary less than exponential ones, so at first it
-    is too large, and counts only up to twice the finished ones' mean. Example: 10 answers of 100 tokens finished while
-    10 others got their first 50: 150.
+    The mean over finished requests includes long answers only when they end, minutes late if the load has just changed.
+    Generated tokens over finished requests is an estimate from all observed parts of answers, as for right-censored
+    exponential lifetimes; under constant load both agree. Lengths vary less than exponential ones, so at first the
+    estimate is too large; it is capped at twice the mean of finished requests. Example: 10 answers of 100 tokens
+    finished while 10 others got their first 50 tokens: the result is 150.
     """
     if finished <= 0:
         return 0.0
@@ -119,10 +121,10 @@ def mean_output_tokens(finished: float, output_tokens: float, generated_tokens: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolDemand:
-    """What live routers hold for the pool until it has an instance, the requests that they have in flight, and the
+    """Requests that live routers hold until the pool has an instance, requests that they have in flight, and the
     seconds since any router had one.
 
-    A router that fell silent had one when it was last heard. `idle_seconds` None = not known.
+    A router that stopped reporting counts as having had one until its last report. `idle_seconds` None = not known.
     """
 
     held_requests: int

@@ -1,15 +1,14 @@
 """How many instances a role needs for the arriving work, and how busy a number of instances is.
 
-Prefill: uncached prompt tokens that arrive per second, over what one instance computes per second when used to
-`target_load`; to these come the instances that work off, within `recovery_seconds`, what already waits longer than the
-target share of `slo.ttft`. A prompt that an idle instance does not compute within `slo.ttft` is late with any number of
-instances: where such prompts are refused, their tokens ask for none (`overload.tokens_within`).
-
-Decode: output tokens per second over what one instance puts out with the largest batch whose step, by the fitted model,
-stays below the target share of `slo.tpot` and whose contexts fit the KV cache to that share. Where the predicted time
-per token is beyond the target, or there is no model, the number grows in proportion to that, as an HPA's does.
-
-An instance of role both must meet the larger need: its measured prefill throughput already has the decodes beside it.
+Prefill: the arriving uncached prompt tokens per second, divided by the tokens that one instance computes per second
+when used to `target_load`; plus the instances that work off, within `recovery_seconds`, requests that already wait
+longer than the target share of `slo.ttft`. A prompt that an idle instance cannot compute within `slo.ttft` is late with
+any number of instances: if such prompts are refused, their tokens need none (`overload.tokens_within`). Decode: the
+output tokens per second, divided by the output of one instance with the largest batch whose step, by the fitted model,
+stays below the target share of `slo.tpot` and whose contexts fit the KV cache to that share. If the predicted time per
+token exceeds the target, or there is no model, the number grows in proportion to the excess, as an HPA's does. An
+instance of role both must meet the larger need: its measured prefill throughput already includes the effect of its
+decodes.
 """
 
 from dataclasses import dataclass
@@ -24,26 +23,27 @@ from fairlead.scaling.specs import ScalingSpec
 from fairlead.tables import SloFacts
 
 _ROUNDING = 1e-9
-"""Needs this close above a whole number are that number."""
+"""A need this close above a whole number is rounded down to it."""
 
 _MOST_REFUSED = 0.9
-"""When nearly all is refused, what is left says little about it."""
+"""Maximum refused share that is used; when nearly all requests are refused, the rest says little about the work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """What one instance can do, per second of the routers' clock."""
+    """The capacity of one instance, per second of the routers' clock."""
 
     prefill_speed: Figure
-    """Prompt tokens per second, for the first instances of a pool without any: as they were measured before it went to
-    zero, as fitted, or as declared."""
+    """Prompt tokens per second, used for the first instances of a pool at zero: as measured before, as fitted, or as
+    declared.
+    """
     kv_cache_tokens: int
     start_seconds: Figure = UNKNOWN
     """Seconds from the creation of an instance until it serves."""
 
     @staticmethod
     def of(known: EngineCapability) -> "Capacity":
-        """Raises ValueError where the size of the KV cache is unknown, which every spec declares."""
+        """Raises ValueError if the size of the KV cache is unknown; every spec declares it."""
         return Capacity(
             prefill_speed=known.prefill_tokens_per_second,
             kv_cache_tokens=round(value_of(known.kv_cache_tokens)),
@@ -52,8 +52,8 @@ class Capacity:
 
 
 def need(signals: RoleSignals, slo: SloFacts, capacity: Capacity, spec: ScalingSpec, *, refuses_late: bool = False) -> Need:
-    """What a role needs; `refuses_late` says whether early rejection refuses by predicted TTFT. Raises nothing: what is
-    not measured is None.
+    """The need of a role; `refuses_late` says whether early rejection refuses by predicted TTFT. A part that is not
+    measured is None.
     """
     prefills, decodes = signals.role is not Role.DECODE, signals.role is not Role.PREFILL
     target = spec.target_load
@@ -81,8 +81,8 @@ def whole_instances(needed: float) -> int:
 def prefill_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, *, refuses_late: bool = False) -> float | None:
     """Instances that the arriving prompts keep busy all the time.
 
-    None while the prompts are unknown, while no speed was measured (a declared one never scales), and if a prompt of
-    the mean length alone misses `slo.ttft`, because more instances would not help it.
+    None if the prompts are unknown, if no speed was measured (a declared speed never scales), or if a prompt of mean
+    length misses `slo.ttft` even alone, because more instances would not help it.
     """
     if signals.prompt_tokens_per_second == 0:
         return 0.0
@@ -100,8 +100,8 @@ def prefill_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, *, ref
 
 
 def decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_load: float) -> float | None:
-    """Instances that decode the arriving outputs with steps of `target_load` of `slo.tpot`; None without a model, and
-    when a request alone misses the SLO: more instances would not help it.
+    """Instances that decode the arriving outputs with steps of `target_load` of `slo.tpot`; None without a model, or if
+    a request misses the SLO even alone, because more instances would not help it.
     """
     if signals.output_tokens_per_second == 0 and not signals.in_flight:
         return 0.0
@@ -110,8 +110,9 @@ def decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_
 
 
 def running_decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_load: float) -> float | None:
-    """The same need, computed from the current decodes and from the work that was refused because decode instances were
-    short. It is known sooner: the output lengths of finished requests are those of the past, and long ones finish late.
+    """The same need, computed from the current decodes and from the work that was refused because there were too few
+    decode instances. It is known sooner: the output lengths of finished requests are those of the past, and long ones
+    finish late.
     """
     model, fullest = signals.decode_step, _fullest_batch(signals, slo, capacity, target_load)
     if model is None or fullest is None or signals.decode_load is None or signals.decode_context_tokens is None:

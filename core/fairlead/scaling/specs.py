@@ -1,7 +1,6 @@
 """The sections `spec.scaling` and `spec.ratio` of an InferencePool.
 
-The words and their meanings follow the `behavior` of Kubernetes' autoscaling/v2, so that what holds for an HPA holds
-here.
+The words and their meanings follow the `behavior` of Kubernetes' autoscaling/v2, so that knowledge of HPAs applies.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
@@ -41,7 +40,7 @@ class RatioMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleUpSpec:
-    """How fast a role may grow. With `instances` and `percent` both 0 it never does."""
+    """How fast a role may grow. With `instances` and `percent` both 0 it never grows."""
 
     stabilization_window_seconds: float = duration(
         "The lowest number recommended in this time counts, so that a short burst starts nothing.", "30s", minimum=0.0, maximum=_HOUR
@@ -56,7 +55,7 @@ class ScaleUpSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleDownSpec:
-    """How fast a role may shrink. With `instances` and `percent` both 0 it never does."""
+    """How fast a role may shrink. With `instances` and `percent` both 0 it never shrinks."""
 
     stabilization_window_seconds: float = duration(
         "The highest number recommended in this time counts, so that a short lull stops nothing.", "5m", minimum=0.0, maximum=_HOUR
@@ -76,7 +75,7 @@ class ZeroSpec(HoldingFacts):
     """When a pool scales to zero instances, and how requests are handled then."""
 
     idle_after_seconds: float = duration(
-        "In mode SLO, with minReplicas 0: how long no router has had a request before the pool's last instances go.",
+        "In mode SLO, with minReplicas 0: time without a request at any router after which the pool's last instances are removed.",
         "10m",
         minimum=1.0,
         maximum=7 * 24 * _HOUR,
@@ -88,19 +87,22 @@ class ScalingSpec:
     """How the number of instances of each role is found."""
 
     mode: ScalingMode = text(
-        "Fixed: the declared number; SLO: as many as the targets of slo need for the arriving load, starting from the declared "
-        "number; Advise: the declared number, and what SLO would do is only recommended.",
+        (
+            "Fixed: the declared number; SLO: the number that meets the targets of slo for the arriving load, "
+            "starting from the declared number; Advise: the declared number, with the number of mode SLO as a "
+            "recommendation."
+        ),
         ScalingMode.FIXED.value,
         enum=tuple(mode.value for mode in ScalingMode),
         convert=ScalingMode,
     )
-    target_load: float = number("Share of its capacity an instance is to be used to.", 0.8, minimum=0.05, maximum=1)
+    target_load: float = number("Share of its capacity to which an instance should be used.", 0.8, minimum=0.05, maximum=1)
     tolerance: float = number(
-        "Share by which the number needed may differ from the present one before it counts.", 0.1, minimum=0, maximum=0.9
+        "Tolerance: the needed number must differ from the present one by more than this share to count.", 0.1, minimum=0, maximum=0.9
     )
     period_seconds: float = duration("Time from one recommendation to the next.", "15s", minimum=1.0, maximum=_HOUR)
     recovery_seconds: float = duration(
-        "Time in which a queue that waits longer than slo.ttft allows is to be worked off.", "30s", minimum=1.0, maximum=_HOUR
+        "Time within which a queue that waits longer than slo.ttft allows should be worked off.", "30s", minimum=1.0, maximum=_HOUR
     )
     scale_up: ScaleUpSpec = nested(ScaleUpSpec, "How fast a role may grow.")
     scale_down: ScaleDownSpec = nested(ScaleDownSpec, "How fast a role may shrink.")
@@ -115,13 +117,16 @@ class RatioSpec:
     """
 
     mode: RatioMode = text(
-        "Fixed: as declared; Auto: an instance moves from the role with less load to the one with more; Advise: the move is only recommended.",
+        (
+            "Fixed: as declared; Auto: an instance moves from the role with less load to the one with more; "
+            "Advise: the move is only recommended."
+        ),
         RatioMode.FIXED.value,
         enum=tuple(mode.value for mode in RatioMode),
         convert=RatioMode,
     )
     method: RatioMethod = text(
-        "RoleFlip: the instance drains and takes the other role in the same pod; Replace: it drains and goes, and a new one starts.",
+        "RoleFlip: the instance drains and takes the other role in the same pod; Replace: it drains and is deleted, and a new one starts.",
         RatioMethod.ROLE_FLIP.value,
         enum=tuple(method.value for method in RatioMethod),
         convert=RatioMethod,
@@ -140,7 +145,7 @@ RATIO_NEEDS_ROLES = Rule(
     field="ratio",
     message="ratio.mode Auto and Advise need the roles prefill and decode; declare them in roles or write ratio.mode Fixed",
 )
-"""A rule of the whole spec."""
+"""A rule of the whole spec: modes of `ratio` other than Fixed need prefill and decode."""
 
 ZERO_TOGETHER = Rule(
     cel="self.scaling.mode == 'Fixed' || self.roles.all(role, role.minReplicas >= 1) || self.roles.all(role, role.minReplicas == 0)",
@@ -148,4 +153,4 @@ ZERO_TOGETHER = Rule(
     field="roles",
     message="with scaling.mode SLO or Advise either all roles have minReplicas 0 or none: prefill and decode go to zero together",
 )
-"""A rule of the whole spec."""
+"""A rule of the whole spec: with automatic scaling, all roles can go to zero or none."""

@@ -1,7 +1,7 @@
 """From recommendations to steps: stabilisation windows, limits per period and cooldowns, as autoscaling/v2 has them.
 
 Within a window the lowest recommendation counts for growing and the highest for shrinking. After a gap in the
-comparisons (signals missing, the operator away, the clock set forward or back) both windows restart with the present
+comparisons (missing signals, a stopped operator, a clock set forward or back), both windows restart with the present
 number, as an HPA's do when its controller starts.
 """
 
@@ -31,7 +31,7 @@ def is_interrupted(compared_at: float | None, now: float, period_seconds: float)
 
 
 def remembered(role: RoleMemory, recommended: int, spec: ScalingSpec, now: float) -> RoleMemory:
-    """The memory with one more recommendation."""
+    """The memory with this recommendation added."""
     highest, lowest = role.highest, role.lowest
     if is_interrupted(role.compared_at, now, spec.period_seconds):
         highest = lowest = (Recommended(replicas=role.replicas, at=now),)
@@ -46,7 +46,9 @@ def remembered(role: RoleMemory, recommended: int, spec: ScalingSpec, now: float
 
 
 def next_replicas(role: RoleMemory, recommended: int, spec: ScalingSpec, now: float) -> tuple[int, Hold | None]:
-    """Where the role may go now, and why not to `recommended`. The recommendation must have been remembered."""
+    """The number to which the role may go now, and why not to `recommended`. The recommendation must already be in the
+    memory.
+    """
     current = role.replicas
     if recommended == current:
         return current, None
@@ -73,7 +75,7 @@ def _stable(role: RoleMemory, recommended: int) -> int:
 
 
 def _limit(role: RoleMemory, rules: ScaleUpSpec | ScaleDownSpec, now: float) -> int:
-    """The number beyond which the steps of this period would be too many; never against the direction."""
+    """The number beyond which this period's limit of steps would be exceeded; never against the direction."""
     within: list[Step] = [step for step in role.steps if step.at > now - rules.period_seconds]
     begin = role.replicas - sum(step.change for step in within)
     if isinstance(rules, ScaleUpSpec):

@@ -1,8 +1,8 @@
 """The pipeline for the desired number of a role: declared → needed for the SLO → ratio → bounds.
 
 `step` is called once a round. It is pure: all state is in the memory it takes and returns, so a restart, a missed round
-or the same round twice changes nothing. In mode Fixed the number is the declared one plus what the ratio controller
-moved; in mode SLO it goes on from the last number. A changed declaration restarts from there.
+or the same round twice changes nothing. In mode Fixed the number is the declared one plus the ratio controller's moves;
+in mode SLO it continues from the last number. A changed declaration restarts both from the declared number.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ STALE_SECONDS = 60.0
 
 
 class TargetReason(StrEnum):
-    """The part of the pipeline that set a role's number."""
+    """The step of the pipeline that set a role's number."""
 
     DECLARED = "Declared"
     SLO = "SLO"
@@ -40,7 +40,7 @@ class TargetReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """All that is declared about a pool's numbers, as it is in force now.
+    """The declared numbers and modes of a pool, as in force now.
 
     Schedules may have overridden `slo` and `ratio`; the bounds of their open windows are in `windows`, where the last
     one for a role decides.
@@ -52,20 +52,20 @@ class Declared:
     slo: SloFacts
     capacity: Capacity
     refuses_late: bool = False
-    """Whether early rejection refuses what is predicted to miss `slo.ttft`."""
+    """Whether early rejection refuses requests that are predicted to miss `slo.ttft`."""
     windows: tuple[RoleBounds, ...] = ()
     may_sleep: bool = False
-    """Whether every role declares a least number of 0, so that the pool may go to zero as a whole."""
+    """Whether every role declares a minimum of 0, so that the whole pool may go to zero."""
 
     @property
     def is_fixed(self) -> bool:
-        """Whether nothing but declarations and bounds sets the numbers."""
+        """Whether only declarations and bounds set the numbers."""
         return self.scaling.mode is ScalingMode.FIXED and self.ratio.mode is RatioMode.FIXED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleTarget:
-    """How many instances a role is to have now.
+    """The number of instances that a role should have now.
 
     `wanted` is the number before the bounds; `schedule` names the window whose bound changed it, if one did.
     """
@@ -81,9 +81,8 @@ class RoleTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingOutcome:
-    """The targets in the declared order of roles, and recommendations that say something else than the last ones did.
-
-    `measured` are the roles with fresh signals.
+    """The targets in the declared order of roles, and the recommendations that differ from the last ones. `measured`
+    are the roles with fresh signals.
     """
 
     targets: tuple[RoleTarget, ...]
@@ -91,13 +90,13 @@ class ScalingOutcome:
     measured: frozenset[Role]
 
     def of(self, role: Role) -> RoleTarget:
-        """The target of a declared role. Raises StopIteration for others."""
+        """The target of a declared role. Raises StopIteration for an undeclared one."""
         return next(target for target in self.targets if target.role is role)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Round:
-    """What does not change within a round. Dictionaries are by role."""
+    """The values that are constant within a round. Dictionaries are by role."""
 
     declared: Declared
     bounds: Mapping[Role, BoundsInForce]
@@ -147,12 +146,12 @@ def step(
 
 
 def _measured(this: _Round, roles: Mapping[Role, RoleMemory], demand: PoolDemand | None) -> frozenset[Role]:
-    """The roles whose numbers follow from something fresh; at zero that is what routers hold."""
+    """The roles whose numbers follow from fresh signals; for a pool at zero, from requests held by routers."""
     return frozenset(roles) if demand is not None and is_at_zero(roles) else frozenset(this.signals)
 
 
 def _ratio_memory(memory: ScalingMemory, declared: Declared) -> RatioMemory:
-    """The ratio's memory; what it had moved is taken back by another mode and by a changed declaration."""
+    """The ratio's memory. Its moves are dropped if the mode or the declaration changed."""
     ratio = memory.ratio
     if declared.ratio.mode is RatioMode.FIXED:
         return RatioMemory()
@@ -166,7 +165,7 @@ def _shift(role: Role, ratio: RatioMemory) -> int:
 
 
 def _begun(memory: ScalingMemory, role: DeclaredRole, ratio: RatioMemory, this: _Round, stays_at_zero: bool) -> RoleMemory:
-    """The role at the beginning of the round: its number with today's declaration and bounds."""
+    """The role at the beginning of the round: its last number under the present declaration and bounds."""
     old, spec = memory.of(role.role), this.declared.scaling
     if old is None or old.declared != role.replicas:
         old = RoleMemory(role=role.role, declared=role.replicas, replicas=role.replicas)
@@ -296,10 +295,10 @@ def sized(
     *,
     refuses_late: bool = False,
 ) -> tuple[RoleMemory, Recommendation | None]:
-    """The role after this round, and what was recommended if it is another number than the present one.
+    """The role after this round, and the recommendation if it differs from the present number.
 
-    Between two comparisons, and where nothing is measured, the memory is returned as it is. In mode Advise the role
-    keeps its number.
+    Between two comparisons, and without measurements, the memory is returned unchanged. In mode Advise the role keeps
+    its number.
     """
     if signals is None or not is_due(role.compared_at, now, spec.period_seconds):
         return role, None
@@ -337,7 +336,7 @@ def sized(
 
 
 def _recommended(current: int, needed: float, signals: RoleSignals, slo: SloFacts, spec: ScalingSpec) -> tuple[int, bool]:
-    """The number recommended, and whether it is fewer instances while requests miss the SLO."""
+    """The recommended number, and whether it is lower than the present one while requests miss the SLO."""
     if abs(needed - current) <= spec.tolerance * current:
         return current, False
     recommended = max(1, whole_instances(needed))

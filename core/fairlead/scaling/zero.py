@@ -1,11 +1,11 @@
-"""To zero instances and from zero, in mode SLO: all roles of a pool together, or none.
+"""Scaling to zero instances and from zero, in mode SLO: all roles of a pool together, or none.
 
-A pool goes to zero when no router has had a request of it for `zero.idle_after_seconds`, has one in flight or holds
-one. It comes from zero when a router holds one: with as many instances as prefill what is held within
-`recovery_seconds`, one at least, by the best speed that is known (`fairlead.capabilities`): nothing runs that could be
-measured. Until the first of them serves, after as long as starts were measured to take, more requests come, of which
-the first one said nothing. So what will be held then, if it goes on coming as it has come since, may want more. What is
-not known keeps a pool awake, and one at zero asleep.
+A pool goes to zero if for `zero.idle_after_seconds` no router has had a request for it, in flight or held. It comes
+from zero when a router holds a request: with as many instances as prefill the held requests within `recovery_seconds`,
+at least one, by the best known speed (`fairlead.capabilities`), since nothing runs that could be measured. Until the
+first instance serves, which takes the measured start time, more requests arrive. So further instances may be added for
+the requests that will be held by then, if the arrivals since the start continue. If a figure is unknown, a running pool
+stays up and a pool at zero stays at zero.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def is_at_zero(roles: Mapping[Role, RoleMemory]) -> bool:
 
 
 def was_at_zero(memory: ScalingMemory, declared: Mapping[Role, int]) -> bool:
-    """Whether the last round left the pool without an instance, and its declaration has not changed since."""
+    """Whether the last round left the pool without an instance and the declaration has not changed since."""
     return {role.role: role.declared for role in memory.roles} == declared and is_at_zero({role.role: role for role in memory.roles})
 
 
@@ -47,7 +47,7 @@ def stepped(
     *,
     may_sleep: bool,
 ) -> tuple[dict[Role, RoleMemory], list[Recommendation]] | None:
-    """The roles of a pool that is at zero or goes there, and what should be reported; None for any other pool."""
+    """The roles of a pool that is at zero or goes there, and the recommendations to report; None for any other pool."""
     if spec.mode is ScalingMode.FIXED:
         return None
     if is_at_zero(roles):
@@ -77,7 +77,9 @@ def _while_starting(
     capacity: Capacity,
     now: float,
 ) -> tuple[dict[Role, RoleMemory], list[Recommendation]] | None:
-    """More instances for the requests until the first ones serve; None if no more are wanted, or nothing is known."""
+    """More instances for the requests that arrive until the first ones serve; None if no more are needed, or figures
+    are unknown.
+    """
     start = capacity.start_seconds.observed
     expected = {role: _expected(one, demand, start, now) for role, one in roles.items()}
     numbers = {
@@ -92,8 +94,8 @@ def _while_starting(
 
 
 def _expected(role: RoleMemory, demand: PoolDemand, start_seconds: float | None, now: float) -> int | None:
-    """Prompt tokens that will be held when the first instance serves; None unless one is starting, for as long as that
-    takes.
+    """Prompt tokens that will be held when the first instance serves; None unless an instance is starting and has not
+    exceeded the usual start time.
     """
     if start_seconds is None or role.woken is None or not 0 < (passed := now - role.woken.at) < start_seconds:
         return None
@@ -102,7 +104,7 @@ def _expected(role: RoleMemory, demand: PoolDemand, start_seconds: float | None,
 
 
 def _for_held(role: Role, held_prompt_tokens: int, spec: ScalingSpec, capacity: Capacity) -> int:
-    """Instances to begin with; how many decode instances are needed shows once there are outputs."""
+    """The first number of instances; how many decode instances are needed becomes known once there are outputs."""
     if role is Role.DECODE:
         return 1
     speed = capacity.prefill_speed.value

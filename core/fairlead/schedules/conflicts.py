@@ -1,4 +1,4 @@
-"""Conflicts: times at which windows of two schedules are open and both say something about the same subject."""
+"""Conflicts: times at which windows of two schedules are open and both set the same subject."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,9 +30,9 @@ class Conflict:
 
 
 def conflicts(schedules: Sequence[ScheduleSpec], begin: datetime, end: datetime, limit: int = 100) -> list[Conflict]:
-    """The first `limit` conflicts of which a part lies in [begin, end), in order; `end` is usually a week later.
+    """The first `limit` conflicts that overlap [begin, end), in order; `end` is usually a week later.
 
-    Windows are looked at as they open and no further than `limit` needs: 32 schedules of every minute meet five
+    Windows are generated in order and only as far as `limit` needs: 32 schedules that start every minute meet five
     million times in a week.
     """
     shared = {

@@ -1,7 +1,8 @@
 """Cron expressions of five fields, with the meaning that a Kubernetes CronJob gives them.
 
 CronJob reads them with github.com/robfig/cron: `N/S` means from N to the field's end in steps of S, Sunday is 0 and
-never 7, `?` is `*`, and when neither the day of month nor the weekday is `*`, a day matches that matches either.
+never 7, `?` is `*`, and when neither the day of month nor the weekday is `*`, a day that matches either of them
+matches.
 """
 
 import re
@@ -25,7 +26,9 @@ MACROS = {
 
 
 def _whole(text: str) -> int | None:
-    """The whole number; of one with very many digits its first ones, which is beyond every bound here, too."""
+    """The number. If it has very many digits, only the first ones are read, which is out of range everywhere here
+    anyway.
+    """
     return int(text.lstrip("0")[:9] or "0") if text.isascii() and text.isdigit() else None
 
 
@@ -88,14 +91,14 @@ class Cron:
     months: frozenset[int] = field(compare=False)
     weekdays: frozenset[int] = field(compare=False)
     either_day: bool = field(compare=False)
-    """Whether one of day of month and weekday is enough, because neither is `*`."""
+    """Whether a day needs to match only one of day of month and weekday, because neither is `*`."""
 
     def __str__(self) -> str:
         return self.text
 
     @property
     def every_hour(self) -> bool:
-        """Whether it starts in every hour, so that it counts real hours and not those of the clock on the wall."""
+        """Whether it starts in every hour; then it counts real hours, not wall-clock hours."""
         return len(self.hours) == 24
 
     def matches(self, day: date) -> bool:
@@ -128,5 +131,5 @@ def parse_cron(text: str) -> Cron:
 
 
 def _is_any(word: str) -> bool:
-    """Whether a field says "any" to CronJob; a step larger than 1 takes that away."""
+    """Whether the field means "any" to CronJob; with a step larger than 1 it does not."""
     return any(item.partition("/")[0] in {"*", "?"} and item.partition("/")[2] in {"", "1"} for item in word.split(","))

@@ -1,8 +1,8 @@
-"""What open windows set together: bounds per role, SLO, early rejection and ratio.
+"""The values that open windows set together: bounds per role, SLO, early rejection and ratio.
 
-Among the open windows with the same subject (one role, the SLO, early rejection, the ratio), the one that opened last
-decides it alone. Windows that opened at the same instant give a role the larger bounds; about any other subject the
-first by name decides.
+Among open windows with the same subject (one role, the SLO, early rejection, the ratio), the one that opened last
+decides alone. If windows opened at the same instant, a role gets the larger bounds; for any other subject the first by
+name decides.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,15 +36,15 @@ class InForce:
         return any(window.schedule == schedule for window in self.windows)
 
     def slo(self, pool: SloFacts) -> SloFacts:
-        """The pool's latency targets with what is overridden."""
+        """The pool's latency targets, with overrides applied."""
         return pool if self.slo_override is None else SloFacts(**overridden(pool, self.slo_override))
 
     def early_rejection(self, pool: EarlyRejectionFacts) -> EarlyRejectionFacts:
-        """The pool's early rejection with what is overridden."""
+        """The pool's early rejection, with overrides applied."""
         return pool if self.early_rejection_override is None else EarlyRejectionFacts(**overridden(pool, self.early_rejection_override))
 
     def ratio(self, pool: RatioSpec) -> RatioSpec:
-        """How the pool's ratio is kept, with what is overridden."""
+        """The pool's ratio section, with overrides applied."""
         return pool if self.ratio_override is None else RatioSpec(**overridden(pool, self.ratio_override))
 
     def overruling(self, schedule: ScheduleSpec) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The outcome of each start of a window: it opened and closed, or it was skipped, and why."""
+"""The outcome of each start of a window: it opened and closed, or it was skipped for a reason."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from fairlead.schedules.specs import ScheduleSpec
 from fairlead.schedules.windows import Window, planned_starts
 
 MOST = 500
-"""Maximum number of starts of a schedule that are looked at together, after an outage of everything."""
+"""Maximum number of a schedule's starts that are examined together, after a long outage."""
 
 
 class RunOutcome(StrEnum):
@@ -22,9 +22,10 @@ class RunOutcome(StrEnum):
 
 
 class RunReason(StrEnum):
-    """Why a window closed, or why a start had none that counted.
+    """Why a window closed, or why a start opened none.
 
-    `missed`: the control API heard nothing of the pool during the whole window; whether it was in force is not known.
+    `missed`: the control API got no state of the pool during the whole window, so it is unknown whether it was in
+    force.
     """
 
     ENDED = "ended"
@@ -38,7 +39,7 @@ class RunReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedStart:
-    """A start that had no window."""
+    """A start that opened no window."""
 
     schedule: str
     start: datetime
@@ -48,8 +49,9 @@ class SkippedStart:
 def skipped_starts(schedules: Sequence[ScheduleSpec], since: datetime, until: datetime, opened: Sequence[Window]) -> Iterator[SkippedStart]:
     """The starts in (since, until] without one of the windows `opened` until then.
 
-    `missed` are those that were never reported: no state of the pool arrived during the whole window, as the operator,
-    the control API or its database was away. An operator that worked meanwhile obeyed the window all the same.
+    `missed` are starts that were never reported: no state of the pool arrived during the whole window, because the
+    operator, the control API or its database was unavailable. If only the API was, the operator applied the window
+    nevertheless.
     """
     known = {(window.schedule, window.opens) for window in opened}
     for schedule in schedules:

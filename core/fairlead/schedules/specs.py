@@ -1,4 +1,4 @@
-"""`spec.scaling.schedules`: what a schedule is, as it is written in a pool."""
+"""`spec.scaling.schedules`: the fields of a schedule in a pool's spec."""
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
 
@@ -50,7 +50,7 @@ NO_SUCH_DAY = (
     "^ *[^ ]+ +[^ ]+ +((30|31|30,31|30-31) +(0*2|[fF][eE][bB])"
     "|31 +(0*[469]|11|[aA][pP][rR]|[jJ][uU][nN]|[sS][eE][pP]|[nN][oO][vV])) +[*?] *$"
 )
-"""Crons that never start, as far as a pattern can tell; `parse_cron` finds the others."""
+"""Crons that never start, as far as a pattern can detect them; `parse_cron` finds the others."""
 
 
 def parse_instant(text_: str) -> datetime:
@@ -63,7 +63,7 @@ def parse_instant(text_: str) -> datetime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledRole:
-    """The bounds of one role while a window is open: at least one of them is given."""
+    """The bounds of one role while a window is open: at least one is given."""
 
     RULES: ClassVar = (
         Rule(
@@ -88,8 +88,8 @@ class ScheduledRole:
 
     name: Role = text("Name of the role.", enum=tuple(role.value for role in Role), convert=Role)
     replicas: int | None = whole("Exactly this many instances: minReplicas and maxReplicas in one.", None, maximum=MAX_REPLICAS)
-    min_replicas: int | None = whole("Never fewer instances than this.", None, maximum=MAX_REPLICAS)
-    max_replicas: int | None = whole("Never more instances than this.", None, maximum=MAX_REPLICAS)
+    min_replicas: int | None = whole("Minimum number of instances.", None, maximum=MAX_REPLICAS)
+    max_replicas: int | None = whole("Maximum number of instances.", None, maximum=MAX_REPLICAS)
 
     @property
     def least(self) -> int | None:
@@ -104,7 +104,7 @@ class ScheduledRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloOverride:
-    """Latency targets while a window is open; what is left out stays the pool's."""
+    """Latency targets while a window is open; omitted targets stay the pool's."""
 
     ttft_seconds: float | None = override(SloFacts, "ttft_seconds")
     tpot_seconds: float | None = override(SloFacts, "tpot_seconds")
@@ -113,7 +113,7 @@ class SloOverride:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlyRejectionOverride:
-    """Early rejection while a window is open; what is left out stays the pool's."""
+    """Early rejection while a window is open; omitted fields stay the pool's."""
 
     mode: str | None = override(EarlyRejectionFacts, "mode")
     headroom: float | None = override(EarlyRejectionFacts, "headroom")
@@ -121,7 +121,7 @@ class EarlyRejectionOverride:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioOverride:
-    """What balances prefill and decode while a window is open, and how; omitted fields stay the pool's."""
+    """The balance of prefill and decode while a window is open; omitted fields stay the pool's."""
 
     mode: RatioMode | None = override(RatioSpec, "mode")
     method: RatioMethod | None = override(RatioSpec, "method")
@@ -135,7 +135,7 @@ class RatioOverride:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleSpec:
-    """Windows in time, and what holds while one is open."""
+    """Windows in time, and the values in force while one is open."""
 
     RULES: ClassVar = (
         Rule(
@@ -159,7 +159,7 @@ class ScheduleSpec:
         ),
         convert=parse_cron,
     )
-    duration_seconds: float = duration("How long a window is, in elapsed time.", minimum=60.0, maximum=31 * 86400.0)
+    duration_seconds: float = duration("Length of a window, in elapsed time.", minimum=60.0, maximum=31 * 86400.0)
     time_zone: ZoneInfo = text(
         "Time zone of the cron by its name in the IANA database.",
         "UTC",
@@ -167,7 +167,7 @@ class ScheduleSpec:
         max_length=64,
         convert=parse_zone,
     )
-    paused: bool = truth("Whether no window is open, whatever the cron says.", False)
+    paused: bool = truth("Whether the schedule is paused: no window is open, regardless of the cron.", False)
     skip: tuple[datetime, ...] = texts(
         "Starts of windows that do not happen.", pattern=INSTANT_PATTERN, max_length=32, max_items=MAX_STARTS, convert=parse_instant
     )
@@ -185,6 +185,6 @@ class ScheduleSpec:
 
 
 def overridden(section: Any, given: SloOverride | EarlyRejectionOverride | RatioOverride) -> dict[str, Any]:
-    """The fields of a pool's section, with those of an override in their place."""
+    """The fields of a pool's section, replaced by those of an override where it has any."""
     told = {item.name: getattr(section, item.name) for item in fields(section)}
     return told | {item.name: getattr(given, item.name) for item in fields(given) if getattr(given, item.name) is not None}

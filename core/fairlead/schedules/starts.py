@@ -1,4 +1,4 @@
-"""Finds the instants at which a cron starts in a time zone, also on days on which the clock changes.
+"""Finds the instants at which a cron starts in a time zone, including on days when the clock changes.
 
 - A start at a time that the clock skips happens when the skipped hour ends: 02:30 becomes 03:00.
 - A start at a time that the clock shows twice happens at the first of the two.
@@ -53,7 +53,7 @@ def _local_day(instant: datetime, zone: ZoneInfo) -> date:
 
 @lru_cache(maxsize=8192)
 def _starts_of(cron: Cron, zone: ZoneInfo, day: date) -> tuple[datetime, ...]:
-    """The starts whose time on the wall is on this day, in UTC and in order."""
+    """The starts whose wall-clock time is on this day, in UTC and in order."""
     found: set[datetime] = set()
     for hour in cron.hours:
         for minute in cron.minutes:
@@ -67,13 +67,13 @@ def _starts_of(cron: Cron, zone: ZoneInfo, day: date) -> tuple[datetime, ...]:
 
 
 def _instants_of(wall: datetime, zone: ZoneInfo) -> list[datetime]:
-    """The instants at which the clock on the wall shows a time: none, one or two, in order."""
+    """The instants at which a wall clock shows this time: none, one or two, in order."""
     guesses = sorted({wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)})
     return [guess for guess in guesses if guess.astimezone(zone).replace(tzinfo=None) == wall]
 
 
 def _end_of_gap(wall: datetime, zone: ZoneInfo) -> datetime:
-    """The instant at which the clock skips this time; the two readings of a skipped time lie on both sides of it."""
+    """The instant at which the clock skips this time."""
     before = int(wall.replace(tzinfo=zone, fold=1).timestamp())
     after = int(wall.replace(tzinfo=zone, fold=0).timestamp())
     while after - before > 1:

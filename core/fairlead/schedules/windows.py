@@ -1,7 +1,7 @@
-"""Windows: when one of a schedule is open, which are open at an instant, and when that changes next.
+"""Windows: when a schedule's window is open, which windows are open at an instant, and when that changes next.
 
-A schedule has at most one window open. A start while its window is open begins the next one, so the window before ends
-there. A paused schedule has none; a start in `skip` has none, be it the cron's or one of `runAt`.
+A schedule has at most one window open. A start while a window is open ends that window and begins the next one. A
+paused schedule has no windows; a start listed in `skip` opens none, whether it comes from the cron or from `runAt`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ class Window:
 
 
 def planned_starts(schedule: ScheduleSpec, after: datetime) -> Iterator[datetime]:
-    """The starts after an instant in order: those of the cron and of `runAt`, also skipped and paused ones."""
+    """The starts after an instant in order: those of the cron and of `runAt`, including skipped and paused ones."""
     extra = sorted(start for start in schedule.run_at if start > after)
     last: datetime | None = None
     for start in merge(starts_after(schedule.cron, schedule.time_zone, after), extra):
@@ -34,12 +34,12 @@ def planned_starts(schedule: ScheduleSpec, after: datetime) -> Iterator[datetime
 
 
 def next_starts(schedule: ScheduleSpec, after: datetime) -> Iterator[datetime]:
-    """The starts that will happen after an instant, in order; none of a paused schedule."""
+    """The starts that will happen after an instant, in order; none if the schedule is paused."""
     return iter(()) if schedule.paused else (start for start in planned_starts(schedule, after) if start not in schedule.skip)
 
 
 def open_window(schedule: ScheduleSpec, instant: datetime) -> Window | None:
-    """The window that is open at an instant, None without one."""
+    """The window that is open at an instant; None if there is none."""
     start = None if schedule.paused else _latest_start(schedule, instant)
     if start is None or instant >= start + timedelta(seconds=schedule.duration_seconds):
         return None
@@ -53,8 +53,8 @@ def open_windows(schedules: Iterable[ScheduleSpec], instant: datetime) -> tuple[
 
 
 def windows_between(schedule: ScheduleSpec, begin: datetime, end: datetime) -> Iterator[Window]:
-    """The windows of a schedule of which a part lies in [begin, end), in order, each found when it is asked for: a
-    week has up to 10,080.
+    """The windows of a schedule that overlap [begin, end), in order; generated lazily, because a week
+    has up to 10,080.
     """
     running = open_window(schedule, begin)
     if running is not None:
@@ -83,7 +83,7 @@ def changes_after(schedules: Sequence[ScheduleSpec], instant: datetime) -> Itera
 
 
 def _latest_start(schedule: ScheduleSpec, instant: datetime) -> datetime | None:
-    """The latest start up to an instant that happened and whose window could still be open."""
+    """The latest start up to an instant that was not skipped and whose window could still be open."""
     oldest = instant - timedelta(seconds=schedule.duration_seconds)
     extra = [start for start in schedule.run_at if oldest < start <= instant and start not in schedule.skip]
     for start in starts_until(schedule.cron, schedule.time_zone, instant, oldest):

@@ -1,4 +1,4 @@
-"""Says in words what people wrote as a cron, and what daylight saving time does to it."""
+"""Describes a cron expression in words, and the effect of daylight saving time on it."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -24,8 +24,8 @@ def dst_note(zone: ZoneInfo, instant: datetime) -> str:
     if len(offsets) == 1:
         return f"{zone.key} does not change its clocks in the coming year."
     return (
-        f"{zone.key} changes its clocks: a start at a time that is skipped happens when the clock has moved on, a start at a time that "
-        "comes twice happens the first time. A window keeps its length in elapsed time."
+        f"{zone.key} changes its clocks: a start at a skipped time happens when the clock has moved on; a "
+        "start at a repeated time happens the first time. A window keeps its length in elapsed time."
     )
 
 
@@ -60,13 +60,13 @@ def _months(cron: Cron) -> str:
 
 
 def _step(values: Sequence[int], size: int) -> int | None:
-    """The step of values that run from 0 through the whole field, such as */15."""
+    """The step of values that run from 0 through the whole field, as in */15."""
     step = size // len(values)
     return step if list(values) == list(range(0, size, step)) and size % step == 0 else None
 
 
 def _spans(values: Sequence[int], names: Sequence[str]) -> list[str]:
-    """Three and more neighbours as `Monday to Friday`."""
+    """Three or more neighbours as a range, such as `Monday to Friday`."""
     found: list[list[int]] = []
     for value in values:
         if found and value == (found[-1][-1] + 1) % (7 if names is _WEEKDAYS else len(names)):

@@ -5,19 +5,17 @@ from functools import cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 _UNLIKE = ("posix", "right", "localtime", "factory")
-"""Names below the database's folder that are not zones of places: `right/` counts leap seconds, others depend on the
-machine.
-"""
+"""Folders below the database's that hold no place names: `right/` counts leap seconds, others depend on the machine."""
 
 
 @cache
 def known_zones() -> frozenset[str]:
-    """The names of all zones of this machine's database, read once: that looks at a thousand files."""
+    """The names of all zones of this machine's database, read once, because that opens a thousand files."""
     return frozenset(available_timezones())
 
 
 def parse_zone(text: str) -> ZoneInfo:
-    """A zone by name. Raises ValueError with the nearest names there are."""
+    """A zone by name. For an unknown name raises ValueError with the nearest known names."""
     if not text.lower().startswith(_UNLIKE):
         try:
             return ZoneInfo(text)

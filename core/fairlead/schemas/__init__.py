@@ -5,6 +5,6 @@ turns a class into an OpenAPI v3 schema with defaults, bounds and CEL rules. `re
 same shapes and rules and builds the class. `writing` does the reverse. A pool's spec and the parameters of policies
 are described this way. This package decides nothing about pools.
 
-The danger here: each rule is written twice, in CEL and in Python. `tests/contract/crds/test_rules.py` holds
-both to the same answers.
+The danger here: each rule is written twice, in CEL and in Python. `tests/contract/crds/test_rules.py` checks that both
+give the same answers.
 """

@@ -23,9 +23,9 @@ def read(
 ) -> Document:
     """Build `of` from a document found at `path`, with defaults for fields that are left out or null.
 
-    `named` gives the document's name of a field. `owner` says whose fields these are, for errors where the path does
-    not say it. Raises InvalidInput naming the exact field for unknown, missing, mistyped and out-of-bounds fields, and
-    for rules that do not hold. Transition rules, which compare with the previous document, are left to Kubernetes.
+    `named` maps a field to its name in the document. `owner` names the object in error messages if the path does not.
+    Raises InvalidInput naming the exact field for unknown, missing, mistyped and out-of-bounds fields, and for rules
+    that do not hold. Transition rules, which compare with the previous document, are left to Kubernetes.
     """
     if not isinstance(document, Mapping):
         raise InvalidInput(path, document, "write an object with fields")
@@ -126,7 +126,9 @@ def _read_text(shape: Shape, value: object, path: str) -> Any:
 
 
 def _as_in_kubernetes(pattern: str) -> str:
-    """The pattern with Kubernetes' meaning of `$`; Python's also matches before a final newline."""
+    """The pattern, changed so that `$` means what it means to Kubernetes; Python's `$` also matches before a final
+    newline.
+    """
     return pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern
 
 
@@ -136,7 +138,7 @@ _TYPES = {"object": Mapping, "array": list, "string": str}
 def _check(schema: Mapping[str, Any], value: object, path: str) -> None:
     """Check a value that is kept verbatim against its schema.
 
-    Checked are type, required, properties, items, minItems and minLength; the schema may use only these.
+    It checks type, required, properties, items, minItems and minLength; the schema may use only these.
     """
     kind = schema.get("type")
     if kind is not None and not isinstance(value, _TYPES[kind]):

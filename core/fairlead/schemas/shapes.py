@@ -7,7 +7,7 @@ from typing import Any
 from fairlead.durations import DURATION_PATTERN, format_duration, parse_duration
 
 REQUIRED: Any = MISSING
-"""Default of a field that has none and must be written."""
+"""Marks a field without a default: it must be written."""
 
 _SHAPE = "fairlead.shape"
 
@@ -27,7 +27,9 @@ class Rule:
     field: str = ""
     holds: Callable[[Any], bool] | None = None
     fault: Callable[[Any], tuple[str, object]] | None = None
-    """Finds the path below the object, and the value there, of the part that breaks the rule; else `field` names it."""
+    """Returns the path below the object, and the value there, of the part that breaks the rule; if None, `field` names
+    it.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +54,11 @@ class Shape:
     schema: Mapping[str, Any] | None = None
     rules: tuple[Rule, ...] = ()
     convert: Callable[[Any], Any] | None = None
-    """Turns a text into the attribute's value, whose `str` is a text again; a ValueError of it says what to write."""
+    """Turns a text into the attribute's value; `str` of that value gives the text back. If it raises ValueError, the
+    message says what to write.
+    """
     document_name: str = ""
-    """The field's name in the document, where it does not follow from the attribute's."""
+    """The field's name in the document, if it does not follow from the attribute's name."""
 
     @property
     def min_items(self) -> int:
@@ -143,7 +147,8 @@ def truth(description: str, default: Any = REQUIRED) -> Any:
 def duration(description: str, default: str = REQUIRED, *, minimum: float, maximum: float, document_name: str = "") -> Any:
     """A duration written with a unit. Bounds are in seconds.
 
-    The attribute is named `…_seconds`; the document's field has the name without that ending, if not `document_name`.
+    The attribute is named `…_seconds`; the document's field has that name without the ending, unless `document_name` is
+    given.
     """
     shape = Shape(
         kind="duration",
@@ -164,13 +169,13 @@ def nested(of: type[Any], description: str, *, optional: bool = False) -> Any:
 
 
 def override(of: type[Any], name: str) -> Any:
-    """A field with the bounds and words of the field `name` of another class; None when left out."""
+    """A field with the bounds and words of the field `name` of another class; its value is None if left out."""
     (item,) = (item for item in fields(of) if item.name == name)
     return _shaped(replace(shape_of(item), default=None), None)
 
 
 def listing(of: type[Any], description: str, default: tuple[Any, ...], *, key: str, max_items: int) -> Any:
-    """A list of objects, unique by `key`; read as a tuple. Only a list whose default is empty may be empty.
+    """A list of objects, unique by `key`; read as a tuple. The list may be empty only if its default is.
 
     `default` holds objects of the class `of`.
     """
@@ -202,7 +207,7 @@ def verbatim(description: str, schema: Mapping[str, Any]) -> Any:
 
 
 def shape_of(item: Field[Any]) -> Shape:
-    """The shape of a dataclass field made here. Raises KeyError for other fields."""
+    """The shape of a dataclass field that a function of this module made. Raises KeyError for other fields."""
     shape: Shape = item.metadata[_SHAPE]
     return shape
 

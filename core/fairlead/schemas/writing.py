@@ -1,4 +1,4 @@
-"""Writes objects as the documents they could be read from, and lists the differences between two documents."""
+"""Writes objects as documents from which they could be read, and lists the differences between two documents."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -31,7 +31,7 @@ def _written(shape: Shape, value: Any) -> Any:
 
 
 def _text(value: object) -> str:
-    """A text or what it was converted to, as text; an instant in UTC as RFC 3339."""
+    """A value as text: unchanged if it is text, an instant as RFC 3339 in UTC."""
     return value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else str(value)
 
 

@@ -1,1 +1,1 @@
-"""The public API's endpoints by what they are about; `fairlead_client.client.ControlApi` has them all."""
+"""The public API's endpoints, grouped by subject; `fairlead_client.client.ControlApi` has them all."""

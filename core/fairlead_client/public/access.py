@@ -28,7 +28,9 @@ class AccessCalls(ApiCalls):
         return await self._call("GET", "/v1/login-modes", LoginModes)
 
     async def login(self, token: str, *, address: str | None = None) -> WebSession:
-        """`address` is that of the person for whom another process asks; the API heeds it from those it trusts."""
+        """Log in. `address` is the address of the person on whose behalf another process asks; the API accepts it only
+        from trusted processes.
+        """
         headers = {"x-forwarded-for": address} if address else {}
         return await self._call("POST", "/v1/login", WebSession, body=LoginRequest(token=token), headers=headers)
 
@@ -36,7 +38,7 @@ class AccessCalls(ApiCalls):
         return await self._call("GET", "/v1/login/oidc", OidcProvider)
 
     async def login_with_oidc(self, request: OidcLoginRequest, *, address: str | None = None) -> WebSession:
-        """`address` as with `login`."""
+        """Log in with an identity provider's code; `address` as with `login`."""
         headers = {"x-forwarded-for": address} if address else {}
         return await self._call("POST", "/v1/login/oidc", WebSession, body=request, headers=headers)
 

@@ -1,4 +1,4 @@
-"""How the public API is called: an answer of a type, a stream, or a problem."""
+"""How the public API is called; the result is an answer of a type, a stream, or a problem."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -15,14 +15,16 @@ from fairlead_client.problems import ApiProblem, ApiUnreachable
 from fairlead_client.resources.problems import Problem
 
 Answer = TypeVar("Answer")
+TOKEN_HEADER = "x-fairlead-token"  # noqa: S105 - a name, no secret
 Query = Mapping[str, str | int | float | bool | tuple[str, ...] | None]
 
 
 class ApiCalls:
     """Calls of the control API at `urls` (one address, or several of the same API), as the bearer of `token`.
 
-    `transport` replaces the network (httpx.ASGITransport in one process). Raises ApiProblem for every problem document
-    and ApiUnreachable when there was no usable answer.
+    `transport` replaces the network (httpx.ASGITransport in one process). With `own_header` the token travels in
+    X-Fairlead-Token, as a proxy in between takes the Authorization header for its own. Raises ApiProblem for every
+    problem document and ApiUnreachable when there was no usable answer.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class ApiCalls:
         *,
         timeout_seconds: float = 10.0,
         http: httpx.AsyncClient | None = None,
+        own_header: bool = False,
     ) -> None:
         if http is None:
             base_url, transport = reaching(urls, transport)
@@ -41,13 +44,14 @@ class ApiCalls:
             )
         self._http = http
         self._token = token
+        self._own_header = own_header
 
     def with_token(self, token: str | None) -> Self:
         """A client with the same connections and another bearer token."""
-        return type(self)("", token, http=self._http)
+        return type(self)("", token, http=self._http, own_header=self._own_header)
 
     async def close(self) -> None:
-        """Closes the connections, also those of every client made by `with_token`."""
+        """Closes the connections, including those of every client made by `with_token`."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:
@@ -99,7 +103,9 @@ class ApiCalls:
             raise _unreachable(error) from error
 
     def _headers(self) -> dict[str, str]:
-        return {"authorization": f"Bearer {self._token}"} if self._token else {}
+        if not self._token:
+            return {}
+        return {TOKEN_HEADER: self._token} if self._own_header else {"authorization": f"Bearer {self._token}"}
 
 
 def _present(query: Query | None) -> dict[str, Any]:
@@ -112,7 +118,7 @@ def path_of(pool: PoolKey) -> str:
 
 
 def subject_of(pool: PoolKey | None, instance: str | None) -> str:
-    """The path of all pools, of one, or of an instance of it."""
+    """The path for all pools, for one pool, or for one of its instances."""
     of_pool = "" if pool is None else f"/pools/{path_of(pool)}"
     return "/v1" + of_pool + ("" if instance is None else f"/instances/{segment(instance)}")
 
@@ -130,6 +136,19 @@ def _problem(response: httpx.Response) -> ApiProblem | ApiUnreachable:
     try:
         problem = msgspec.json.decode(response.content, type=Problem)
     except msgspec.MsgspecError:
+        if told := _of_kubernetes(response.content):
+            return ApiUnreachable(f"the Kubernetes API answered {response.status_code}: {told}")
         return ApiUnreachable(f"the control API answered {response.status_code} without a problem document")
     after = response.headers.get("retry-after", "")
     return ApiProblem(problem, float(after) if after.isdigit() else None)
+
+
+def _of_kubernetes(content: bytes) -> str:
+    """The message of a Kubernetes Status, which an API server answers in place of what is behind its proxy; empty of
+    another document.
+    """
+    try:
+        found = msgspec.json.decode(content, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return ""
+    return str(found.get("message") or "") if found.get("kind") == "Status" else ""

@@ -8,10 +8,10 @@ from fairlead_client.resources.search import SearchReport
 
 
 class FindingCalls(ApiCalls):
-    """Findings of all pools that the bearer may see, or of one."""
+    """Findings about all visible pools, or about one."""
 
     async def search(self, part: str, *, limit: int = 8) -> SearchReport:
-        """Everything that has a page and this part in its name."""
+        """Everything that has a page and contains this text in its name."""
         return await self._call("GET", "/v1/search", SearchReport, query={"q": part, "limit": limit})
 
     async def advice(self, pool: PoolKey | None = None) -> AdviceReport:
@@ -23,15 +23,15 @@ class FindingCalls(ApiCalls):
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/engine", PoolEngine)
 
     async def store_engine(self, pool: PoolKey, fit: EngineFit) -> PoolEngine:
-        """Simulate the pool by this engine from now on."""
+        """Simulate the pool with this engine model from now on."""
         return await self._call("PUT", f"/v1/pools/{path_of(pool)}/engine", PoolEngine, body=fit)
 
     async def forget_engine(self, pool: PoolKey) -> PoolEngine:
-        """Simulate the pool by a preset again."""
+        """Simulate the pool with a preset again."""
         return await self._call("DELETE", f"/v1/pools/{path_of(pool)}/engine", PoolEngine)
 
     async def served_requests(self, pool: PoolKey, *, start: str = "now-1h", end: str = "now", limit: int = 2_000) -> ServedRequests:
-        """The newest recorded requests of a time, with how an engine served them."""
+        """The newest recorded requests of a time range, with how an engine served them."""
         query: Query = {"from": start, "to": end, "limit": limit}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/served-requests", ServedRequests, query=query)
 

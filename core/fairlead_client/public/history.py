@@ -16,7 +16,7 @@ from fairlead_client.resources.sessions import KeepSessionRequest, KeptSession, 
 
 
 class HistoryCalls(ApiCalls):
-    """`filters` are the query's names (`from`, `pool`, …)."""
+    """Calls about the past. `filters` are query parameters (`from`, `pool`, …)."""
 
     async def series(
         self,
@@ -28,7 +28,9 @@ class HistoryCalls(ApiCalls):
         end: str = "now",
         buckets: int | None = None,
     ) -> Series:
-        """`metrics` are names of SERIES_METRICS; `buckets` is the most steps of a line, at most 360."""
+        """Metrics over time. `metrics` are names in SERIES_METRICS; `buckets` is the maximum number of steps per line,
+        at most 360.
+        """
         query: Query = {"metrics": ",".join(metrics), "from": start, "to": end, "buckets": buckets}
         return await self._call("GET", f"{subject_of(pool, instance)}/series", Series, query=query)
 
@@ -37,11 +39,11 @@ class HistoryCalls(ApiCalls):
         return await self._call("GET", f"{subject_of(pool, None)}/figures", RangeFigures, query={"from": start, "to": end})
 
     async def instance_figures(self, pool: PoolKey, instance: str, *, start: str = "now-1h", end: str = "now") -> InstanceFigures:
-        """What one instance did over a range."""
+        """The figures of one instance over a range."""
         return await self._call("GET", f"{subject_of(pool, instance)}/figures", InstanceFigures, query={"from": start, "to": end})
 
     async def figures_by_instance(self, pool: PoolKey, *, start: str = "now-1h", end: str = "now") -> FiguresByInstance:
-        """What each instance of a pool did over a range, in one answer."""
+        """The figures of each instance of a pool over a range, in one answer."""
         return await self._call("GET", f"{subject_of(pool, None)}/instance-figures", FiguresByInstance, query={"from": start, "to": end})
 
     async def annotations(
@@ -56,7 +58,7 @@ class HistoryCalls(ApiCalls):
         return await self._call("GET", f"/v1/sessions/{path_of(pool)}/{segment(session)}", SessionDetail)
 
     async def kept_sessions(self, pool: PoolKey) -> KeptSessions:
-        """Sessions of the pool all of whose decisions are kept."""
+        """Sessions of the pool whose decisions are all kept."""
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/kept-sessions", KeptSessions)
 
     async def keep_session(self, pool: PoolKey, request: KeepSessionRequest) -> KeptSession:
@@ -64,7 +66,7 @@ class HistoryCalls(ApiCalls):
         return await self._call("POST", f"/v1/pools/{path_of(pool)}/kept-sessions", KeptSession, body=request)
 
     async def let_session_go(self, pool: PoolKey, session: str) -> None:
-        """Treat the session's decisions like those of others again."""
+        """Stop keeping all decisions of the session; from now on only a sample is kept."""
         await self._call("DELETE", f"/v1/pools/{path_of(pool)}/kept-sessions/{segment(session)}", None)
 
     async def migrations(self, filters: Query | None = None) -> Page[Migration]:

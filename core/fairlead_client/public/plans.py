@@ -5,13 +5,13 @@ from fairlead_client.public.calling import ApiCalls, Query, path_of, segment
 from fairlead_client.resources.expectations import PlanExpectation
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
-from fairlead_client.resources.plans import ApplyRequest, Plan
+from fairlead_client.resources.plans import ApplyRequest, HandOverResult, Plan
 from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, ScheduleItem, ScheduleRun
 from fairlead_client.resources.simulations import Simulation, SimulationItem, SimulationPlanRequest, SimulationRequest
 
 
 class PlanCalls(ApiCalls):
-    """A plan is made, looked at, applied and undone."""
+    """Calls that make, read, apply and undo plans."""
 
     async def create_plan(self, pool: PoolKey, request: PlanRequest) -> Plan:
         return await self._call("POST", f"/v1/pools/{path_of(pool)}/plans", Plan, body=request)
@@ -28,6 +28,9 @@ class PlanCalls(ApiCalls):
     async def plan_expectation(self, plan_id: str) -> PlanExpectation:
         return await self._call("GET", f"/v1/plans/{segment(plan_id)}/expectation", PlanExpectation)
 
+    async def plan_hand_over(self, plan_id: str) -> HandOverResult:
+        return await self._call("GET", f"/v1/plans/{segment(plan_id)}/hand-over", HandOverResult)
+
     async def apply_plan(self, plan_id: str, request: ApplyRequest) -> Plan:
         return await self._call("POST", f"/v1/plans/{segment(plan_id)}/apply", Plan, body=request)
 
@@ -42,7 +45,7 @@ class PlanCalls(ApiCalls):
         return await self._call("GET", "/v1/schedules", Page[ScheduleItem], query=filters)
 
     async def schedule(self, pool: PoolKey, name: str, *, start: str | None = None) -> ScheduleDetail:
-        """`start` is the beginning of the week shown, as RFC 3339."""
+        """A schedule with a week of windows; `start` is the beginning of the week, as RFC 3339."""
         return await self._call("GET", f"/v1/schedules/{path_of(pool)}/{segment(name)}", ScheduleDetail, query={"from": start})
 
     async def bounds(self, pool: PoolKey, *, at: str = "now") -> InForceAt:

@@ -50,7 +50,7 @@ class PoolCalls(ApiCalls):
         version: int | None = None,
         priority_class: str | None = None,
     ) -> SloAttainment:
-        """How the objectives were kept from `start` to `end` (`now-6h`, RFC 3339), in the past day unless given."""
+        """How well the objectives were met from `start` to `end` (`now-6h`, RFC 3339); default: the past day."""
         query: Query = {"from": start, "to": end, "version": version, "priority_class": priority_class}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/attainment", SloAttainment, query=query)
 
@@ -68,12 +68,12 @@ class PoolCalls(ApiCalls):
         end: str | None = None,
         priority_class: str | None = None,
     ) -> SloWhatIf:
-        """What requests of the range, the past day unless given, would have met under other targets, such as `5s`."""
+        """What requests of the range (default: the past day) would have met under other targets, such as `5s`."""
         query: Query = {"ttft": ttft, "tpot": tpot, "percentile": percentile, "from": start, "to": end, "priority_class": priority_class}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/what-if", SloWhatIf, query=query)
 
     async def ring(self, pool: PoolKey, *, add: int | None = None, remove: Sequence[str] = (), anchors: int | None = None) -> Ring:
-        """The ring. The arguments ask what a change would move: added instances, leaving instances, other anchors."""
+        """The ring, with the effect of a change: added instances, removed instances, another number of anchors."""
         query: Query = {"add": add, "remove": tuple(remove), "anchors": anchors}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/ring", Ring, query=query)
 
@@ -95,14 +95,14 @@ class PoolCalls(ApiCalls):
         sort: str = "name",
         group: str = "instance",
     ) -> Heatmap:
-        """`start` and `end` are RFC 3339 or `now-15m`; `columns` at most 360."""
+        """A heatmap. `start` and `end` are RFC 3339 or `now-15m`; `columns` is at most 360."""
         query = {"metric": metric, "from": start, "to": end, "columns": columns, "aggregate": aggregate, "sort": sort, "group": group}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/heatmap", Heatmap, query=query)
 
     async def load_explanation(
         self, pool: PoolKey, instance: str, *, metric: str = "pending_prefill_tokens", start: str = "now-5m", end: str = "now"
     ) -> LoadExplanation:
-        """Why the instance was loaded as it was from `start` to `end`, at most a day."""
+        """The explanation of an instance's load from `start` to `end`, at most a day."""
         query = {"metric": metric, "from": start, "to": end}
         path = f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}/explanation"
         return await self._call("GET", path, LoadExplanation, query=query)

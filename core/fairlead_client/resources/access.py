@@ -9,7 +9,8 @@ class AccessRole(StrEnum):
     """The role of a credential, which decides what its holder may do.
 
     A person's role includes everything that lower ones allow; `none` allows nothing. The roles of the operator process,
-    of routers and of the Kubernetes API's audit log stand apart: none may do the other's work or read what people read.
+    of routers and of the Kubernetes API's audit log are separate: none of them may do another's work or use people's
+    endpoints.
     """
 
     NONE = "none"
@@ -38,8 +39,8 @@ Rights = dict[str, AccessRole]
 class Identity:
     """The caller's identity: `role` holds in all namespaces, and `namespaces` adds to it in those it names.
 
-    `expires_at` is None for a bootstrap token. `groups` are those of a Kubernetes user or of the
-    identity provider.
+    `expires_at` is None for a bootstrap token. `groups` are the person's groups in Kubernetes or at the identity
+    provider.
     """
 
     subject: str
@@ -83,8 +84,8 @@ class LoginMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginModes:
-    """The ways to log in that this API offers. `audience` is the one that Kubernetes tokens must be made for,
-    `issuer` the identity provider.
+    """The ways to log in that this API offers. `audience` is the audience that Kubernetes tokens must have, `issuer`
+    the identity provider.
     """
 
     modes: tuple[LoginMode, ...]
@@ -94,8 +95,8 @@ class LoginModes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginRequest:
-    """`token` is that of a one-time login link, an API token that a person pasted, or a Kubernetes token; empty if
-    the mode is open.
+    """A request to log in. `token` is that of a one-time login link, an API token that a person pasted, or a Kubernetes
+    token; empty if the mode is open.
     """
 
     token: str
@@ -105,7 +106,7 @@ class LoginRequest:
 class OidcProvider:
     """Where a browser is sent to sign in, with the `client_id` and `scopes` to ask for.
 
-    The parameter `iss` of what it brings back must be `issuer` if it is there, and be there if `tells_issuer`
+    The parameter `iss` of the returned address must equal `issuer` if present, and must be present if `tells_issuer`
     (RFC 9207).
     """
 
@@ -118,8 +119,8 @@ class OidcProvider:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OidcLoginRequest:
-    """What a browser brought back from the identity provider (`code`), and what it was sent there with: `redirect_uri`,
-    `nonce`, and the `code_verifier` whose SHA-256 was the code challenge (PKCE, RFC 7636).
+    """The values that a browser brought back from the identity provider (`code`), and those with which it was sent
+    there: `redirect_uri`, `nonce`, and the `code_verifier` whose SHA-256 was the code challenge (PKCE, RFC 7636).
     """
 
     code: str
@@ -139,8 +140,8 @@ class WebSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginLinkRequest:
-    """`role` holds in all namespaces, and `namespaces` adds to it; with the role `none` the link is good for these
-    alone.
+    """A request for a login link. `role` holds in all namespaces, and `namespaces` adds roles in single ones; with the
+    role `none` the link is valid only for those.
     """
 
     role: AccessRole
@@ -158,8 +159,8 @@ class LoginLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRequest:
-    """`role` holds in all namespaces, and `namespaces` adds to it; with the role `none` the token is good for these
-    alone.
+    """A request for an API token. `role` holds in all namespaces, and `namespaces` adds roles in single ones; with the
+    role `none` the token is valid only for those.
     """
 
     name: str
@@ -186,7 +187,7 @@ class TokenItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSessionItem:
-    """A browser session as lists show it. `current` is the one that asks."""
+    """A browser session as lists show it. `current` marks the caller's own."""
 
     id: str
     subject: str

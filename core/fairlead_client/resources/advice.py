@@ -1,4 +1,6 @@
-"""Advice: what hurts the pools now, why, and the plan that would help; and how pools did over a range, in short."""
+"""Advice: the pools' present problems, their causes, and the plans that would help; and trends of
+pools over a range.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +12,7 @@ from fairlead_client.resources.plan_kinds import PlanRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceEvidence:
-    """Where the figures of a finding can be looked at, and over which time. `metric` is one of the heatmap's."""
+    """Where the figures of a finding can be looked at, and over which time. `metric` is a heatmap metric."""
 
     kind: EvidenceKind
     start: datetime
@@ -41,10 +43,10 @@ class Advice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceReport:
-    """Findings, what harms most first: by level, then by unit in the order of `HarmUnit`, then by harm.
+    """Findings, ordered by harm: by level, then by unit in the order of `HarmUnit`, then by harm.
 
-    Rates are over the last `window_seconds`. `pools` were looked at; `complete` is false where there are more than one
-    answer covers.
+    Rates are over the last `window_seconds`. `pools` were examined; `complete` is false if there are more pools than
+    one answer covers.
     """
 
     at: datetime
@@ -56,13 +58,13 @@ class AdviceReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolTrend:
-    """How a pool did, step by step, the oldest first; the fleet's has an empty `pool`.
+    """A pool's results step by step, oldest first; for all pools together, `pool` is empty.
 
-    `judged` requests were finished and are in time by TTFT and TPOT (`in_time`) or not; `refused` and `failed` ones are
-    beside them. `ttft_seconds` is the TTFT at the SLO's percentile (of the fleet at the 95th), with the two digits that
+    `judged` requests were finished and met TTFT and TPOT (`in_time`) or not; `refused` and `failed` ones are counted
+    separately. `ttft_seconds` is the TTFT at the SLO's percentile (of the fleet at the 95th), with the two digits that
     the histogram has; None in a step without requests. `instance_hours` are the hours that its instances existed in the
-    range, whether they served or not. `figures` are of the range as a whole; those of the fleet also have what pools
-    did that are gone.
+    range, whether they served or not. `figures` are over the whole range; for all pools together, they include pools
+    that no longer exist.
     """
 
     pool: str

@@ -46,8 +46,8 @@ OPERATOR_EVENT = "operator."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterAuditReceipt:
-    """What was in a list of the Kubernetes API's audit events: `changes` of pools, of which `new` were not known yet;
-    and how many events of pools were `unusable`, as the policy's level is below RequestResponse.
+    """The content of a list of the Kubernetes API's audit events: `changes` of pools, of which `new` were not known
+    yet; and the number of pool events that were `unusable`, because the policy's level is below RequestResponse.
     """
 
     changes: int
@@ -56,7 +56,7 @@ class ClusterAuditReceipt:
 
 
 class AuditKind(StrEnum):
-    """Who acted: a person, also with a token or kubectl; or the system."""
+    """Who acted: a person (also with a token or kubectl), or the system."""
 
     HUMAN = "human"
     SYSTEM = "system"
@@ -77,8 +77,8 @@ class AuditEntry:
 
     `role` is an AccessRole, `cluster` for an action from outside, or `none` if the caller was not recognized. `chain`
     is the hash that links this entry to the one before it on the same day. For a change made with kubectl, `actor` is
-    its field manager, unless the Kubernetes API's audit log had named the user by then; if it names the user later, an
-    entry `pool.change-attributed` follows, as no entry is ever changed.
+    its field manager, unless the Kubernetes API's audit log has already named the user; if it names the user later, an
+    entry `pool.change-attributed` follows, because entries are never changed.
     """
 
     id: int
@@ -102,7 +102,7 @@ class AuditEntry:
 class AuditHead:
     """An entry's place in the audit log's chain.
 
-    Keep one outside the database: it proves later that nothing up to it was changed or cut off.
+    A head kept outside the database later proves that no entry up to it was changed or removed.
     """
 
     id: int
@@ -114,9 +114,9 @@ class AuditHead:
 class AuditVerification:
     """Whether the audit log is whole.
 
-    `first_broken` is the id of the first entry that does not fit or is gone. `missing` counts the entries that the
-    newest head knows of and the log lacks. `kept_head_holds` says whether the head asked about is still in the chain
-    (None: the caller asked about none).
+    `first_broken` is the id of the first entry that is wrong or missing. `missing` counts the entries that are missing
+    before the newest head. `kept_head_holds` says whether the given head is still in the chain (None: no head was
+    given).
     """
 
     intact: bool

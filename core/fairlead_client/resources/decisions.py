@@ -28,7 +28,7 @@ class RoutingDecision(SampledDecision[str, datetime]):
     considered: int
     passed_over: str | None
     explanation: str = ""
-    """The choice in sentences, made from the fields above."""
+    """The choice in sentences, made from the other fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What an engine's steps cost, fitted to requests that it served, and how far off the fit is."""
+"""The costs of an engine's steps, fitted to requests that it served, and the accuracy of the fit."""
 
 from dataclasses import dataclass, field, fields
 from datetime import datetime
@@ -6,22 +6,22 @@ from math import isfinite
 from typing import Any
 
 GREATEST_COST = 1e3
-"""Seconds; no step takes longer."""
+"""Maximum duration of a step in seconds."""
 MOST_BATCHED_TOKENS = 2**24
 FIGURE_TOKENS = 2_000
 """The prompt or context length, in tokens, for which an engine's costs are given as one figure."""
 MOST_POINTS = 300
-"""Judged requests that are kept of a fit, for a picture."""
+"""Maximum number of judged requests that are kept with a fit, for a chart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineCosts:
-    """An engine that computes prompts in pieces, as `fairlead_simulator.engine_model` has it. Seconds and tokens.
+    """The costs of an engine that computes prompts in pieces, as in `fairlead_simulator.engine_model`.
 
-    `overhead_seconds` is what a first token takes outside of the engine's steps: network, HTTP, tokenizer. Prefill of x
-    new tokens of a sequence then s tokens long takes
-    `prefill_fixed + prefill_per_token*x + prefill_per_context*s + prefill_per_pair*x*s`, a decode step
-    `decode_fixed + decode_per_context_token * (context tokens of the batch) + decode_per_sequence * (sequences)`.
+    Seconds and tokens. `overhead_seconds` is the time of a first token outside of the engine's steps: network, HTTP,
+    tokenizer. Prefill of x new tokens of a sequence that is then s tokens long takes `prefill_fixed +
+    prefill_per_token*x + prefill_per_context*s + prefill_per_pair*x*s`, a decode step `decode_fixed +
+    decode_per_context_token * (context tokens of the batch) + decode_per_sequence * (sequences)`.
     """
 
     overhead_seconds: float
@@ -54,18 +54,18 @@ class EngineCosts:
         if not 1 <= self.max_batched_tokens <= MOST_BATCHED_TOKENS:
             return "max_batched_tokens", self.max_batched_tokens, f"write 1 to {MOST_BATCHED_TOKENS:,} tokens"
         if self.decode_fixed + self.decode_per_sequence <= 0:
-            return "decode_fixed", self.decode_fixed, "write what a decode step takes, in seconds above 0"
+            return "decode_fixed", self.decode_fixed, "write the duration of a decode step, in seconds above 0"
         if self.prefill_fixed + self.prefill_per_token <= 0:
-            return "prefill_per_token", self.prefill_per_token, "write what a token of a prompt takes, in seconds above 0"
+            return "prefill_per_token", self.prefill_per_token, "write the time per prompt token, in seconds above 0"
         return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitAccuracy:
-    """How the model's figures for requests it was not fitted to compare with the real ones. Seconds.
+    """The accuracy of the model's figures on requests to which it was not fitted.
 
-    `mean_error` is the mean absolute error as a share of the real mean; `correlation` is Pearson's, None if one of
-    the two is constant.
+    Seconds. `mean_error` is the mean absolute error as a share of the real mean; `correlation` is Pearson's, None if
+    one of the two is constant.
     """
 
     requests: int
@@ -83,7 +83,7 @@ class FitAccuracy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitPoint:
-    """One judged request's figure, as it was and by the model; seconds."""
+    """A figure of one judged request, measured and modelled; seconds."""
 
     real: float
     modelled: float
@@ -91,17 +91,18 @@ class FitPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFit:
-    """A fit. `source` says in words which requests it is of; the oldest are fitted to, the later ones judge.
+    """A fit.
 
-    `contradicting` requests had their first token sooner than the prompt tokens they are recorded to have computed take
-    (the engine had more of them cached): they are modelled as cached, and neither fitted to nor judged. `at_edges` are
-    those that ran beside requests which the records do not have. `points` are of judged requests.
+    `source` says in words from which requests; the oldest ones are used for fitting, the later ones for judging.
+    `contradicting` requests had their first token sooner than the recorded number of computed tokens allows (the engine
+    had more of them cached): they are modelled as cached, and used neither for fitting nor for judging. `at_edges`
+    counts requests that ran together with requests missing from the records. `points` are of judged requests.
     """
 
     source: str
     fitted_at: datetime
     first_at: datetime | None = None
-    """When the first request came; None if the records have no date."""
+    """When the first request arrived; None if the records have no date."""
     last_at: datetime | None = None
     engines: int
     requests: int
@@ -118,8 +119,7 @@ class EngineFit:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolEngine:
     """The engine model with which a pool is simulated. `fit` None: a preset estimated from data sheets, named by
-    `engine`;
-    `is_simulated`: the pool's engines are simulated ones, which are modelled as they are declared.
+    `engine`; `is_simulated`: the pool's engines are simulated ones, which are modelled as declared.
     """
 
     pool: str
@@ -132,7 +132,9 @@ class PoolEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedRequest:
-    """A recorded request as one engine served it. `at` is when it was sent there; seconds from then on."""
+    """A recorded request as one engine served it. `at` is when it was sent there; the other times are seconds since
+    then.
+    """
 
     at: datetime
     engine: str
@@ -145,8 +147,9 @@ class ServedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedRequests:
-    """Requests that a pool's engines served, oldest first. `sample_rate` is the least share of sessions that was
-    recorded meanwhile, `unknown` how many others were recorded of which it is not known how they were served.
+    """Requests that a pool's engines served, oldest first. `sample_rate` is the lowest share of sessions that was
+    recorded during that time, `unknown` the number of other recorded requests for which it is not known how they were
+    served.
     """
 
     pool: str

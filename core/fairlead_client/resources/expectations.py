@@ -1,4 +1,4 @@
-"""What a plan is expected to do: found by simulating the pool's recorded traffic with the change and without it."""
+"""The expected effect of a plan: found by simulating the pool's recorded traffic with and without the change."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,8 +15,8 @@ class ExpectationState(StrEnum):
 
 
 class Quantity(StrEnum):
-    """What is expected: shares of requests in time (within both targets) and refused, the share of prompt tokens that
-    is not computed, and the sessions that change their home.
+    """Quantities with an expected value: shares of requests in time (within both targets) and refused, the share of
+    prompt tokens that is not computed, and the sessions that change their home.
     """
 
     ATTAINMENT = "attainment"
@@ -28,8 +28,8 @@ class Quantity(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedFigure:
     """A quantity without the change (`before`) and with it (`after`): means over the seeds. `unknown` says why the
-    figures cannot be relied on; None = both seeds, the other rates, other requests like these and what was recorded of
-    the pool agree with them within a quarter, in nine of ten cases as far as chance goes.
+    figures are not reliable; None = they agree within a quarter with both seeds, the other rates and the pool's
+    records, and in nine of ten cases with other samples of such requests.
     """
 
     quantity: Quantity
@@ -40,12 +40,13 @@ class ExpectedFigure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanExpectation:
-    """What is expected of a plan. `reason` says why nothing is known, in words.
+    """The expected effect of a plan.
 
-    The first half of the `requests`, recorded from `start` to `end`, warms the simulated pool up; then the change
-    is made, and `figures` are of the other half, which took `measured_seconds` when it was recorded. `done` of `total`
-    requests are simulated, over all runs: with each seed as it is and as planned, and as planned with the recorded
-    rate of requests times each of `rates`. `notes` say what was left out or assumed.
+    `reason` says in words why nothing is known. The first half of the `requests`, recorded from `start` to `end`, warms
+    the simulated pool up; then the change is made, and `figures` are over the other half, which took `measured_seconds`
+    when it was recorded. `done` of `total` requests are simulated, over all runs: with each seed without and with the
+    change, and with the change at the recorded request rate times each of `rates`. `notes` say what was left out or
+    assumed.
     """
 
     plan: str

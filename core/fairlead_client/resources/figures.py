@@ -1,4 +1,4 @@
-"""The figures of a range of time: what became of the requests of a pool, or of all pools, and what moved."""
+"""The figures over a range of time: the outcomes of the requests of a pool, or of all pools, and the moves."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,13 +6,13 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeFigures:
-    """All figures that are shown of one range, from one set of records.
+    """All figures that are shown for one range, from one set of records.
 
-    They are of the requests that ended from `start` to `end`, which are the range asked for, widened to whole steps of
-    how it is recorded; the charts of the range draw the same steps. `judged` requests were finished and met TTFT
-    (`ttft_in_time`), both targets (`in_time`) or not; `tpot_judged` of them had a time per output token, and
-    `tpot_in_time` of these met TPOT. `refused` and `failed` ones are beside them and in neither. `sent` counts requests
-    sent to instances, and `failed_sends` those that failed there, also where another instance then served them.
+    They cover the requests that ended from `start` to `end`: the requested range, widened to whole steps of the
+    records; the charts of the range draw the same steps. `judged` requests were finished and met TTFT (`ttft_in_time`),
+    both targets (`in_time`) or not; `tpot_judged` of them had a time per output token, and `tpot_in_time` of these met
+    TPOT. `refused` and `failed` requests are counted separately. `sent` counts requests sent to instances, and
+    `failed_sends` those that failed there, also where another instance then served them.
 
     Latencies are seconds, interpolated within the histogram's step, a tenth of the latency: two digits of them mean
     something. `ttft_seconds` is the TTFT at the SLO's `percentile` (of all pools: 95). `seconds_won` is the TTFT
@@ -63,12 +63,12 @@ class RangeFigures:
 
     @property
     def ttft_attainment(self) -> float | None:
-        """Share of the same requests that met TTFT: never less than met both."""
+        """Share of the judged requests that met TTFT; never less than the share that met both targets."""
         return _share(self.ttft_in_time, self.judged)
 
     @property
     def tpot_attainment(self) -> float | None:
-        """Share of those with a time per output token that met TPOT."""
+        """Share of requests with a time per output token that met TPOT."""
         return _share(self.tpot_in_time, self.tpot_judged)
 
     @property
@@ -92,10 +92,11 @@ class InstanceFigures:
     """All figures shown for one instance over one range, from the same records as its charts.
 
     The range is the requested one, widened to whole minutes or longer steps, as in charts. `sent` counts requests sent
-    there and `failed_sends` those that failed there. `judged` requests got all of their tokens from it and met both
-    targets (`in_time`) or not; `first_tokens` came from it and met TTFT (`ttft_in_time`) or not. `ttft_p95_seconds` and
-    `tpot_p95_seconds` are the highest p95 of a single second: an instance has no histogram of longer times.
-    `complete_until`: later requests are not counted yet, as the roll-ups lag; None = nothing is missing.
+    there and `failed_sends` those that failed there. `judged` requests got all of their tokens from the instance and
+    met both targets (`in_time`) or not; `first_tokens` are those that came from it, and `ttft_in_time` of them met
+    TTFT. `ttft_p95_seconds` and `tpot_p95_seconds` are the highest p95 of a single second: an instance has no histogram
+    over longer times. `complete_until`: later requests are not counted yet, because the roll-ups lag; None = nothing is
+    missing.
     """
 
     start: datetime

@@ -6,10 +6,10 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyRequest:
-    """A key to be made. Its requests have its `priority_class` in pools that declare that class, and the default class
+    """A key to create. Its requests have its `priority_class` in pools that declare that class, and the default class
     elsewhere.
 
-    `pools` (as `namespace/name`) and `models` are what it opens; an empty list opens all. Without `days` it does not
+    It gives access to `pools` (as `namespace/name`) and `models`; an empty list means all. Without `days` it does not
     expire; a limit that is None does not apply. With `explain` its requests may ask for their decisions to be kept
     (`x-fairlead-explain: 1`).
     """
@@ -33,8 +33,8 @@ class GatewayKeyChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyTotals:
-    """The use of a key in some time: requests that went to a pool, with their tokens, and `refused` requests by the
-    reason that lies in the key.
+    """The use of a key during some time: requests that were sent to a pool, with their tokens, and `refused` requests
+    by the reason that lies in the key.
     """
 
     requests: int = 0
@@ -71,7 +71,7 @@ class GatewayKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyUsePoint(GatewayKeyTotals):
-    """The use of a key in the step that begins `at`."""
+    """The use of a key in the step that begins at `at`."""
 
     at: datetime
 

@@ -12,8 +12,8 @@ class HeatmapRow:
     """The cells of an instance, oldest first; None = no data.
 
     Where rows are grouped, `instance` is the group's name, `members` counts its instances, and `state` and `role` are
-    those of most of them. `node` is where the instance runs, None if that is not known. `breaches` are the column
-    indexes where an absolute limit was broken.
+    the most frequent ones. `node` is where the instance runs, None if unknown. `breaches` are the indexes of the
+    columns in which an absolute limit was exceeded.
     """
 
     instance: str
@@ -31,10 +31,9 @@ class Heatmap:
 
     `metric` is one of METRICS. `group` is what a row shows: an `instance`, or all of a `role` or `node`. Columns are
     `step_seconds` wide from `start`; a cell is the maximum (or mean) of its seconds. `maximum` is the top of the scale:
-    the data's maximum, at least the limit; 1 for shares. `rows_total` counts the rows there are; `rows` holds fewer
-    only where that is more than can be shown. `migrations_total` counts all migrations of the range. `migrations` holds
-    fewer only where there are more pairs of rows and columns than can be shown; then the busiest are kept. Those
-    between instances of one group are not among them.
+    the data's maximum, at least the limit; 1 for shares. `rows_total` counts all rows; `rows` holds fewer only if there
+    are more than can be shown. `migrations_total` counts all migrations of the range; `migrations` leaves out those
+    within one group, and holds only the busiest if there are more pairs of rows and columns than can be shown.
     """
 
     pool: str
@@ -84,7 +83,7 @@ METRICS = {
 """Metrics a heatmap can show, with their unit."""
 
 GOOD_WHEN_HIGH = frozenset({"hit_rate"})
-"""Metrics of which a low value hurts."""
+"""Metrics for which a low value is bad."""
 
 GROUPS = ("instance", "role", "node")
 """What a row of a heatmap can show."""

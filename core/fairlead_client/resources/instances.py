@@ -57,7 +57,7 @@ class InstanceTransition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheKnowledge:
-    """What one live router knows of the instance's prefix cache: as `KnownCache` of the routers' reports."""
+    """What one live router knows about the instance's prefix cache, like `KnownCache` in the routers' reports."""
 
     router: str
     state: str
@@ -75,7 +75,9 @@ class CacheKnowledge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearntOfEngines:
-    """A figure that one live router measured on an instance or on its whole pool: as `LearntFigure` of the reports."""
+    """A figure that one live router measured on an instance or on its whole pool, like `LearntFigure`
+    in the reports.
+    """
 
     router: str
     quantity: str
@@ -101,8 +103,8 @@ class LearntOfEngines:
 class EngineCondition:
     """The trouble that `routers` live routers see in the instance's engine now.
 
-    `reason` is a word of `fairlead.reports.engines.EngineTrouble`, or of a newer router; `seconds` is its duration, 0
-    if unknown.
+    `reason` is an `fairlead.reports.engines.EngineTrouble`, or a newer router's word; `seconds` is its duration, 0 if
+    unknown.
     """
 
     reason: str
@@ -113,7 +115,9 @@ class EngineCondition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankLoad:
-    """A data-parallel rank of the instance: its load in the newest complete second, and the sessions at home there."""
+    """A data-parallel rank of the instance: its load in the newest complete second, and the number of sessions whose
+    home it is.
+    """
 
     rank: int
     running: int
@@ -125,7 +129,7 @@ class RankLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldSession:
-    """A session whose home the instance is. `share` (0-1) is that of its context in all contexts counted."""
+    """A session whose home is this instance. `share` (0-1) is its context's share of all counted contexts."""
 
     session: str
     context_tokens: int
@@ -138,11 +142,11 @@ class HeldSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionsHeld:
-    """The sessions whose home the instance is now, the ten with the largest contexts.
+    """The sessions whose home is this instance: the ten with the largest contexts.
 
-    `counted` sessions, those seen last, were counted, with `context_tokens` in total; `complete` says whether there are
-    no more. A context is what its session's requests have filled; only the engine knows how much of it is still in its
-    KV cache.
+    `counted` sessions, those seen last, were counted, with `context_tokens` in total; `complete` says whether these are
+    all. A context is the number of tokens of its session's requests; only the engine knows how much of it is still in
+    its KV cache.
     """
 
     counted: int

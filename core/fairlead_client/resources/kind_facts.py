@@ -27,8 +27,8 @@ class InputKind(StrEnum):
 class Input:
     """An entry of a request's `fields`, as forms and commands ask for it.
 
-    `name` is the field's path, its parts joined by dots: `zero.idleAfter`. `remedy` says what to write in place of text
-    that cannot be read. `told` is how a closed form shows the present value; empty = not at all.
+    `name` is the field's path, joined by dots: `zero.idleAfter`. `remedy` says what to write instead of text that
+    cannot be read. `told` is the template by which a closed form shows the present value; empty = it is not shown.
     """
 
     name: str
@@ -46,45 +46,45 @@ class Input:
 class KindFacts:
     """A kind of plan as data.
 
-    `role` is what a person needs to plan, apply or undo such a change; of a schedule, see `role_for_schedule`. `title`
-    heads its form on the pool's page, and `command` is the help of its own command of `fairlead change`; empty = there
-    is none.
+    `role` is the role that a person needs to plan, apply or undo such a change; for schedules, see `role_for_schedule`.
+    `title` heads its form on the pool's page, and `command` is the help of its own command of `fairlead change`; empty
+    = there is none.
     """
 
     role: AccessRole
     takes: tuple[str, ...] = ("fields",)
     """The fields that a request of this kind may have."""
     needs: int = 1
-    """How many of these fields, from the first on, it must have."""
+    """How many of these fields, counted from the first, are required."""
     remedies: Mapping[str, str] = field(default_factory=dict)
-    """The remedy for a missing field, if its name does not say it."""
+    """The remedy for a missing field, if the field's name does not say it."""
     section: str = ""
     """The section of the pool's spec that `fields` changes; empty = no section."""
     inputs: tuple[Input, ...] = ()
     more_fields: tuple[str, ...] = ()
     """Fields of the section that may be changed, but not by forms."""
     says: Mapping[str, Any] = field(default_factory=dict)
-    """Values that its form adds to `fields`, besides its inputs."""
+    """Values that the kind's form adds to `fields`, in addition to its inputs."""
     title: str = ""
     has_button: bool = False
-    """The pool's page has a button for it in place of a form."""
+    """Whether the pool's page has a button for it instead of a form."""
     command: str = ""
     for_pairs: bool = False
-    """Only a pool with several roles has its form."""
+    """Whether the form is shown only for pools with several roles."""
     advised: bool = False
-    """Advice knows such a change by a simulation, which a request may name."""
+    """Whether advice recommends such changes from a simulation, which a request may name."""
     deletes: bool = False
-    """It deletes the object, and undoing it creates the object again."""
+    """Whether the change deletes the object; undoing it creates the object again."""
     file_refusal: str = ""
-    """Why it is impossible for the engines of a file; empty = it is possible."""
+    """Why it is impossible for engines from a file; empty = it is possible."""
     pods_refusal: str = ""
     """Why it is impossible if instances are pods; empty = it is possible."""
     workload_refusal: str = ""
-    """Why it is impossible for pods that a workload starts and ends; empty = it is possible."""
+    """Why it is impossible for pods of a workload; empty = it is possible."""
     for_scale_targets: bool = False
     """Exception: it is possible if the pool scales that workload."""
     example: Mapping[str, Any] = field(default_factory=dict)
-    """A request in the API's documentation, without its kind, and its name there."""
+    """A request for the API's documentation, without its kind, and the example's name."""
     example_title: str = ""
 
     @property
@@ -94,20 +94,20 @@ class KindFacts:
 
     @property
     def for_running_engines(self) -> bool:
-        """Whether it is possible for a pool whose instances are started and ended elsewhere."""
+        """Whether it is possible for a pool whose instances are started and stopped elsewhere."""
         return not self.file_refusal and not self.workload_refusal
 
 
 def number_input(name: str, words: str, example: str, *, hint: str = "", told: str = "{}") -> Input:
-    """An input of a number such as `example`."""
+    """An input for a number such as `example`."""
     return Input(name=name, words=words, kind=InputKind.NUMBER, remedy=f"write a number such as {example}", hint=hint, told=told)
 
 
 def duration_input(name: str, words: str, examples: str, *, told: str = "") -> Input:
-    """An input of a duration such as one of `examples`."""
+    """An input for a duration such as one of `examples`."""
     return Input(name=name, words=words, hint=f"such as {examples}", told=told)
 
 
 def choice_input(name: str, words: str, options: Iterable[str], *, told: str = "{}") -> Input:
-    """An input of one of `options`."""
+    """An input for one of `options`."""
     return Input(name=name, words=words, kind=InputKind.CHOICE, options=tuple(options), told=told)

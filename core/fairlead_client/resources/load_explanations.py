@@ -1,4 +1,4 @@
-"""Why an instance was loaded as it was in a stretch of time: its figures beside those of the others, the senders, and
+"""The explanation of an instance's load over a stretch of time: its figures compared with the others', the senders, and
 the sessions that moved.
 """
 
@@ -15,8 +15,8 @@ class WindowFigure:
 
     `maximum` and `mean` are those of its per-second values, as a heatmap's cell shows them; `before` is the maximum in
     the range of the same length before it. `others` is the median of the maximum of the `others_count` other instances
-    of its role, and `others_over` counts those of them over the `limit`. For a metric whose low values hurt, `before`
-    and `others` are means, to be compared with `mean`.
+    of its role, and `others_over` counts those of them over the `limit`. For a metric where low values are bad,
+    `before` and `others` are means, to be compared with `mean`.
     """
 
     metric: str
@@ -31,25 +31,25 @@ class WindowFigure:
 
     @property
     def compared(self) -> float | None:
-        """The figure that `before` and `others` are compared with."""
+        """The figure with which `before` and `others` are compared."""
         return self.mean if self.metric in GOOD_WHEN_HIGH else self.maximum
 
 
 LEAST_SAMPLES = 30
-"""No share is estimated from fewer recorded requests."""
+"""Minimum number of recorded requests for estimating a share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SenderShare:
-    """What one session sent of what is recorded; `session` None holds all requests without one.
+    """The recorded requests of one session; `session` None stands for all requests without one.
 
-    `requests` and `prompt_tokens` are what was recorded. `tokens_share` (0-1) is their share of all prompt tokens:
-    exact where every request is recorded, else an estimate that weighs each by how rarely its kind is recorded, and
-    None if too few are recorded to estimate it (see `Senders`). `prefill_tokens` are those of them that the router
+    `requests` and `prompt_tokens` count what was recorded. `tokens_share` (0-1) is their share of all prompt tokens:
+    exact if every request is recorded, else an estimate that weights each request by how rarely its kind is recorded,
+    and None if too few are recorded to estimate it (see `Senders`). `prefill_tokens` are those of them that the router
     knew not to be cached when it chose the instance, so that it had to prefill them, and `prefill_share` is their share
-    likewise. Both are None if no score of the instance was recorded. Where all requests are (`Senders.is_whole`),
-    they are what the engine computed, by its own count of cached tokens where it tells one. `is_unnamed`: it is one
-    session whose name is not known any more.
+    likewise. Both are None if no score of the instance was recorded. Where all requests are (`Senders.is_whole`), they
+    are what the engine computed, by its own count of cached tokens where it tells one. `is_unnamed`: it is one session
+    whose name is not known any more.
     """
 
     session: str | None
@@ -102,9 +102,9 @@ class Flow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """The moves of one kind within the stretch: how many, and the ten instances with most. All are recorded.
+    """The moves of one kind within the stretch: how many, and the ten instances with most. All moves are recorded.
 
-    `complete` is false where there are more than one answer counts; then `total` is the least there were.
+    `complete` is false if there are more than one answer counts; then `total` is a lower bound.
     """
 
     total: int
@@ -115,7 +115,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowChange:
-    """A change that may be the cause: a revision of the pool's spec or a state of the instance."""
+    """A change that may be the cause: a revision of the pool's spec, or a change of an instance's state."""
 
     at: datetime
     kind: str
@@ -125,10 +125,10 @@ class WindowChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadExplanation:
-    """Why an instance was loaded as it was from `start` to `end`, both widened to whole samples.
+    """The explanation of an instance's load from `start` to `end`, both widened to whole samples.
 
-    `causes` are sentences made from the rest, most telling first; none where nothing stands out. `requests` were sent
-    to the instance within the stretch; tokens are those of requests that ended in it.
+    `causes` are sentences made from the other fields, most telling first; empty if nothing stands out. `requests` were
+    sent to the instance within the stretch; tokens are those of requests that ended in it.
     """
 
     pool: str

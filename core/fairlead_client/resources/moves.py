@@ -11,7 +11,9 @@ from fairlead.reports.bindings import BindingReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move(moves.Move[str, datetime]):
-    """The fields that migrations and re-routes share: the router's record, the router, and conclusions from both."""
+    """The fields that migrations and re-routes share: the router's record, the router's id, and conclusions from the
+    record.
+    """
 
     pool: str
     at: datetime
@@ -30,7 +32,7 @@ class Move(moves.Move[str, datetime]):
 class Migration(Move):
     """A move of a bound session's home, which is a step of the session's history.
 
-    `request` is the request that carried the move, None when none did.
+    `request` is the request that carried the move, None if no request did.
     """
 
     session: str
@@ -40,7 +42,7 @@ class Migration(Move):
 class ReRoute(Move):
     """A queued or unbound request went to another instance; no session's home moved.
 
-    `session` is only the session that the request named.
+    `session` is just the session that the request named.
     """
 
     request: str
@@ -74,8 +76,8 @@ class MovesEffect:
 class MigrationMatrix:
     """Flows between instances, of migrations or of re-routes, and their effect.
 
-    At most the newest 10,000 moves of the range are counted. `complete` says whether those are all; `counted_from` is
-    the time since which all are counted.
+    At most the newest 10,000 moves of the range are counted. `complete` says whether these are all; all moves since
+    `counted_from` are counted.
     """
 
     flows: list[MigrationFlow]

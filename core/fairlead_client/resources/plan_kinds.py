@@ -1,4 +1,4 @@
-"""The kinds of plans, each with what the API's checks, forms, commands and documentation need of it.
+"""The kinds of plans, each with the facts that the API's checks, forms, commands and documentation need.
 
 A kind is a member of `PlanKind` and its entry in the table below; the API carries it out in
 `fairlead_api/plans/kinds/<kind>.py`.
@@ -63,9 +63,9 @@ class PlanKind(StrEnum):
 
 
 class ScheduleAction(StrEnum):
-    """What a plan of kind `schedule` does.
+    """The action of a plan of kind `schedule`.
 
-    `set` creates the schedule of this name or puts `spec` in its place, as a manifest writes it. `skip` and `run` take
+    `set` creates the schedule of this name or replaces it by `spec`, written as in a manifest. `skip` and `run` take
     the instant `start`.
     """
 
@@ -78,7 +78,9 @@ class ScheduleAction(StrEnum):
 
 
 class EngineAction(StrEnum):
-    """What a plan of kind `engines` does: `add` takes a `url`, a `name` and a `weight` if wanted, `remove` a `name`."""
+    """The action of a plan of kind `engines`: `add` takes a `url` and optionally a `name` and a `weight`, `remove` a
+    `name`.
+    """
 
     ADD = "add"
     REMOVE = "remove"
@@ -118,10 +120,10 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
             inputs=(
                 Input(name="url", words="Address", hint="http://HOST:PORT"),
                 Input(name="name", words="Name", hint="by default host and port"),
-                number_input("weight", "Weight", "2", hint="share of the keys beside engines of weight 1"),
+                number_input("weight", "Weight", "2", hint="share of the keys, relative to engines of weight 1"),
             ),
             says={"action": EngineAction.ADD.value},
-            pods_refusal="the pool has no list of engines, its instances are pods; scale it, or its workload",
+            pods_refusal="the pool has no list of engines, because its instances are pods; scale it, or its workload",
             example_title="one engine more",
             example={"fields": {"action": "add", "url": "http://10.0.0.7:8000"}},
         ),
@@ -132,7 +134,7 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
             command="Change the number of instances.",
             advised=True,
             file_refusal="the number of instances is the number of engines there; add an engine to the file, or remove one",
-            workload_refusal="they are made and ended by their workload; scale that, or name it in roles[].scaleTargetRef",
+            workload_refusal="their workload creates and deletes them; scale the workload, or name it in roles[].scaleTargetRef",
             for_scale_targets=True,
             example_title="scale",
             example={"replicas": 7},
@@ -142,14 +144,14 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
             takes=("revision", "role"),
             needs=0,
             has_button=True,
-            file_refusal="it has no template to go back to; restart the engines themselves",
-            workload_refusal="their workload has the template; go back there, as with kubectl rollout undo",
+            file_refusal="there is no template to go back to; restart the engines themselves",
+            workload_refusal="their workload has the template; roll the workload back, for example with kubectl rollout undo",
             example_title="the engine and templates of a former revision",
             example={"revision": 3},
         ),
         PlanKind.SCHEDULE: KindFacts(
             role=AccessRole.OPERATOR,
-            file_refusal="no window can make or end an engine; write slo and earlyRejection in the file",
+            file_refusal="no window can start or stop an engine; write slo and earlyRejection in the file",
             example_title="a schedule",
             example={
                 "fields": {
@@ -222,12 +224,12 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
             inputs=(
                 choice_input("mode", "Mode", ScalingMode),
                 number_input("targetLoad", "Target load", "0.8", hint="share of an instance's capacity, 0 to 1", told="target load {}"),
-                duration_input("zero.idleAfter", "Last instances go when idle for", "10m; in mode SLO, with minReplicas 0"),
-                duration_input("zero.holdFor", "Hold a request for", "2m; while no instance serves and one is to come"),
+                duration_input("zero.idleAfter", "Remove the last instances when idle for", "10m; in mode SLO, with minReplicas 0"),
+                duration_input("zero.holdFor", "Hold a request for", "2m; while no instance serves but one is expected"),
                 number_input("zero.heldRequests", "Requests held at most", "1024", hint="by each router", told=""),
             ),
-            file_refusal="no load can make or end an engine; add an engine to the file, or remove one",
-            workload_refusal="they are made and ended by their workload; scale that, or name it in roles[].scaleTargetRef",
+            file_refusal="no load can start or stop an engine; add an engine to the file, or remove one",
+            workload_refusal="their workload creates and deletes them; scale the workload, or name it in roles[].scaleTargetRef",
             for_scale_targets=True,
             example_title="scaling by the SLO",
             example={"fields": {"mode": "SLO", "targetLoad": 0.8}},
@@ -239,12 +241,12 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
             inputs=(
                 choice_input("mode", "Mode", RatioMode),
                 choice_input("method", "How an instance changes its role", RatioMethod, told=""),
-                number_input("band", "Band", "0.3", hint="difference of the roles' loads that is left alone", told="band {}"),
+                number_input("band", "Band", "0.3", hint="difference between the roles' loads that is tolerated", told="band {}"),
                 duration_input("cooldown", "Cooldown", "2m"),
             ),
             for_pairs=True,
             file_refusal="every engine there prefills and decodes",
-            workload_refusal="they are made and ended by their workloads; scale those",
+            workload_refusal="their workloads create and delete them; scale the workloads",
             example_title="a ratio that follows the load",
             example={"fields": {"mode": "Auto", "cooldown": "5m"}},
         ),
@@ -261,12 +263,12 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
                     options=("false", "true"),
                     told="paused: {}",
                 ),
-                number_input("maxSurge", "Instances above the wanted number", "1", told="surge {}"),
+                number_input("maxSurge", "Instances above the desired number", "1", told="surge {}"),
                 number_input("maxUnavailable", "Instances that may be missing", "0", told=""),
             ),
             more_fields=("progressDeadline",),
-            file_refusal="it has no template to roll out; restart the engines themselves",
-            workload_refusal="their workload has the template, and replaces them by its own rules",
+            file_refusal="there is no template to roll out; restart the engines themselves",
+            workload_refusal="their workload has the template and replaces its pods by its own rules",
             example_title="pause a rollout",
             example={"fields": {"paused": True}},
         ),
@@ -288,7 +290,7 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
             role=AccessRole.OPERATOR, takes=("instance",), example_title="drain one instance", example={"instance": "chat-bk2xz4"}
         ),
         PlanKind.UNDRAIN: KindFacts(
-            role=AccessRole.OPERATOR, takes=("instance",), example_title="take a drain back", example={"instance": "chat-bk2xz4"}
+            role=AccessRole.OPERATOR, takes=("instance",), example_title="cancel a drain", example={"instance": "chat-bk2xz4"}
         ),
         PlanKind.WEIGHT: KindFacts(
             role=AccessRole.OPERATOR,
@@ -303,7 +305,7 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
                     most=MOST_WEIGHT,
                 ),
             ),
-            command="Change an instance's part of the keys, beside instances of weight 1.",
+            command="Change an instance's share of the keys, relative to instances of weight 1.",
             example_title="half of the keys for one instance",
             example={"instance": "chat-bk2xz4", "fields": {"weight": 0.5}},
         ),
@@ -314,29 +316,29 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
             title="Delete the pool",
             command="Delete a pool: its sessions are lost. Undoing creates it again with the same spec.",
             deletes=True,
-            file_refusal="it is there as long as `fairlead serve` runs; end that",
+            file_refusal="it exists as long as `fairlead serve` runs; stop that process",
             example_title="delete the pool",
         ),
         PlanKind.MOVE: KindFacts(
             role=AccessRole.OPERATOR,
             takes=("session", "instance"),
             needs=2,
-            remedies={"instance": "write the instance that the session is to live at"},
-            command="Give a session another home: its next request goes to INSTANCE.",
+            remedies={"instance": "write the instance that should hold the session"},
+            command="Move a session to another home: its next request goes to INSTANCE.",
             example_title="another home for a session",
             example={"session": "574-r2", "instance": "chat-bk2xz4"},
         ),
         PlanKind.UNPIN: KindFacts(
             role=AccessRole.OPERATOR,
             takes=("session",),
-            command="Take a session's home away: the policy places its next request.",
+            command="Release a session from its home: the policy places its next request.",
             example_title="no home for a session",
             example={"session": "574-r2"},
         ),
         PlanKind.REVERT: KindFacts(
             role=AccessRole.ADMIN,
             takes=("revision",),
-            command="Give the whole spec what it said in a former revision of `fairlead pools history`, policy and SLO with it.",
+            command="Restore the whole spec of a revision from `fairlead pools history`, including policy and SLO.",
             example_title="the whole spec of a former revision",
             example={"revision": 3},
         ),
@@ -347,13 +349,13 @@ PLAN_KINDS = tuple(_FACTS)
 """All kinds, in the order of their forms."""
 
 SECTIONS: Mapping[PlanKind, KindFacts] = MappingProxyType({kind: facts for kind, facts in _FACTS.items() if facts.section})
-"""Those that change fields of a section of the spec."""
+"""The kinds that change fields of a section of the spec."""
 
 OF_INSTANCES = tuple(kind for kind in PlanKind if kind.facts.takes == ("instance",))
-"""Those that need nothing but an instance's name."""
+"""The kinds that need nothing but an instance's name."""
 
 OF_SESSIONS = tuple(kind for kind in PlanKind if kind.facts.takes[:1] == ("session",))
-"""Those of a session's home."""
+"""The kinds that change a session's home."""
 
 _FOR_ADMINS = frozenset({"slo", "earlyRejection", "ratio"})
 

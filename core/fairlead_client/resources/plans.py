@@ -10,7 +10,7 @@ from fairlead_client.resources.plan_kinds import PlanKind
 
 
 class PlanState(StrEnum):
-    """The fate of a plan: an open one can be applied; the others are closed for good."""
+    """The state of a plan: an open one can be applied; all others are closed permanently."""
 
     OPEN = "open"
     APPLIED = "applied"
@@ -20,14 +20,47 @@ class PlanState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HandOverForecast:
+    """What the sessions of instances that leave are expected to keep of their caches: the share (0-1) of the pool's
+    hits of the next five minutes, the seconds that the change takes longer for it, and the work in parts of what the
+    pool computes in that time. `unknown` says why they are not known; then the figures are None.
+    """
+
+    hits_kept: float | None = None
+    seconds_longer: float | None = None
+    more_work: float | None = None
+    unknown: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOverResult:
+    """What became of a plan's `effect.hand_over`, `expected`, by `until`: ten minutes after it was applied, or now;
+    None before it is applied. Counted are sessions that moved since their instance left, those of them that a router
+    handed over before their next turn, tokens that came along, that were computed ahead, and that next turns had to
+    compute again. `hits_kept` is the share (0-1) that was kept of the tokens that could have been hit, None where none
+    could.
+    """
+
+    plan: str
+    expected: HandOverForecast | None
+    until: datetime | None = None
+    sessions_moved: int = 0
+    sessions_handed_over: int = 0
+    tokens_moved: int = 0
+    tokens_computed_ahead: int = 0
+    tokens_lost: int = 0
+    hits_kept: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanEffect:
     """The expected effect of applying, estimated from present sessions and traffic.
 
-    Sessions of a removed instance move to others, or are lost (`sessions_lost`) where no instance is left to take
-    them. `warnings` name what users, caches or targets may lose, `notes` what else the change means.
-    `predicted_attainment` is the share of requests whose TTFT and TPOT would be in time, `predicted_refusals` the
-    share that would be refused early, both as `prediction_basis` says; None if there is no traffic or the change
-    does not concern it, and then nothing is promised.
+    Sessions of a removed instance move to others, or are lost (`sessions_lost`) if no instance is left to take them.
+    `warnings` name losses for users, caches or targets, `notes` other consequences of the change.
+    `predicted_attainment` is the share of requests whose TTFT and TPOT would be in time, `predicted_refusals` the share
+    that would be refused early, both as `prediction_basis` says; None if there is no traffic or the change does not
+    affect it.
     """
 
     instances_added: int = 0
@@ -44,14 +77,17 @@ class PlanEffect:
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     heavy: bool = False
-    """Leaves nobody to serve, or moves more than 10 % of sessions; applying it then needs the pool's name and a reason.
+    """Whether the change leaves no instance to serve, or moves more than 10 % of sessions; applying it then needs the
+    pool's name and a reason.
     """
     sessions_lost: int = 0
     prediction_basis: str | None = None
     for_admins: bool = False
     """Whether it changes a schedule that sets SLO, early rejection or the ratio, before or after: such a change needs
-    an admin, as changing those directly does.
+    an admin, like a direct change of these.
     """
+    hand_over: HandOverForecast | None = None
+    """What is kept of the caches of instances that leave; None where none leaves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +109,7 @@ class Plan:
     effect: PlanEffect
     owner: str | None
     patch: str
-    """The change as a kubectl-ready merge patch (YAML), to copy when GitOps owns the object."""
+    """The change as a kubectl-ready merge patch (YAML), to commit if a GitOps tool owns the object."""
     applied_at: datetime | None = None
     applied_by: str | None = None
     undo_until: datetime | None = None
@@ -81,7 +117,7 @@ class Plan:
 
 
 def needed_role(plan: Plan) -> AccessRole:
-    """The role that a person needs to apply or undo a plan, or to make it again."""
+    """The role that a person needs to apply or undo a plan, or to plan it again."""
     return AccessRole.ADMIN if plan.effect.for_admins else plan.kind.facts.role
 
 

@@ -24,20 +24,19 @@ class PoolSummary:
 
     `attainment`, `slo_attainment`, `hit_rate`, `requests_per_second` and `rejections_per_second` cover the last 5
     minutes, and `sessions_moved`, `requests_rerouted` and `lost_moves` are counts of that time. A share is None without
-    traffic. `figures_behind_seconds` is how far the control API's roll-ups lag where that is more than half a minute,
-    else 0: while they do, what is made of them (attainments, hit rate, requests) is not known and is None, as are
-    `requests_per_second` where no router reports. A lost move is one a router made of a session that another writer
-    had moved first: the request was served where the router sent it, but the session's home and history are the first
-    writer's. `slo_attainment` is the share of judged requests with TTFT
-    and TPOT in time, for which `slo_percentile` (0-100) is the goal; `attainment` is the share of first tokens in time.
-    `ttft_at_percentile_seconds` is the TTFT at that percentile, to be compared with `ttft_slo_seconds`. `state_digest`
-    changes with the generation, the routing table, the conditions, the numbers wanted and the instances' states, and
-    with nothing else.
-    `owner` names the GitOps tool or the file that owns the pool, if any: then it is read-only here. `engines_file`
-    names the file with the addresses of a pool whose engines run already (`fairlead serve`), and `selector` the labels
-    of the running pods that the pool adopted, such as `app=vllm`: then no instance is made or ended here. Both None =
-    the instances are pods that the pool makes. `scale_target` names the workload of adopted pods that the pool scales,
-    such as `Deployment vllm`, if it scales one.
+    traffic. `figures_behind_seconds` is the lag of the control API's roll-ups if that exceeds half a minute, else 0:
+    during such a lag, figures computed from them (attainments, hit rate, requests) are None; so are
+    `requests_per_second` if no router reports. A lost move is one a router made of a session that another writer had
+    moved first: the request was served where the router sent it, but the session's home and history are the first
+    writer's. `slo_attainment` is the share of judged requests with TTFT and TPOT in time, for which `slo_percentile`
+    (0-100) is the goal; `attainment` is the share of first tokens in time. `ttft_at_percentile_seconds` is the TTFT at
+    that percentile, to be compared with `ttft_slo_seconds`. `state_digest` changes with the generation, the routing
+    table, the conditions, the numbers wanted and the instances' states, and with nothing else. `owner` names the GitOps
+    tool or the file that owns the pool, if any: then it is read-only here. `engines_file` names the file with the
+    addresses of a pool whose engines run already (`fairlead serve`), and `selector` the labels of the running pods that
+    the pool adopted, such as `app=vllm`: then no instance is made or ended here. Both None = the instances are pods
+    that the pool makes. `scale_target` names the workload of adopted pods that the pool scales, such as `Deployment
+    vllm`, if it scales one.
     """
 
     namespace: str
@@ -73,7 +72,7 @@ class PoolSummary:
     selector: str | None = None
     scale_target: str | None = None
     migrations: str = MIGRATIONS_MODES[0]
-    """Whether sessions and queued requests move: `routing.migrations` of the spec."""
+    """Whether sessions and queued requests may move: `routing.migrations` of the spec."""
 
     @property
     def runs_already(self) -> bool:
@@ -87,9 +86,9 @@ class PoolDetail:
 
     `desired` has the desired instances per role, as the operator has them: an InferencePoolRole, an open window of a
     schedule, the load or the ratio may set other numbers than the spec. `learnt` has a row for each live router and
-    each quantity that it measured on the pool's engines; `capability` is what an instance can do by the best source,
-    which each figure names: measured, fitted, declared or unknown. `conditions` are those that the operator
-    reported at `observed_at`; figures in them may be older by up to its resync pause (10 s by default).
+    each quantity that it measured on the pool's engines; `capability` has an instance's figures, each from its best
+    source: measured, fitted, declared or unknown. `conditions` are those that the operator reported at `observed_at`;
+    figures in them may be older by up to its resync pause (10 s by default).
     """
 
     pool: PoolSummary

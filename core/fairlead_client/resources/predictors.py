@@ -1,4 +1,4 @@
-"""The models by which a pool's routers predict TTFTs: a version for each that was trained."""
+"""The models with which a pool's routers predict TTFTs: a version for each trained model."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,8 +8,8 @@ from fairlead.reports.predictors import ModelFigures
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictorModel:
-    """A model, and how the one before it did; see `ModelFigures`. `stored_bytes` is None once only its figures are
-    kept.
+    """A model, and the results of the previous one; see `ModelFigures`. `stored_bytes` is None if only the figures are
+    still stored.
     """
 
     version: int
@@ -20,7 +20,7 @@ class PredictorModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predictor:
-    """The newest models of a pool, newest first. `learns` says whether its policy does now."""
+    """The newest models of a pool, newest first. `learns` says whether the pool's present policy learns."""
 
     pool: str
     policy: str

@@ -7,8 +7,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeMeanwhile:
-    """A change by somebody else to an object that a plan was to change. `by` None = unknown person; `diff` as a
-    plan's.
+    """A change by somebody else to an object that a plan was to change. `by` None = unknown person; `diff` has the
+    format of a plan's.
     """
 
     by: str | None
@@ -19,8 +19,8 @@ class ChangeMeanwhile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanConflict:
-    """Why a plan no longer fits its object: what it would have changed, and all that was changed meanwhile, oldest
-    first. `POST /v1/plans/{plan}/again` plans the same change of the object as it is now.
+    """Why a plan no longer fits its object: the plan's change, and everything that was changed meanwhile, oldest first.
+    `POST /v1/plans/{plan}/again` plans the same change for the object as it is now.
     """
 
     plan: str
@@ -32,9 +32,9 @@ class PlanConflict:
 class Problem:
     """RFC 9457 problem document.
 
-    `type` is a stable word (docs/api.md), `detail` one line that says what is wrong, `remedy` what to do about it,
-    where that is not the detail itself. `field` and `value` are present when a person's input was wrong, `conflict`
-    when somebody else changed what a plan was made for.
+    `type` is a stable word (docs/api.md), `detail` one line that says what is wrong, `remedy` says what to do about it,
+    unless the detail already does. `field` and `value` are present if a person's input was wrong, `conflict` if
+    somebody else changed the object of a plan.
     """
 
     type: str

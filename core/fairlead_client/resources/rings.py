@@ -8,9 +8,9 @@ from fairlead.routing.contracts.catalogues import RingUse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingInstance:
-    """An instance's part of the ring: `anchors` points on each of two rings, and the share (0-1) of the keys that they
-    own, mean over both. `fair_share` is its part of all anchors. `share_after` is the share after the proposed change,
-    None without one.
+    """An instance's part of the ring: the number of its points (`anchors`) on each of two rings, and its share (0-1) of
+    the keys, as the mean over both. `fair_share` is its share of all anchors. `share_after` is the share after the
+    proposed change, None without one.
     """
 
     id: str
@@ -26,7 +26,7 @@ class RingInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyMove:
-    """The share (0-1) of the keys that would leave one instance for another."""
+    """The share (0-1) of the keys that would move from one instance to another."""
 
     source: str
     target: str
@@ -35,17 +35,18 @@ class KeyMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingChange:
-    """What a change would move: the share of the keys, from and to which instances, and about how many bound sessions.
+    """The effect of a change: the share of the keys that moves, from and to which instances, and the approximate number
+    of bound sessions.
 
-    All sessions of an instance that leaves move. Elsewhere a session follows its key only under a policy that places
-    every request by the ring, and its key is not recorded: then the same part of an instance's sessions is counted as
-    of its keys.
+    All sessions of a removed instance move. Otherwise sessions follow their keys only under a policy that places every
+    request by the ring; since keys are not recorded, an instance's sessions are assumed to move in proportion to its
+    keys.
     """
 
     moved_share: float
     sessions_moved: int
     sessions_leaving: int
-    """Sessions among `sessions_moved` whose instance leaves; an exact number."""
+    """The number of sessions among `sessions_moved` whose instance is removed; exact."""
     imbalance: float | None
     moves: list[KeyMove]
 
@@ -54,7 +55,7 @@ class RingChange:
 class Ring:
     """The ring of the pool's present routing table.
 
-    `imbalance` is by how much the largest share exceeds its fair share (0.1 = a tenth), None if no instance is on the
+    `imbalance` is the excess of the largest share over its fair share (0.1 = a tenth), None if no instance is on the
     ring. `change` answers the proposed change, None without one.
     """
 

@@ -1,4 +1,4 @@
-"""Rollouts: how far the present template has come, and the revisions that a pool can go back to."""
+"""Rollouts: the progress of the present template, and the revisions to which a pool can be rolled back."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +9,7 @@ from fairlead.instances import Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleRollout:
-    """A role's instances: wanted, serving, and with the present template (those that drain are not counted)."""
+    """A role's number of instances: desired, serving, and with the present template (without draining ones)."""
 
     role: Role
     desired: int
@@ -21,8 +21,8 @@ class RoleRollout:
 class TemplateRevision:
     """Engine and templates that the pool has or had; a higher number is newer.
 
-    `in_force` = the spec has them now. `completed` = they were the last that all instances had. `diff` is what going
-    back to it would change in the spec, like a JSON patch: a list of {op, path, before, after}.
+    `in_force` = the spec has them now. `completed` = they were the last ones that all instances had. `diff` is the
+    change of the spec that a roll-back would make, like a JSON patch: a list of {op, path, before, after}.
     """
 
     number: int
@@ -35,10 +35,10 @@ class TemplateRevision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
-    """The rollout of a pool as its object reports it; `revisions` are newest first.
+    """The rollout of a pool, as its object reports it; `revisions` are newest first.
 
-    `under_way` = an instance has another template than the present one. `reason` and `message` are those of the
-    condition Progressing. `began_at` None = none is in progress.
+    `under_way` = some instance has a template other than the present one. `reason` and `message` are those of the
+    condition Progressing. `began_at` None = no rollout is in progress.
     """
 
     pool: str

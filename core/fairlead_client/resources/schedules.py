@@ -14,9 +14,9 @@ from fairlead.schedules.windows import Window
 class ScheduleItem:
     """One schedule of a pool.
 
-    `subjects` are the roles it bounds, `slo`, `earlyRejection` and `ratio`, as far as it says something about them.
-    `spec` is the schedule as a manifest writes it. `window` is open now. `next_starts` are the next 10 starts that will
-    happen. `owner` names the GitOps tool that owns the pool, if any: then it is read-only here.
+    `subjects` are the subjects that it sets: roles it bounds, `slo`, `earlyRejection` and `ratio`. `spec` is the
+    schedule as written in a manifest. `window` is the open window, if any. `next_starts` are the next 10 starts that
+    will happen. `owner` names the GitOps tool that owns the pool, if any; the schedule is then read-only here.
     """
 
     pool: str
@@ -36,7 +36,7 @@ class ScheduleItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextStart:
-    """A start that will happen, and what the clock on the wall of the schedule's time zone shows then."""
+    """A start that will happen, and the local time in the schedule's time zone."""
 
     at: datetime
     local: str
@@ -54,8 +54,8 @@ class ScheduleDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundsAt:
-    """The bounds of a role: its own, or those of a schedule. `replicas` = what would be wanted of it, None for a role
-    whose number the pool does not declare.
+    """The bounds of a role: its own, or those of a schedule. `replicas` = the number that would be desired, None for a
+    role whose number the pool does not declare.
     """
 
     role: Role
@@ -67,7 +67,9 @@ class BoundsAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InForceAt:
-    """What the present spec of a pool has in force at an instant. `next_change` None: nothing opens or closes later."""
+    """The values that a pool's present spec has in force at an instant. `next_change` None: no window opens or closes
+    later.
+    """
 
     pool: str
     at: datetime
@@ -82,7 +84,7 @@ class InForceAt:
     """The mode of the ratio."""
     ratio_method: str
     deciding: dict[str, list[str]]
-    """Keyed by subject, the schedules that decide it."""
+    """For each subject, the schedules that decide it."""
     next_change: datetime | None
 
 

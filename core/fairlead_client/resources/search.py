@@ -18,9 +18,10 @@ class SearchKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchHit:
-    """`id` is what its own path asks for: of a request the id of its decision, of a pool its namespace/name.
+    """A search result.
 
-    `pool` is None for an audit entry; `at` is when it was last seen, decided, made or written, None for a pool.
+    `id` is the id in the path of its page: for a request the id of its decision, for a pool namespace/name. `pool` is
+    None for an audit entry; `at` is when it was last seen, decided, made or written, None for a pool.
     """
 
     kind: SearchKind
@@ -35,8 +36,8 @@ class SearchHit:
 class SearchGroup:
     """The hits of one kind, newest first.
 
-    `more` says that others match too. `since` is the time of the oldest row searched, if older rows were not searched;
-    None if all were.
+    `more` says whether further rows match. `since` is the time of the oldest row searched, if older rows were not
+    searched; None if all were.
     """
 
     kind: SearchKind

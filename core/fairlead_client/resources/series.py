@@ -1,4 +1,4 @@
-"""Numbers over time, of all pools, of one pool or of one instance; and what happened at those times."""
+"""Numbers over time, for all pools, one pool or one instance; and events at those times."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,15 +22,15 @@ class Drawn(StrEnum):
     STEPS = "steps"
     """A value holds until the next one; None before the first known value."""
     POINTS = "points"
-    """Known at single moments; the steps between them have no value."""
+    """Known only at single moments; the steps between them have no value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesLine:
-    """One metric over time; `part` names the role, priority class, cause or router that it is of, None = the whole.
+    """One metric over time; `part` names its role, priority class, cause or router, None = the whole.
 
-    Each line has steps of its own, those of how it is recorded: value `i` is of the `step_seconds` from `start` on, `i`
-    steps later. None = nothing is known of that step. A rate is over the time that something is known of.
+    Each line has its own steps, those of its records: value `i` covers `step_seconds`, beginning `i` steps after
+    `start`. None = nothing is known about that step. A rate is computed over the known part of a step.
     """
 
     metric: str
@@ -59,16 +59,16 @@ class AnnotationKind(StrEnum):
     SCALED = "scaled"
     """The desired number of instances changed."""
     REVISION = "revision"
-    """Another revision of the spec."""
+    """The pool's spec changed."""
     SCHEDULE = "schedule"
-    """A schedule's window, until it closed."""
+    """A schedule's window was open."""
     FAILURE = "failure"
     """An instance was lost, or started again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotation:
-    """Something that happened at `at`, or from then on until `until`; in words without the pool's name."""
+    """An event at `at`, or from `at` until `until`; in words, without the pool's name."""
 
     at: datetime
     until: datetime | None
@@ -90,7 +90,7 @@ class Annotations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesMetric:
-    """A metric: its unit, the subjects that have it, and its meaning."""
+    """A metric: its unit, the subjects for which it exists, and its meaning."""
 
     unit: str
     scopes: frozenset[Scope]
@@ -107,32 +107,32 @@ SERIES_METRICS: Mapping[str, SeriesMetric] = {
     "refused": SeriesMetric(unit="requests/s", scopes=_POOLS, words="Refused requests"),
     "refused_by_cause": SeriesMetric(unit="requests/s", scopes=_POOLS, words="Refused requests, by cause"),
     "output_tokens": SeriesMetric(unit="tokens/s", scopes=_ALL, words="Output tokens of finished requests"),
-    "attainment": SeriesMetric(unit="share", scopes=_POOLS, words="Judged requests with TTFT and TPOT in time"),
+    "attainment": SeriesMetric(unit="share", scopes=_POOLS, words="Share of judged requests with TTFT and TPOT in time"),
     "ttft_attainment": SeriesMetric(
-        unit="share", scopes=_ALL, words="Judged requests with TTFT in time; of an instance first tokens in time"
+        unit="share", scopes=_ALL, words="Share of judged requests with TTFT in time; for an instance, of first tokens"
     ),
-    "goal": SeriesMetric(unit="share", scopes=_POOL, words="Share that the objectives ask for"),
+    "goal": SeriesMetric(unit="share", scopes=_POOL, words="Share that the objectives require"),
     "burn": SeriesMetric(unit="times", scopes=_POOL, words="Late requests over those that the error budget allows"),
     "ttft_p50": SeriesMetric(unit="seconds", scopes=_POOLS, words="TTFT, median"),
-    "ttft_p95": SeriesMetric(unit="seconds", scopes=_ALL, words="TTFT, 95th percentile; of an instance the highest of a second"),
+    "ttft_p95": SeriesMetric(unit="seconds", scopes=_ALL, words="TTFT, 95th percentile; for an instance the highest of a second"),
     "ttft_limit": SeriesMetric(unit="seconds", scopes=_POOL, words="TTFT that the objectives allow"),
-    "tpot_p95": SeriesMetric(unit="seconds", scopes=_ALL, words="TPOT, 95th percentile; of an instance the highest of a second"),
+    "tpot_p95": SeriesMetric(unit="seconds", scopes=_ALL, words="TPOT, 95th percentile; for an instance the highest of a second"),
     "tpot_limit": SeriesMetric(unit="seconds", scopes=_POOL, words="TPOT that the objectives allow"),
     "hit_rate": SeriesMetric(unit="share", scopes=_ALL, words="Prompt tokens found in a prefix cache"),
     "running": SeriesMetric(unit="requests", scopes=_ALL, words="Requests running on instances"),
     "waiting": SeriesMetric(unit="requests", scopes=_ALL, words="Requests waiting in routers"),
-    "pending_prefill_tokens": SeriesMetric(unit="tokens", scopes=_ALL, words="Uncached prompt tokens without a first token"),
-    "kv_usage": SeriesMetric(unit="share", scopes=_ALL, words="KV cache in use, mean of instances"),
+    "pending_prefill_tokens": SeriesMetric(unit="tokens", scopes=_ALL, words="Uncached tokens of prompts without a first token"),
+    "kv_usage": SeriesMetric(unit="share", scopes=_ALL, words="KV cache in use, mean over instances"),
     "instances_serving": SeriesMetric(unit="instances", scopes=_POOL, words="Instances serving, by role"),
     "instances_wanted": SeriesMetric(unit="instances", scopes=_POOL, words="Desired instances, by role"),
     "instances_recommended": SeriesMetric(unit="instances", scopes=_POOL, words="Instances recommended, by role"),
-    "prefill_load": SeriesMetric(unit="times", scopes=_POOL, words="Predicted TTFT of what is pending over its limit, by role"),
+    "prefill_load": SeriesMetric(unit="times", scopes=_POOL, words="Predicted TTFT of pending prefills over its limit, by role"),
     "decode_load": SeriesMetric(unit="times", scopes=_POOL, words="Predicted TPOT over its limit, by role"),
     "migrations": SeriesMetric(unit="moves", scopes=_POOLS, words="Session migrations"),
     "reroutes": SeriesMetric(unit="moves", scopes=_POOLS, words="Re-routes of requests"),
     "seconds_won": SeriesMetric(unit="seconds", scopes=_POOLS, words="TTFT saved by migrations, minus TTFT that others lost"),
     "predictor_error": SeriesMetric(unit="seconds", scopes=_POOL, words="Mean error of the TTFTs predicted by models, by router"),
     "formula_error": SeriesMetric(unit="seconds", scopes=_POOL, words="Mean error of the router's own formula, by router"),
-    "predictor_drift": SeriesMetric(unit="deviations", scopes=_POOL, words="Features from the training's, by router"),
+    "predictor_drift": SeriesMetric(unit="deviations", scopes=_POOL, words="Deviation of features from those in training, by router"),
 }
 """Metrics by name."""

@@ -1,4 +1,4 @@
-"""Sessions: where the KV cache of each lives, and where it lived before."""
+"""Sessions: the instance that holds each session's KV cache, and earlier ones."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,8 +8,8 @@ from fairlead.reports.bindings import BindingReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSummary:
-    """A session and its home. `shared_at`: when several conversations were found to share its name; since then each of
-    them is a separate session, and no instance holds this one.
+    """A session and its home. `shared_at`: when several conversations were found to share the session's name; since
+    then each conversation is a separate session, and no instance holds this one.
     """
 
     pool: str
@@ -56,7 +56,7 @@ class KeepSessionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSession:
-    """A session all of whose decisions are kept `until` then; `by` is who wanted it last."""
+    """A session whose decisions are all kept until `until`; `by` is the person who last asked for it."""
 
     session: str
     until: datetime
@@ -65,7 +65,7 @@ class KeptSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSessions:
-    """The sessions of a pool whose decisions are all kept now, ordered by when that ends."""
+    """The sessions of a pool whose decisions are all kept now, ordered by the end of that time."""
 
     pool: str
     sessions: list[KeptSession]

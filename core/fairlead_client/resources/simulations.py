@@ -8,19 +8,19 @@ from typing import Any
 MOST_POLICIES = 8
 MOST_RATES = 6
 MOST_RUNS = 24
-"""Policies times rates."""
+"""Maximum number of runs: policies times rates."""
 MOST_REQUESTS = 60_000
-"""Requests of one run; of a window that holds more, the newest are taken."""
+"""Maximum number of requests per run; if a window holds more, the newest are used."""
 MOST_SIMULATED = 720_000
-"""Requests of all runs together."""
+"""Maximum number of requests over all runs."""
 MOST_UPLOADED = 20_000
-"""Rows of an uploaded trace."""
+"""Maximum number of rows of an uploaded trace."""
 MOST_INSTANCES = 512
 
 
 class EngineModel(StrEnum):
-    """The engines that the simulator has a model of, by the hardware and the model that they were measured for, and the
-    one of pools whose engines are simulated.
+    """The engines of which the simulator has a model, named by the hardware and the model on which they were measured;
+    and the model of simulated engines.
     """
 
     DUALMAP_7B = "dualmap-910b4-qwen7b"
@@ -31,7 +31,7 @@ class EngineModel(StrEnum):
 
 
 class SimulationState(StrEnum):
-    """The life of a simulation; the last three are its ends."""
+    """The state of a simulation; the last three are final."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -66,12 +66,13 @@ class TraceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationRequest:
-    """What to try. The first policy is what the others are compared with.
+    """What to simulate.
 
-    Traffic is the requests recorded from `start` to `end` (RFC 3339, or as now-1h), or `trace`. `rates` are
-    multiples of the recorded rate. The pool is as it is now, but for `replicas` (or `prefill_replicas` and
-    `decode_replicas`); `engine` is the model of its engines, sped up or slowed down until it computes prompts at the
-    speed that the pool declares. The same request with the same `seed` gives the same numbers.
+    The first policy is the one with which the others are compared. Traffic is the requests recorded from `start` to
+    `end` (RFC 3339, or now-1h), or `trace`. `rates` are multiples of the recorded rate. The pool is as it is now,
+    except for `replicas` (or `prefill_replicas` and `decode_replicas`); `engine` is its engine model, scaled so that
+    prompts are computed at the speed that the pool declares. The same request with the same `seed` gives the same
+    numbers.
     """
 
     policies: list[SimulatedPolicy]
@@ -88,11 +89,11 @@ class SimulationRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationResult:
-    """One policy at one rate. Shares are of all requests, latencies in seconds over those served; None without any.
+    """One policy at one rate. Shares are of all requests, latencies in seconds over the served ones; None without any.
 
-    `attainment` is the share that was served within both targets of the pool's SLO, `attainment_change` how much more
-    that is than the first policy's at the same rate. `hit_rate` is the share of prompt tokens that was not computed,
-    `ideal_hit_rate` that of one endless cache.
+    `attainment` is the share served within both targets of the pool's SLO, `attainment_change` its difference from the
+    first policy's at the same rate. `hit_rate` is the share of prompt tokens that was not computed, `ideal_hit_rate`
+    the hit rate of a single unlimited cache.
     """
 
     policy: str
@@ -139,9 +140,9 @@ class SimulationItem:
 class Simulation(SimulationItem):
     """A simulation with its inputs and results.
 
-    `start` and `end` are the window of the recorded traffic, None for an uploaded trace. `winner` is the place among
-    `policies` of the one with the highest attainment, mean over the rates; of equal ones that with the lowest p90 of
-    TTFTs, then the one named first. `notes` say what was left out or assumed.
+    `start` and `end` are the window of the recorded traffic, None for an uploaded trace. `winner` is the index in
+    `policies` of the one with the highest attainment, averaged over the rates; ties go to the lowest p90 TTFT, then to
+    the one named first. `notes` say what was left out or assumed.
     """
 
     start: datetime | None = None
@@ -158,6 +159,6 @@ class Simulation(SimulationItem):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationPlanRequest:
-    """Which of a simulation's policies to plan, by its place among them; None = the winner."""
+    """Which of a simulation's policies to plan, by its index; None = the winner."""
 
     policy: int | None = None

@@ -1,8 +1,8 @@
 """Service level objectives of pools: their versions, their attainment, and the error budget left.
 
 Requests are *judged* when they have finished and their first token was seen: in time if TTFT and TPOT were below the
-targets in force. A request whose client left is judged by the part it got, and as late if the target had passed without
-a first token. Refused and failed requests are counted separately.
+targets in force. A request whose client left is judged by the part it got, and counts as late if the target had passed
+without a first token. Refused and failed requests are counted separately.
 """
 
 from dataclasses import dataclass, field
@@ -22,8 +22,8 @@ class SloClass:
 class SloVersion:
     """One version of a pool's objectives; only its end may change.
 
-    `revision` is the revision of the pool's spec that was in force when it began, made by `changed_by`; a window of a
-    schedule changes the objectives within one revision. None for versions recorded without it.
+    `revision` is the revision of the pool's spec that was in force when it began, made by `changed_by` (None for
+    versions recorded without them); a window of a schedule changes the objectives within one revision.
     """
 
     version: int
@@ -42,11 +42,11 @@ class SloVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloShare:
-    """Requests of one version and priority class; of all versions or classes where that is None.
+    """Requests of one version and priority class, or of all if that is None.
 
-    `attainment` is the share of `requests`, the judged ones, that was in time; `ttft_attainment` and `tpot_attainment`
-    look at one target each. `served_in_time` is the share in time of all that were asked for: judged, refused and
-    failed. Shares are None if there is nothing to share.
+    `attainment` is the share of the judged `requests` that was in time; `ttft_attainment` and `tpot_attainment` are
+    about one target each. `served_in_time` is the share in time of all requests: judged, refused and failed. Shares are
+    None if there are no requests.
     """
 
     version: int | None
@@ -75,10 +75,10 @@ class SloPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloAttainment:
-    """How a pool's objectives were kept from `start` to `end`, the range asked for in whole minutes or hours.
+    """How well a pool's objectives were met from `start` to `end`, the requested range in whole minutes or hours.
 
-    `whole` is everything, `shares` each version and class apart, the newest version first; `points` are the steps in
-    which requests ended.
+    `whole` is the total, `shares` has each version and class separately, the newest version first; `points` are the
+    steps in which requests ended.
     """
 
     pool: str
@@ -92,12 +92,12 @@ class SloAttainment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BurnWindow:
-    """What the requests of the last `seconds` took of the error budget; of one priority class, or of all if None.
+    """How much of the error budget the requests of the last `seconds` used; for one priority class, or for all if None.
 
-    Each version of the objectives allows a share of its requests to be late: 100 % less its percentile. `allowed` is
-    the sum of that, `late` the requests that were. `burn` is late ÷ allowed: at 1 a budget lasts exactly its period. In
-    `burn_of_all` refused and failed requests count as asked for and as late. None without requests, or without a budget
-    (percentile 100).
+    Each version of the objectives allows a share of its requests to be late: 100 % minus its percentile. `allowed` is
+    the sum of the allowed requests, `late` the number of late ones. `burn` is late ÷ allowed: at 1 a budget lasts
+    exactly its period. In `burn_of_all`, refused and failed requests also count as late. None without requests, or
+    without a budget (percentile 100).
     """
 
     window: str
@@ -125,9 +125,9 @@ class BurnAlert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloBurn:
-    """How fast a pool uses up its error budget now. `budget_left` is of the last 30 days, of what they allowed: 1 when
-    nothing was late, below 0 when more was late than allowed; None without requests, or where less than 30 days are
-    kept. Windows longer than what is kept are left out.
+    """How fast a pool uses up its error budget now. `budget_left` is the rest of the last 30 days' budget: 1 if nothing
+    was late, below 0 if more was late than allowed; None without requests, or if less than 30 days are kept. Windows
+    longer than the retention are left out.
     """
 
     pool: str
@@ -141,11 +141,11 @@ class SloBurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfShare:
-    """Recorded requests of one priority class (of all if None) against other targets.
+    """Recorded requests of one priority class (of all if None) under other targets.
 
-    `in_time_least` to `in_time_most` of `requests` had a TTFT and a TPOT below them: one number where the answer is
-    exact. `attainment` is what they had under the targets that applied. `met` compares with the percentile; None
-    where the answer is not exact enough to tell, or there is nothing to tell.
+    `in_time_least` to `in_time_most` of `requests` had a TTFT and a TPOT below the targets: a single number if the
+    answer is exact. `attainment` is their attainment under the targets that applied. `met` compares with the
+    percentile; None if the answer is not exact enough, or there are no requests.
     """
 
     priority_class: str | None
@@ -165,7 +165,7 @@ class SloWhatIf:
     """How recorded requests would have met other targets, with the latencies they had. Under these targets routers
     would have queued and refused differently.
 
-    `exact` says that both targets are steps of the recorded latencies, so that the least and the most are the same.
+    `exact` says that both targets are steps of the recorded latencies, so that lower and upper bound are equal.
     """
 
     pool: str

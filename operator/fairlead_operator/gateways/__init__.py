@@ -1,5 +1,7 @@
-"""Shows pools to gateways: the GAIE InferencePool of each pool that asks for it, and what gateways say of it.
+"""Announces pools to gateways: creates the GAIE InferencePool of each pool with `spec.gateway`, and reads gateways'
+statuses of it.
 
-`manifests` builds the objects, `observing` reads what gateways say, `keeping` makes and removes, `watching` looks for
-news. Nothing here is called for a pool without `spec.gateway`, so a cluster without gateways needs no right for it.
+`manifests` builds the objects, `keeping` creates and removes them, `finding` and `objectives` read what gateways and
+teams write, and `watching` looks for changes. Nothing here is called for a pool without `spec.gateway`, so a cluster
+without gateways needs no right for it.
 """

@@ -1,4 +1,4 @@
-"""Finds objects of kinds that a cluster may not have."""
+"""Finds objects of kinds that may not exist in a cluster."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -9,14 +9,14 @@ _OBJECTIVES = (Resource.OBJECTIVES, Resource.FORMER_OBJECTIVES)
 
 
 class FindsObjects(Protocol):
-    """The call that is needed here."""
+    """The call that this module needs."""
 
     async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
         """All objects with these labels. Raises ClusterError."""
 
 
 async def find_known(cluster: FindsObjects, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]] | None:
-    """All objects with these labels; None when the cluster knows no such kind, or lets this operator see none of it.
+    """All objects with these labels; None if the cluster has no such kind, or this operator may not read it.
 
     An optional kind must not keep a pool from being reconciled. Raises ClusterError.
     """
@@ -29,5 +29,5 @@ async def find_known(cluster: FindsObjects, resource: Resource, namespace: str, 
 
 
 async def find_objectives(cluster: FindsObjects, namespace: str) -> Sequence[dict[str, Any]]:
-    """The InferenceObjectives of a namespace, of both groups. Raises ClusterError."""
+    """The InferenceObjectives of a namespace, from both API groups. Raises ClusterError."""
     return [one for resource in _OBJECTIVES for one in await find_known(cluster, resource, namespace, "") or ()]

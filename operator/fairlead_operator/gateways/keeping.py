@@ -1,4 +1,4 @@
-"""Creates and removes the objects by which gateways find a pool, and reports what gateways answer."""
+"""Creates and removes the objects by which gateways find a pool, and reports gateways' statuses of the pool."""
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from functools import partial
@@ -15,13 +15,13 @@ from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.settings import PickerSettings
 
 _NOBODY = ("Status", "default")
-"""Kind and name of an entry that GAIE before 1.0 wrote while no gateway routed to the pool."""
+"""Kind and name of the status entry that GAIE before 1.0 wrote while no gateway routed to the pool."""
 
 
 def gateway_parents(document: Mapping[str, Any]) -> tuple[GatewayParent, ...]:
-    """The gateways that route to the pool, in the order of their entries.
+    """The gateways that route to the pool, in the order of their status entries.
 
-    What a gateway said of an earlier generation is left out: it has not looked at this one yet.
+    A status about an earlier generation is left out: the gateway has not examined the present one yet.
     """
     metadata = document["metadata"]
     found = []
@@ -45,17 +45,18 @@ def gateway_parents(document: Mapping[str, Any]) -> tuple[GatewayParent, ...]:
 
 
 _NO_PICKER = (
-    "The operator does not know where gateways reach the routers; install the chart with router.picker.enabled, or set "
+    "The operator does not know the Service by which gateways reach the routers; install the chart with router.picker.enabled, or set "
     "FAIRLEAD_PICKER_SERVICE of the operator"
 )
 _NO_DEFINITION = (
-    f"The cluster has no {GATEWAY_PLURAL}.{GATEWAY_GROUP}; install the CRDs of the Gateway API Inference Extension: they are noticed within "
+    f"The cluster has no {GATEWAY_PLURAL}.{GATEWAY_GROUP}; install the CRDs of the Gateway API Inference "
+    "Extension: they are noticed within "
     "seconds"
 )
 
 
 class _NotShown(Exception):
-    """The pool cannot be shown to gateways; `facts` says why."""
+    """The pool cannot be announced to gateways; `facts` says why."""
 
     def __init__(self, reason: GatewayProblemReason, message: str) -> None:
         self.facts = GatewayFacts(problem=GatewayProblem(reason=reason, message=message))
@@ -63,7 +64,7 @@ class _NotShown(Exception):
 
 
 class GatewayObjects:
-    """The objects of one pool for gateways. What it remembers only saves calls."""
+    """The objects of one pool for gateways. Its memory only saves calls."""
 
     def __init__(self, cluster: Cluster, retries: ActionRetries, picker: PickerSettings) -> None:
         self._cluster = cluster
@@ -71,15 +72,15 @@ class GatewayObjects:
         self._picker = picker
         self._is_removed = False
         self._most_ports = MOST_TARGET_PORTS
-        """Maximum number of target ports per InferencePool: one where the cluster's definition is that of GAIE 1.0."""
+        """Maximum number of target ports per InferencePool: one if the cluster has the definition of GAIE 1.0."""
 
     async def keep(
         self, identity: PoolIdentity, spec: PoolSpec | None, status: Mapping[str, Any], ports: Sequence[int]
     ) -> GatewayFacts | None:
-        """Make what the spec in force asks for, or remove what a former one asked for; returns the report.
+        """Create the objects that the spec in force requires, or remove those of an earlier spec; returns the report.
 
-        `ports` are those that instances listen at. None when the pool asks for no gateway and none of its objects is
-        left. Raises ClusterUnavailable.
+        `ports` are the ports at which instances listen. Returns None if the pool asks for no gateway and none of its
+        objects is left. Raises ClusterUnavailable.
         """
         if spec is None or spec.gateway is None:
             return await self._removed(identity, status)
@@ -94,7 +95,7 @@ class GatewayObjects:
         return problem or GatewayFacts(parents=gateway_parents(found))
 
     async def _removed(self, identity: PoolIdentity, status: Mapping[str, Any]) -> GatewayFacts | None:
-        """Remove the existing objects. They are looked for once, and again as long as the status lists gateways."""
+        """Remove the existing objects. They are searched once, and again as long as the status lists gateways."""
         told = any(one.get("type") == ConditionType.GATEWAY_READY for one in status.get("conditions") or ())
         if not told and (self._is_removed or self._picker.service is None):
             return None
@@ -133,7 +134,10 @@ class GatewayObjects:
         else:
             of_routers = await self._cluster.get(Resource.SERVICES, place.namespace, place.name)
         if of_routers is None and not told:
-            message = f"Service {place.namespace}/{place.name}, by which gateways reach the routers, leads nowhere; correct FAIRLEAD_PICKER_SERVICE"
+            message = (
+                f"Service {place.namespace}/{place.name}, by which gateways reach the routers, leads nowhere; correct "
+                "FAIRLEAD_PICKER_SERVICE"
+            )
             raise _NotShown(GatewayProblemReason.NO_PICKER, message)
         await apply_owned(self._cluster, identity, Resource.SERVICES, picker_service(identity, self._picker, of_routers))
         slices = picker_slices(identity, self._picker, told)

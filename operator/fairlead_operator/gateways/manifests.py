@@ -1,8 +1,8 @@
 """Builds the objects by which gateways find a pool's instances and their endpoint picker. Pure.
 
-A GAIE InferencePool names its picker as a Service of its own namespace. Each pool has one of its own, `<pool>-picker`,
-so that routers know by the name that a gateway calls which pool it means. It leads to the routers: by their labels in
-their own namespace, and elsewhere by EndpointSlices with their addresses.
+A GAIE InferencePool names its picker as a Service in its own namespace. Each pool has its own Service, `<pool>-picker`,
+so that routers recognise the pool by the name that a gateway calls. It leads to the routers: in their own namespace by
+their labels, elsewhere by EndpointSlices with their addresses.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,9 @@ SERVICE_LABEL = "kubernetes.io/service-name"
 """Kubernetes' label of an EndpointSlice: its Service."""
 
 MOST_TARGET_PORTS = 8
-"""By GAIE's definition, of which version 1.0 took one only. Each port of each pod is an endpoint to a gateway."""
+"""Maximum number of target ports by GAIE's definition (only one in version 1.0). Each port of each pod is an endpoint
+for a gateway.
+"""
 
 _MANAGER_LABEL = "endpointslice.kubernetes.io/managed-by"
 _PORT_NAME, _PROTOCOL = "grpc", "http2"
@@ -33,7 +35,7 @@ def gateway_pool(identity: PoolIdentity, gateway: GatewaySpec, ports: Iterable[i
     """The GAIE InferencePool: instances that listen at one of `ports`, with the endpoint picker that the pool's own
     Service leads to.
 
-    Every instance has the pool's label: those that the pool makes, adopted ones, and of a LeaderWorkerSet the leaders.
+    Every instance has the pool's label: pods that the pool creates, adopted pods, and the leaders of a LeaderWorkerSet.
     """
     return {
         "apiVersion": f"{GATEWAY_GROUP}/{GATEWAY_VERSION}",
@@ -54,8 +56,8 @@ def gateway_pool(identity: PoolIdentity, gateway: GatewaySpec, ports: Iterable[i
 
 
 def picker_service(identity: PoolIdentity, picker: PickerSettings, of_routers: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The pool's own Service. `of_routers` is the routers' Service where that is in the same namespace; without it
-    `picker_slices` says where this one leads.
+    """The pool's own Service. `of_routers` is the routers' Service if that is in the same namespace; otherwise
+    `picker_slices` define where the pool's Service leads.
     """
     target: object = picker.port
     spec: dict[str, Any] = {}
@@ -73,8 +75,8 @@ def picker_service(identity: PoolIdentity, picker: PickerSettings, of_routers: M
 
 
 def picker_slices(identity: PoolIdentity, picker: PickerSettings, of_routers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The EndpointSlices of the pool's own Service, made of those of the routers': one for each kind of address. None
-    when no router is there, as Kubernetes then reports no ports.
+    """The EndpointSlices of the pool's own Service, made from those of the routers: one for each address type. None
+    without routers, because Kubernetes then reports no ports.
     """
     found: dict[str, tuple[int, dict[str, bool]]] = {}
     for document in sorted(of_routers, key=lambda one: str(one["metadata"]["name"])):
@@ -98,8 +100,8 @@ def picker_slices(identity: PoolIdentity, picker: PickerSettings, of_routers: It
 
 
 def _port_of(document: Mapping[str, Any], picker: PickerSettings) -> int | None:
-    """The port at which a slice's routers listen for proxies: the Service's own port, else the one with the usual name,
-    else the first. A Service may have other ports, such as one for health checks.
+    """The port of a slice at which routers listen for proxies: the Service's own port, else the port with the usual
+    name, else the first one. A Service may have other ports, for example for health checks.
     """
     told = [(one.get("name"), int(one["port"])) for one in document.get("ports") or ()]
     preferred = sorted(told, key=lambda one: (one[1] != picker.port, one[0] != _PORT_NAME))
@@ -107,7 +109,7 @@ def _port_of(document: Mapping[str, Any], picker: PickerSettings) -> int | None:
 
 
 def _addresses(document: Mapping[str, Any]) -> dict[str, bool]:
-    """Whether each router is ready, by address; a missing value means ready."""
+    """For each router address, whether it is ready; a missing value means ready."""
     return {
         address: (one.get("conditions") or {}).get("ready") is not False
         for one in document.get("endpoints") or ()

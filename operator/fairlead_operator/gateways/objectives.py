@@ -1,7 +1,7 @@
-"""Reads InferenceObjectives: classes of requests that teams declare beside a pool, with a priority each. Pure.
+"""Reads InferenceObjectives: priority classes that teams declare for a pool in separate objects. Pure.
 
-They are GAIE's, and moved to llm-d's group with its version 1.6; both are read. A request names one as it names one of
-`spec.priorityClasses`, and routers know no difference.
+They come from GAIE and moved to llm-d's API group in its version 1.6; both are read. A request names such a class like
+one of `spec.priorityClasses`, and routers make no difference.
 """
 
 import re
@@ -16,7 +16,7 @@ from fairlead.tables import CLASS_NAME, DEFAULT_CLASS, MAX_PRIORITY_CLASSES, Pri
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objectives:
-    """The classes that objectives of a pool declare. Each objective that declares none has a line that says why."""
+    """The classes that a pool's objectives declare, and a line for each objective without effect that says why."""
 
     classes: tuple[PriorityClass, ...] = ()
     unused: tuple[str, ...] = ()
@@ -26,17 +26,19 @@ NO_OBJECTIVES = Objectives()
 
 
 def is_of(document: Mapping[str, Any], pool: str) -> bool:
-    """Whether an objective is one of this pool: of its GAIE InferencePool, which has its name, or of itself."""
+    """Whether an objective belongs to this pool: it names the GAIE InferencePool of the same name, or
+    the pool itself.
+    """
     told = (document.get("spec") or {}).get("poolRef") or {}
     group, kind = told.get("group", GATEWAY_GROUP), told.get("kind", KIND)
     return bool(kind == KIND and group in {GATEWAY_GROUP, GROUP} and told.get("name") == pool)
 
 
 def read_objectives(documents: Iterable[Mapping[str, Any]], pool: str, declared: Iterable[PriorityClass]) -> Objectives:
-    """The classes of a pool that declares these itself; a name is used once, and the pool's own count first.
+    """The classes of a pool that objectives declare.
 
-    If two objectives have the same name and priority, one is enough: they may exist in both groups while a cluster
-    moves from one to the other.
+    A name is used once, and the pool's own classes come first. If two objectives have the same name and priority, one
+    is used: they may exist in both API groups during a cluster's migration.
     """
     own = {one.name for one in declared}
     found: dict[str, PriorityClass] = {}
@@ -45,9 +47,9 @@ def read_objectives(documents: Iterable[Mapping[str, Any]], pool: str, declared:
         name = str(document["metadata"]["name"])
         fresh = PriorityClass(name=name, priority=int(document["spec"].get("priority") or 0))
         if name in own:
-            unused.append(f"{name}: spec.priorityClasses declares a class of this name, which counts; rename one")
+            unused.append(f"{name}: spec.priorityClasses declares a class of this name, which takes precedence; rename one")
         elif name == DEFAULT_CLASS:
-            unused.append(f"{name}: is the class of requests that name none; rename the objective")
+            unused.append(f"{name}: this is the class of requests without a class; rename the objective")
         elif re.fullmatch(CLASS_NAME, name) is None:
             unused.append(f"{name}: has a dot or more than 63 characters; rename the objective")
         elif name in found and found[name] != fresh:

@@ -1,7 +1,7 @@
-"""Looks for what gateways say of pools and for their objectives, and wakes the pools of which something changed.
+"""Reads gateways' statuses of pools, and objectives, and wakes the pools for which something changed.
 
-This asks every two seconds instead of watching: kopf ends its process when it may not watch a kind, and a cluster may
-have no such kind until gateways are installed. It asks for nothing while no pool wants gateways.
+It polls every two seconds instead of watching: kopf ends its process if it may not watch a kind, and a cluster may have
+no such kind until gateways are installed. It does nothing while no pool has `spec.gateway`.
 """
 
 import asyncio
@@ -25,20 +25,22 @@ _NO_SUCH_KIND = "no such kind"
 
 
 class GatewayNews:
-    """The pools of this operator that want gateways, and what was seen of each."""
+    """The pools of this operator with `spec.gateway`, and the last known state of each."""
 
     def __init__(self) -> None:
         self._seen: dict[PoolKey, str | None] = {}
 
     def note(self, pool: PoolKey, *, wants: bool) -> None:
-        """Note after a pool's round whether the pool asks for gateways."""
+        """Record after a pool's round whether the pool has `spec.gateway`."""
         if wants:
             self._seen.setdefault(pool, None)
         else:
             self._seen.pop(pool, None)
 
     async def look(self, cluster: FindsObjects, routers: ServiceName | None, wake: Callable[[PoolKey], None]) -> None:
-        """Look once, and wake the pools of which something changed. `routers` is their Service. Raises ClusterError."""
+        """Read once, and wake the pools for which something changed. `routers` is the routers' Service. Raises
+        ClusterError.
+        """
         by_namespace: defaultdict[str, list[PoolKey]] = defaultdict(list)
         for pool in self._seen:
             by_namespace[pool.namespace].append(pool)
@@ -54,7 +56,7 @@ class GatewayNews:
                     wake(pool)
 
     async def watch(self, cluster: FindsObjects, routers: ServiceName | None, wake: Callable[[PoolKey], None], seconds: float) -> None:
-        """Look forever, with these pauses."""
+        """Read forever, with these pauses."""
         while True:
             await asyncio.sleep(seconds)
             try:
@@ -71,7 +73,7 @@ async def _addresses(cluster: FindsObjects, routers: ServiceName) -> str:
 
 
 async def _found(cluster: FindsObjects, namespace: str) -> Mapping[str, object] | None:
-    """The GAIE InferencePools of pools by name, as far as they matter; None when the cluster knows no such kind."""
+    """The relevant parts of GAIE InferencePools, by pool name; None if the cluster has no such kind."""
     documents = await find_known(cluster, Resource.GATEWAY_POOLS, namespace, POOL_LABEL)
     return None if documents is None else {one["metadata"]["name"]: _essence(one) for one in documents}
 

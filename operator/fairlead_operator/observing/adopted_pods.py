@@ -1,4 +1,6 @@
-"""Pods of workloads that a pool selects: which there are, which are its instances, and whose the others are. Pure."""
+"""Pods of workloads that a pool selects: which exist, which are the pool's instances, and which belong to other pools.
+Pure.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ from fairlead.pools import KIND, PoolSpec
 from fairlead_operator.pool_identity import PoolIdentity
 
 _WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
-"""LeaderWorkerSet's label of each pod of a group; the leader's is 0, and it alone answers requests."""
+"""LeaderWorkerSet's label with a pod's index in its group; the leader's is 0, and only the leader answers requests."""
 
 _ENDED = frozenset({"Failed", "Succeeded"})
 
@@ -33,23 +35,25 @@ class Claim:
 
 
 def is_adopted(metadata: Mapping[str, Any], uid: str) -> bool:
-    """Whether the pod is an instance of the pool with this uid by adoption."""
+    """Whether the pod was adopted by the pool with this uid."""
     return (metadata.get("annotations") or {}).get(ADOPTED_BY_ANNOTATION) == uid
 
 
 def is_adopted_elsewhere(metadata: Mapping[str, Any], uid: str) -> bool:
-    """Whether the pod is an instance of another pool than that with this uid by adoption."""
+    """Whether the pod was adopted by a pool other than the one with this uid."""
     return str((metadata.get("annotations") or {}).get(ADOPTED_BY_ANNOTATION, uid)) != uid
 
 
 def selected_role(labels: Mapping[str, str], spec: PoolSpec | None) -> Role | None:
-    """The first role that selects a pod with these labels; None when none does."""
+    """The first role that selects a pod with these labels; None if none does."""
     roles = spec.roles if spec is not None else ()
     return next((role.name for role in roles if role.selector is not None and role.selector.holds(labels)), None)
 
 
 def claims(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity, spec: PoolSpec | None) -> Iterator[Claim]:
-    """The selected pods that the pool does not have: not those that end, nor the workers of a group."""
+    """The selected pods that are not the pool's instances yet; without pods that are terminating and workers of a
+    group.
+    """
     for document in documents:
         metadata = document["metadata"]
         labels = metadata.get("labels") or {}
@@ -64,7 +68,7 @@ def claims(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity, spec:
 
 
 def _claimant(metadata: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Uid and name of the pool that made a pod or adopted it."""
+    """Uid and name of the pool that created or adopted a pod."""
     for owner in metadata.get("ownerReferences") or []:
         if owner.get("kind") == KIND:
             return str(owner.get("uid")), str(owner.get("name"))

@@ -8,12 +8,11 @@ from fairlead_operator.merge_patches import without_nulls
 
 
 def spec_manager(metadata: Mapping[str, Any], *member: str) -> str:
-    """The field manager that wrote the spec last, or `unknown`.
+    """The field manager that last wrote the spec, or `unknown`.
 
     With a `member` of the spec, such as `replicas`, it is the manager that owns that member; `roles, prefill, replicas`
-    is the member of the list's item of that name. The scale subresource takes `replicas` from its former owner and
-    writes no time (Kubernetes' scale handler), so only ownership shows who scaled. A member without an owner has its
-    default: then the last writer of the spec is named.
+    means the member of the list item with that name. Since the scale subresource takes over `replicas` and writes no
+    time (Kubernetes' scale handler), only ownership shows who scaled. A member without an owner has its default.
     """
     writers = [(str(entry.get("time") or ""), _manager(entry), _owned(entry)) for entry in metadata.get("managedFields") or []]
     owners = [(time, manager) for time, manager, owned in writers if owned is not None and _owns(owned, member)]
@@ -40,7 +39,7 @@ def who_changed(pool: Mapping[str, Any]) -> str:
 
 
 def _owns(owned: Mapping[str, Any], member: Sequence[str]) -> bool:
-    """Whether a set of fields (`f:` before a name, `k:` before an item's key) reaches the member."""
+    """Whether a set of fields (`f:` before a name, `k:` before an item's key) includes the member."""
     fields: Any = owned
     for name in member:
         item = "k:" + json.dumps({"name": name}, separators=(",", ":"))
@@ -53,6 +52,6 @@ def _manager(entry: Mapping[str, Any]) -> str:
 
 
 def _owned(entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The members of the spec that an entry of managedFields owns; None when it owns none."""
+    """The members of the spec that an entry of managedFields owns; None if it owns none."""
     owned: Mapping[str, Any] | None = (entry.get("fieldsV1") or {}).get("f:spec")
     return owned

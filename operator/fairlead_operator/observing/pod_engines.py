@@ -1,8 +1,8 @@
-"""Where a pod's engine listens, and what else of it is the pod's own: by the spec it was made from. Pure.
+"""The port and the figures of a pod's own engine, according to the spec from which the pod was created.
 
-A pod with the present template has what the spec in force says, so that a corrected figure counts at once. One with an
-earlier template has what the newest revision with that template said. Where no such revision is left, or the pod is a
-workload's, its containers show the port; nothing shows the rest, which is taken from the present spec.
+Pure. For a pod with the present template, the spec in force counts, so that a corrected figure applies at once. For an
+earlier template, the newest revision with that template counts. If no such revision is left, or the pod belongs to a
+workload, its containers show the port; nothing shows the rest, which is taken from the present spec.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,8 +19,8 @@ _HANDLERS = ("httpGet", "tcpSocket", "grpc")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownPorts:
-    """The ports that a pod shows: those that the container of its engine declares and is probed at, and the one of all
-    containers that a Service finds by the name of `PORT_NAME`.
+    """The ports that a pod shows: those that its engine's container declares and those where it is probed, and the port
+    named `PORT_NAME`, by which a Service finds it.
     """
 
     declared: frozenset[int] = frozenset()
@@ -28,9 +28,9 @@ class ShownPorts:
     named: int | None = None
 
     def own(self, wanted: int | None) -> int | None:
-        """The port of the pod's own engine, `wanted` being the port in the spec in force; None = the pod does not show
-        it. A declared port with a probe is certainly open; a single port with a usual engine's name is assumed to be
-        the engine's.
+        """The port of the pod's own engine; `wanted` is the port in the spec in force. None = the pod does not show it.
+        A declared port with a probe is certainly open; a single port with a usual engine's name is assumed to be the
+        engine's.
         """
         if wanted in self.declared | self.probed:
             return wanted
@@ -43,8 +43,8 @@ class ShownPorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodEngine:
-    """What is known of a pod's engine. `engine` None: the engine of the spec in force. `is_assumed`: the port is
-    also taken from the spec, because neither a revision nor the pod names one.
+    """What is known about a pod's engine. `engine` None: the engine of the spec in force. `is_assumed`: whether the
+    port is also taken from the spec, because neither a revision nor the pod names one.
     """
 
     port: int | None
@@ -73,8 +73,8 @@ def shown_ports(spec: Mapping[str, Any]) -> ShownPorts:
 
 
 def pod_engine(template: str, shown: ShownPorts, present: PoolSpec | None, made_from: Mapping[str, PoolSpec]) -> PodEngine:
-    """The engine of a pod made from the template with this hash. `made_from` has the newest spec of each template that
-    is known, `present` is the spec in force.
+    """The engine of a pod made from the template with this hash. `made_from` has the newest spec for each known
+    template, `present` is the spec in force.
     """
     wanted = present.engine.port if present is not None else None
     spec = made_from.get(template)
@@ -87,12 +87,12 @@ def pod_engine(template: str, shown: ShownPorts, present: PoolSpec | None, made_
 
 
 def by_template(spec: PoolSpec | None) -> Mapping[str, PoolSpec]:
-    """The spec by the hashes of its roles' templates."""
+    """The spec, keyed by the hashes of its roles' templates."""
     return {spec_hash(spec, role.name): spec for role in spec.roles} if spec is not None else {}
 
 
 def _named(containers: Iterable[Mapping[str, Any]]) -> Iterable[int]:
-    """The port that a Service finds by its name: the first, in the order of the containers."""
+    """The port that a Service finds by name: the first one, in the order of the containers."""
     return (
         int(one["containerPort"]) for item in containers for one in item.get("ports") or [] if one.get("name") == PORT_NAME and _is_tcp(one)
     )

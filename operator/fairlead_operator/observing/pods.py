@@ -52,7 +52,9 @@ TROUBLES = frozenset(
         "SignatureValidationFailed",
     }
 )
-"""Waiting reasons of a container that do not resolve on their own: all of a kubelet's except its first steps."""
+"""Waiting reasons of a container that do not resolve on their own: all of a kubelet's reasons except those of a normal
+start.
+"""
 
 
 _ENDED = frozenset({"Failed", "Succeeded"})
@@ -68,15 +70,15 @@ class Pod:
     node: str | None
     restarts: int
     weight: float
-    """Its part of the keys as a multiple of the others', which have 1."""
+    """Its share of the keys relative to an instance of weight 1."""
     reason: str
     trouble: Trouble | None
     revision: str = ""
-    """The revision that decides whether it and another instance can hand on KV blocks."""
+    """The revision by which it is decided whether this and another instance can hand KV blocks to each other."""
     shown: ShownPorts = NO_PORTS
     engine: PodEngine = UNKNOWN_ENGINE
 
-    def report(self, share: float = 1.0) -> InstanceReport:
+    def report(self, share: float = 1.0, *, stays: bool = True) -> InstanceReport:
         """The instance as it is reported to the control API, with a share (0-1) of its weight."""
         port = self.engine.port
         return InstanceReport(
@@ -92,6 +94,7 @@ class Pod:
             revision=self.revision,
             created_at=self.instance.created_at,
             engine=self.engine.engine,
+            stays=stays,
         )
 
 
@@ -111,14 +114,14 @@ def read_pods(documents: Iterable[Mapping[str, Any]], owner_uid: str, spec: Pool
 
 
 def with_engines(pods: Iterable[Pod], present: PoolSpec | None, formers: Mapping[str, PoolSpec]) -> tuple[Pod, ...]:
-    """The pods with what is their engine's own; see `pod_engine`."""
+    """The pods, with the figures of their own engines; see `pod_engine`."""
     made_from = {**formers, **by_template(present)}
     return tuple(replace(pod, engine=pod_engine(pod.instance.spec_hash, pod.shown, present, made_from)) for pod in pods)
 
 
 def _read_adopted(document: Mapping[str, Any], spec: PoolSpec | None) -> Pod:
-    """An adopted pod: what it is made from is known only as far as a role selects it, and its image decides what can
-    hand on KV blocks.
+    """Reads an adopted pod. Its template is known only as far as a role selects the pod; its image decides with which
+    others it can exchange KV blocks.
     """
     pod, labels = read_pod(document), document["metadata"].get("labels") or {}
     role = selected_role(labels, spec)
@@ -208,10 +211,10 @@ def health_reason(status: Mapping[str, Any], *, is_deleted: bool = False) -> str
 
 
 def _is_marked_by_node_lifecycle(status: Mapping[str, Any]) -> bool:
-    """Whether the node lifecycle controller called the pod not ready, because its node does not report.
+    """Whether the node lifecycle controller marked the pod not ready, because its node does not report.
 
-    It sets Ready to False and nothing else (its MarkPodsNotReady); a kubelet that finds a container not ready sets
-    ContainersReady to False as well. A readiness gate that is not met gives a reason.
+    It only sets Ready to False (MarkPodsNotReady); a kubelet that finds a container not ready also sets ContainersReady
+    to False, and an unmet readiness gate gives a reason.
     """
     ready = _condition(status, "Ready")
     return (
@@ -242,6 +245,6 @@ def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _count(annotations: Mapping[str, str], name: str) -> int:
-    """A number written as an annotation; 0 when it is missing or spoilt."""
+    """A number in an annotation; 0 if it is missing or invalid."""
     text = annotations.get(name, "")
     return int(text) if text.isdecimal() else 0

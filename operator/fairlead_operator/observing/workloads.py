@@ -1,4 +1,4 @@
-"""The workloads that a pool scales: what their scale says, which pods are theirs, and what forbids scaling. Pure."""
+"""The workloads that a pool scales: their scale, their pods, and reasons that forbid scaling. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _TEMPLATES = ("leaderworkerset.sigs.k8s.io/template-revision-hash", "controller-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadReading:
-    """The workload of a role: None with the problem for which it is not scaled."""
+    """The workload of a role; if it is not scaled, None with the problem."""
 
     role: Role
     workload: Workload | None
@@ -25,7 +25,7 @@ class WorkloadReading:
 
 def refused_workload(role: Role, target: ScaleTargetSpec, words: str) -> WorkloadReading:
     """The workload that could not be read from the Kubernetes API, and why."""
-    message = f"{target.kind} {target.name} is not scaled, as the Kubernetes API refuses to show it: {words}"
+    message = f"{target.kind} {target.name} is not scaled, because the Kubernetes API refuses to show it: {words}"
     return WorkloadReading(role=role, workload=None, problem=ScaleProblem(reason=ScaleProblemReason.REFUSED, message=message))
 
 
@@ -37,8 +37,8 @@ def read_workload(
     others: Iterable[Mapping[str, Any]],
     autoscalers: Iterable[Mapping[str, Any]],
 ) -> WorkloadReading:
-    """The workload by its scale (None = there is no such workload), its role's adopted pods, those that the role
-    selects and other pools have, and the namespace's HorizontalPodAutoscalers.
+    """The workload, from its scale (None = the workload does not exist), its role's adopted pods, the selected pods
+    that belong to other pools, and the namespace's HorizontalPodAutoscalers.
     """
 
     def refused(reason: ScaleProblemReason, message: str) -> WorkloadReading:
@@ -49,19 +49,19 @@ def read_workload(
         return refused(ScaleProblemReason.MISSING, f"{what} does not exist; correct roles[].scaleTargetRef")
     strange = sorted(pod["metadata"]["name"] for pod in pods if not _is_of(pod["metadata"], target))
     if strange:
-        message = f"{strange[0]} is selected and is not a pod of {what}, which is not scaled; let roles[].selector find its pods only"
+        message = f"{strange[0]} is selected but is not a pod of {what}, so that is not scaled; let roles[].selector select only its pods"
         return refused(ScaleProblemReason.OTHER_PODS, message)
     elsewhere = sorted(pod["metadata"]["name"] for pod in others if _is_of(pod["metadata"], target))
     if elsewhere:
         message = (
-            f"{elsewhere[0]} of {what} is an instance of another pool, so this one does not scale it; let only one of them select its pods"
+            f"{elsewhere[0]} of {what} is an instance of another pool, so this pool does not scale it; let only one pool select its pods"
         )
         return refused(ScaleProblemReason.OTHER_POOL, message)
     for autoscaler in autoscalers:
         of = (autoscaler.get("spec") or {}).get("scaleTargetRef") or {}
         if (of.get("kind"), of.get("name")) == (target.kind, target.name):
             name = autoscaler["metadata"]["name"]
-            message = f"HorizontalPodAutoscaler {name} scales {what}, which Fairlead does not scale beside it; remove one of the two"
+            message = f"HorizontalPodAutoscaler {name} scales {what}, so Fairlead does not; remove the autoscaler or roles[].scaleTargetRef"
             return refused(ScaleProblemReason.AUTOSCALER, message)
     replicas, there = (int((scale.get(part) or {}).get("replicas") or 0) for part in ("spec", "status"))
     workload = Workload(replicas=replicas, pods=there, ordered=target.kind is not WorkloadKind.DEPLOYMENT)
@@ -69,7 +69,7 @@ def read_workload(
 
 
 def place_of(metadata: Mapping[str, Any]) -> int:
-    """The ordinal of a pod of an ordered workload; 0 for others."""
+    """The ordinal of a pod of an ordered workload; 0 for other pods."""
     labels = metadata.get("labels") or {}
     told = next((labels[name] for name in _ORDINALS if name in labels), None) or str(metadata["name"]).rpartition("-")[2]
     return int(told) if told.isdecimal() else 0

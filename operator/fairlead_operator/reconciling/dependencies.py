@@ -8,6 +8,7 @@ from fairlead_operator.cluster import Cluster
 from fairlead_operator.control_plane import ControlPlane
 from fairlead_operator.events import PostEvent
 from fairlead_operator.gateways.watching import GatewayNews
+from fairlead_operator.observing.nodes import LeavingNodes
 from fairlead_operator.polling import SleepingPools
 from fairlead_operator.settings import OperatorSettings
 
@@ -24,3 +25,4 @@ class Dependencies:
     post_event: PostEvent
     sleeping: SleepingPools = field(default_factory=SleepingPools)
     gateways: GatewayNews = field(default_factory=GatewayNews)
+    nodes: LeavingNodes = field(default_factory=LeavingNodes)

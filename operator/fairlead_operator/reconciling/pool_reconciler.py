@@ -16,6 +16,8 @@ from fairlead.conditions.pool_conditions import pool_conditions
 from fairlead.pool_states import PoolObservations, PoolState
 from fairlead.pools import DrainSpec, PoolSpec
 from fairlead.reconciling.next_actions import next_actions
+from fairlead.reconciling.rollout_progress import halts
+from fairlead.reconciling.rollouts import leaving_next
 from fairlead.reconciling.warming import weights
 from fairlead.tables import PoolKey
 from fairlead_operator.applying.others_acts import OthersActs
@@ -130,6 +132,7 @@ class PoolReconciler:
         self._specs = AcceptedSpecs(dependencies.policies)
         self._settled: SettledPool | None = None
         self._changes = 0
+        self._told_leaving: frozenset[str] = frozenset()
 
     def changed(self) -> None:
         """Read the pool's objects next time, even if it was settled a moment ago."""
@@ -182,6 +185,8 @@ class PoolReconciler:
         ):
             return pace.least
         reading = await self._reader.read(identity, pool, pods, in_force)
+        reading = replace(reading, pods=self._dependencies.nodes.marked(self._key, reading.pods))
+        self._tell_leaving(reading)
         decided = await self._decide(reading)
         ended = decided.answer.trusted.ended if decided.answer.trusted is not None else ()
         if ended and await self._others.account_for(identity, ended, in_force.spec, given):
@@ -196,6 +201,15 @@ class PoolReconciler:
         self._settled = settled if changes == self._changes else None
         return due
 
+    def _tell_leaving(self, reading: PoolReading) -> None:
+        """Record once of each instance that its node is going to be taken away."""
+        nodes, now = self._dependencies.nodes, self._dependencies.clock()
+        leaving = {pod.instance.id: pod.node for pod in reading.pods if nodes.why(pod.node)}
+        for instance in sorted(leaving.keys() - self._told_leaving):
+            words = f"node {leaving[instance]} is going to be taken away ({nodes.why(leaving[instance])}), so {instance} is drained and replaced"
+            self._recorder.record(reading.identity, now, "NodeLeaves", words, instance=instance)
+        self._told_leaving = frozenset(leaving)
+
     async def finalize(self) -> float | None:
         """One step towards the end of a deleted pool; seconds until the next, None when it may go.
 
@@ -205,6 +219,7 @@ class PoolReconciler:
 
     async def _finalize(self) -> float | None:
         pool = await self._reader.pool()
+        self._dependencies.nodes.forget(self._key)
         self._dependencies.sleeping.note(self._key, asleep=False)
         self._dependencies.gateways.note(self._key, wants=False)
         if pool is None:
@@ -279,10 +294,21 @@ class PoolReconciler:
         now, spec, instances, old = self._dependencies.clock(), reading.in_force.spec, reading.instances, reading.status
         schedules = scheduled(spec, now)
         told, ratio = (schedules.told, schedules.ratio) if schedules is not None else (None, None)
-        warming = weights(desired_pool(ratio, desired_roles(spec, reading.declared)), instances, now)
+        roles = desired_roles(spec, reading.declared)
+        warming = weights(desired_pool(ratio, roles), instances, now)
+        halted = spec is not None and halts(reading.rollout, spec.rollout)
+        leaving = leaving_next(roles, instances, halted=halted)
         expected = present_outlook(spec, reading.pool, reading.declared, reading.pods, now)
         state = pool_state(
-            reading.pool, reading.pods, reading.in_force, warming, told, known_decisions(old, now), expected, reading.objectives.classes
+            reading.pool,
+            reading.pods,
+            reading.in_force,
+            warming,
+            told,
+            known_decisions(old, now),
+            expected,
+            reading.objectives.classes,
+            leaving,
         )
         answer = await self._state_exchange.exchange(state)
         standing = goes_on_from(spec, reading.in_force.previous, reading.standing)

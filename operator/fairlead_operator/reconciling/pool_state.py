@@ -34,12 +34,14 @@ def pool_state(
     scaling_decisions: tuple[ScalingDecisionRecord, ...] = (),
     expected: tuple[Outlook, float | None] = (Outlook.UNKNOWN, None),
     objectives: tuple[PriorityClass, ...] = (),
+    leaving: frozenset[str] = frozenset(),
 ) -> PoolState:
     """The state that is sent to the control API.
 
     The spec is that of the object, even when it is refused; `schedules` follow the spec in force.
     Conditions and the numbers wanted are those of the status, since this round's follow from the answer.
-    `warming` has the share (0-1) of its weight for each instance that does not have all of it yet.
+    `warming` has the share (0-1) of its weight for each instance that does not have all of it yet; those `leaving` are
+    drained soon.
     """
     metadata, status = pool["metadata"], pool.get("status") or {}
     return PoolState(
@@ -56,7 +58,7 @@ def pool_state(
         schedules=schedules,
         desired=_desired(status) or (_none_of(pool.get("spec") or {}) if in_force.spec is None else {}),
         conditions=tuple(status.get("conditions") or ()),
-        instances=tuple(pod.report(warming.get(pod.instance.id, 1.0)) for pod in pods),
+        instances=tuple(pod.report(warming.get(pod.instance.id, 1.0), stays=pod.instance.id not in leaving) for pod in pods),
         scaling_decisions=scaling_decisions,
         outlook=expected[0],
         opens_at=expected[1],

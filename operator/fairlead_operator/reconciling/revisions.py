@@ -116,7 +116,7 @@ class Revisions:
         await self._cluster.patch(Resource.REVISIONS, identity.namespace, name, body)
 
     async def _newest_first(self, identity: PoolIdentity) -> list[dict[str, Any]]:
-        """The pool's revisions, those that an earlier pool of its name left too."""
+        """The pool's revisions, including revisions left by an earlier pool of the same name."""
         labelled = await self._cluster.find(Resource.REVISIONS, identity.namespace, identity.selector())
         ours = [item for item in labelled if is_owned(item["metadata"], identity.uid) or is_orphan(item["metadata"], identity)]
         return sorted(ours, key=lambda item: -int(item.get("revision") or 0))

@@ -19,14 +19,28 @@ from types import MappingProxyType
 
 import msgspec
 
+from fairlead.plausibility import (
+    BLOCK_TOKENS,
+    BLOCKS,
+    CACHE_TOKENS,
+    COUNT,
+    MOST_MODELS,
+    MOST_RANK_NAME,
+    MOST_RANKS,
+    PAGE_LEVELS,
+    RANK,
+    REQUESTS,
+    Bound,
+    shown,
+)
 from fairlead.routing.knowledge.progress import LEAST_SECONDS, Movement
 from fairlead.tables import KV_USAGE_METRICS
+from fairlead_process.json_documents import decode_json
 
-_NEWLINE = 10
-_MOST = 1e15
-"""The largest plausible number: nothing that an engine has is counted beyond it."""
-_MOST_DIGITS = 6
-_CACHE_LABEL = re.compile(rb'(?:^|,)(block_size|num_gpu_blocks|kv_cache_size_tokens)="([0-9]{1,15})"')
+_CACHE_LABEL = re.compile(rb'(?:^|,)(block_size|num_gpu_blocks|kv_cache_size_tokens)="([0-9]+)"')
+_CACHE_BOUNDS = {b"block_size": BLOCK_TOKENS, b"num_gpu_blocks": BLOCKS, b"kv_cache_size_tokens": CACHE_TOKENS}
+_LONGEST_NUMBER = 64
+_LONGEST_RANK = len(str(MOST_RANK_NAME))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +125,8 @@ class EnginePage(EngineFigures):
 
     ranks: Mapping[int, EngineFigures] = field(default_factory=dict)
     """The figures of each data-parallel rank, by the engine's number of the rank."""
+    implausible: str = ""
+    """The figures that cannot be true and are left out, in words."""
 
 
 def read_page(page: bytes, engine_type: str, kv_usage_metric: str) -> EnginePage:
@@ -118,12 +134,14 @@ def read_page(page: bytes, engine_type: str, kv_usage_metric: str) -> EnginePage
     names = METRIC_NAMES[engine_type]
     gauges = names.kv_usage if kv_usage_metric in names.kv_usage else (kv_usage_metric,)
     label = re.compile(rb"(?:^|,)" + names.rank + rb'="([^"]*)"')
-    used = [_by_rank(_samples(page, name), label) for name in gauges]
+    samples = _Samples(page)
+    used = [_by_rank(samples.of(name), label) for name in gauges]
     usage = next((found for found in used if found), {})
-    running, waiting = (_by_rank(_counts(page, name), label) for name in (names.running, names.waiting))
-    sizes = _by_rank(_counts(page, names.cache_tokens) if names.cache_tokens else _configured(page, names.cache_config), label)
-    numbers = {rank for told in (usage, running, waiting) for rank in told if rank.isdigit() and len(rank) < _MOST_DIGITS}
-    movements = _movements(page, names, label, running, used)
+    running, waiting = (_by_rank(samples.within(name, REQUESTS), label) for name in (names.running, names.waiting))
+    told_sizes = samples.within(names.cache_tokens, CACHE_TOKENS) if names.cache_tokens else samples.configured(names.cache_config)
+    sizes = _by_rank(told_sizes, label)
+    numbers = samples.ranks({rank for told in (usage, running, waiting) for rank in told if rank})
+    movements = _movements(samples, names, label, running, used)
     return EnginePage(
         kv_usage=max(usage.values(), default=None),
         running=round(sum(running.values())) if running else None,
@@ -131,15 +149,16 @@ def read_page(page: bytes, engine_type: str, kv_usage_metric: str) -> EnginePage
         kv_cache_tokens=round(sum(sizes.values())) or None,
         movement=_all_of_them(tuple(movements.values())),
         ranks={
-            int(rank): EngineFigures(
+            number: EngineFigures(
                 kv_usage=usage.get(rank),
                 running=_whole(running.get(rank)),
                 waiting=_whole(waiting.get(rank)),
                 kv_cache_tokens=_whole(sizes.get(rank)) or None,
                 movement=movements.get(rank),
             )
-            for rank in sorted(numbers, key=int)
+            for number, rank in numbers
         },
+        implausible=samples.faults(),
     )
 
 
@@ -147,19 +166,20 @@ def fetched_blocks(page: bytes) -> tuple[float, float]:
     """What an engine with vLLM's NixlConnector has fetched from others since its start: bytes of KV blocks, and the
     prompt tokens that they are of.
     """
-    size = sum(value for _, value in _counts(page, "vllm:nixl_bytes_transferred_sum"))
-    by_source = _counts(page, "vllm:prompt_tokens_by_source_total")
+    samples = _Samples(page)
+    size = sum(value for _, value in samples.within("vllm:nixl_bytes_transferred_sum", COUNT))
+    by_source = samples.within("vllm:prompt_tokens_by_source_total", COUNT)
     return size, sum(value for labels, value in by_source if b'source="external_kv_transfer"' in labels)
 
 
 def _movements(
-    page: bytes, names: MetricNames, label: re.Pattern[bytes], running: Mapping[bytes, float], used: Sequence[Mapping[bytes, float]]
+    samples: "_Samples", names: MetricNames, label: re.Pattern[bytes], running: Mapping[bytes, float], used: Sequence[Mapping[bytes, float]]
 ) -> dict[bytes, Movement]:
     """The moving figures of each rank that is awake; empty if no rank shows them."""
-    counts = [_by_rank(_counts(page, name), label) for name in names.steps]
+    counts = [_by_rank(samples.within(name, COUNT), label) for name in names.steps]
     if not any(counts):
         return {}
-    awake = ((labels, value) for labels, value in _samples(page, names.sleep) if b'sleep_state="awake"' in labels) if names.sleep else ()
+    awake = ((labels, value) for labels, value in samples.of(names.sleep) if b'sleep_state="awake"' in labels) if names.sleep else ()
     asleep = {rank for rank, value in _by_rank(awake, label).items() if not value}
     return {
         rank: Movement(
@@ -189,16 +209,20 @@ class ToldModels:
 
     names: tuple[str, ...]
     engine_type: str = "vllm"
+    implausible: str = ""
+    """The names that are left out, in words."""
 
 
 def read_models(answer: bytes) -> ToldModels:
     """Read the answer of `GET /v1/models`. Raises PageUnreadable."""
     try:
-        models = _MODELS.decode(answer).data
+        models = decode_json(answer, _MODELS, deepest=PAGE_LEVELS).data
     except msgspec.MsgspecError as error:
-        raise PageUnreadable(str(error)) from None
-    is_sglang = any(model.owned_by == "sglang" for model in models)
-    return ToldModels(names=tuple(model.id for model in models), engine_type="sglang" if is_sglang else "vllm")
+        raise PageUnreadable(shown(str(error))) from None
+    is_sglang = any(model.owned_by == "sglang" for model in models[:MOST_MODELS])
+    more = f"it lists {len(models)} models; {MOST_MODELS} are read" if len(models) > MOST_MODELS else ""
+    names = tuple(model.id for model in models[:MOST_MODELS])
+    return ToldModels(names=names, engine_type="sglang" if is_sglang else "vllm", implausible=more)
 
 
 class _Model(msgspec.Struct):
@@ -213,23 +237,76 @@ class _Models(msgspec.Struct):
 _MODELS = msgspec.json.Decoder(_Models)
 
 
-def _samples(page: bytes, name: str) -> Iterator[tuple[bytes, float]]:
-    """Labels and value of every sample of exactly this name in a Prometheus text page; without what is not a number."""
-    wanted = name.encode()
-    place = page.find(wanted)
-    while place >= 0:
-        begins, behind = place == 0 or page[place - 1] == _NEWLINE, place + len(wanted)
-        if begins and page[behind : behind + 1] in (b" ", b"{"):  # only then is the rest of the line looked at
+class _Samples:
+    """The samples of a Prometheus text page, by name; notes what of them cannot be true. Each name costs one pass over
+    the page, whatever is in it.
+    """
+
+    def __init__(self, page: bytes) -> None:
+        self._page = b"\n" + page
+        self._faults: dict[str, str] = {}
+
+    def of(self, name: str) -> Iterator[tuple[bytes, float]]:
+        """Labels and value of every sample of exactly this name, without what is not a number."""
+        page, wanted = self._page, b"\n" + name.encode()
+        place = page.find(wanted)
+        while place >= 0:
+            behind = place + len(wanted)
             end = page.find(b"\n", behind)
-            labels, _, told = page[behind : end if end >= 0 else len(page)].rpartition(b"}")
-            fields = told.split()
-            try:
-                value = float(fields[0]) if fields else math.nan
-            except ValueError:
-                value = math.nan
-            if not math.isnan(value):
-                yield labels.removeprefix(b"{"), value
-        place = page.find(wanted, place + 1)
+            end = len(page) if end < 0 else end
+            if page[behind : behind + 1] in (b" ", b"{"):
+                labels, _, told = page[behind:end].rpartition(b"}")
+                value = _number(told)
+                if not math.isnan(value):
+                    yield labels.removeprefix(b"{"), value
+            place = page.find(wanted, end)
+
+    def within(self, name: str, bound: Bound) -> Iterator[tuple[bytes, float]]:
+        """Samples that can be true."""
+        for labels, value in self.of(name):
+            if bound.holds(value):
+                yield labels, value
+            elif value:
+                self._faults.setdefault(name, bound.words(name, value))
+
+    def configured(self, name: str) -> Iterator[tuple[bytes, float]]:
+        """Tokens that a KV cache holds, by the other labels of this gauge."""
+        for labels, _ in self.of(name):
+            told = {label: float(value[:_LONGEST_NUMBER]) for label, value in _CACHE_LABEL.findall(labels)}
+            for label, value in tuple(told.items()):
+                if value and not self._holds(f"{label.decode()} of {name}", value, _CACHE_BOUNDS[label]):
+                    del told[label]
+            tokens = told.get(b"kv_cache_size_tokens") or told.get(b"block_size", 0) * told.get(b"num_gpu_blocks", 0)
+            if not tokens or self._holds(name, tokens, CACHE_TOKENS):
+                yield labels, tokens
+
+    def ranks(self, names: Iterable[bytes]) -> list[tuple[int, bytes]]:
+        """The numbers of these data-parallel ranks, in their order."""
+        numbers = {
+            int(name): name for name in names if name.isdigit() and len(name) <= _LONGEST_RANK and self._holds("a rank", int(name), RANK)
+        }
+        if len(numbers) > MOST_RANKS:
+            self._faults["ranks"] = f"it has {len(numbers)} data-parallel ranks; {MOST_RANKS} are read"
+        return sorted(numbers.items())[:MOST_RANKS]
+
+    def faults(self) -> str:
+        """What cannot be true, in words; empty if all can."""
+        return "; ".join(self._faults.values())
+
+    def _holds(self, name: str, value: float, bound: Bound) -> bool:
+        if bound.holds(value):
+            return True
+        self._faults.setdefault(name, bound.words(name, value))
+        return False
+
+
+def _number(told: bytes) -> float:
+    """The first word as a number; NaN if it is not a number."""
+    fields = told.split(None, 1)
+    try:
+        return float(fields[0][:_LONGEST_NUMBER]) if fields else math.nan
+    except ValueError:
+        return math.nan
 
 
 def _by_rank(samples: Iterable[tuple[bytes, float]], label: re.Pattern[bytes]) -> dict[bytes, float]:
@@ -240,18 +317,6 @@ def _by_rank(samples: Iterable[tuple[bytes, float]], label: re.Pattern[bytes]) -
         rank = found[1] if found else b""
         ranks[rank] = max(value, ranks.get(rank, value))
     return ranks
-
-
-def _counts(page: bytes, name: str) -> Iterator[tuple[bytes, float]]:
-    """Samples that can be numbers of something."""
-    return ((labels, value) for labels, value in _samples(page, name) if 0 <= value < _MOST)
-
-
-def _configured(page: bytes, name: str) -> Iterator[tuple[bytes, float]]:
-    """Tokens that a KV cache holds, by the other labels of this gauge."""
-    for labels, _ in _samples(page, name):
-        told = {name: int(value) for name, value in _CACHE_LABEL.findall(labels)}
-        yield labels, told.get(b"kv_cache_size_tokens") or told.get(b"block_size", 0) * told.get(b"num_gpu_blocks", 0)
 
 
 def _whole(value: float | None) -> int | None:

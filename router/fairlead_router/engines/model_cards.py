@@ -11,12 +11,14 @@ from typing import Any
 
 import orjson
 
+from fairlead.plausibility import LONGEST_NAME, PAGE_LEVELS
+from fairlead_process.json_documents import nests_deeper
+
 Card = Mapping[str, Any]
 """A model's card as its engine wrote it."""
 
 MOST_CARDS = 256
 MOST_CARD_BYTES = 16 * 1024
-_LONGEST_NAME = 512
 
 _SMALLEST = ("max_model_len", "created")
 """Fields whose smallest number counts: a request longer than one engine takes may go to that engine."""
@@ -27,6 +29,8 @@ _OF_ONE_ANSWER = ("id", "created")
 
 def read_cards(answer: bytes) -> dict[str, Card]:
     """The cards of an engine's list by their ids, without those that are unreadable or too large."""
+    if nests_deeper(answer, PAGE_LEVELS):
+        return {}
     try:
         listed = orjson.loads(answer)
     except orjson.JSONDecodeError:
@@ -35,7 +39,7 @@ def read_cards(answer: bytes) -> dict[str, Card]:
     cards: dict[str, Card] = {}
     for card in data[:MOST_CARDS] if isinstance(data, list) else ():
         name = card.get("id") if isinstance(card, dict) else None
-        if isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and name not in cards and _is_small(card):
+        if isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and name not in cards and _is_small(card):
             cards[name] = card
     return cards
 

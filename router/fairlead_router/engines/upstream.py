@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 
 from fairlead.addresses import host_of
-from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
+from fairlead_router.engines.upstream_connections import BeyondBounds, UpstreamConnection, UpstreamFailure
 
 
 class UpstreamPool:
@@ -100,7 +100,7 @@ class UpstreamPool:
     ) -> bytes:
         """GET a small document from an engine, with these header lines; with a body of JSON, POST it.
 
-        Raises UpstreamFailure, also for a status other than 200 and for more than `limit` bytes.
+        Raises UpstreamFailure, also for a status other than 200; BeyondBounds for more than `limit` bytes.
         """
         connection = self.take_idle(address) or await self.connect(address)
         try:
@@ -114,7 +114,7 @@ class UpstreamPool:
                 while piece := await connection.read():
                     answer += piece
                     if len(answer) > limit:
-                        raise UpstreamFailure("protocol", f"answered more than {limit} bytes", at=f"{address}{path}")
+                        raise BeyondBounds(f"answered {path[:100]} with more than {limit} bytes", at=address)
         except TimeoutError:
             raise UpstreamFailure("timeout", f"did not answer within {seconds:g} s", at=f"{address}{path}") from None
         finally:

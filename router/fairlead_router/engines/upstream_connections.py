@@ -17,6 +17,7 @@ from typing import NamedTuple, cast
 
 import httptools
 
+from fairlead.plausibility import HEAD_BYTES, MOST_HEADERS, MOST_INTERIM
 from fairlead.reports.decisions import UNREACHED
 
 HIGH_WATER = 256 * 1024
@@ -75,6 +76,13 @@ class UpstreamFailure(Exception):
         return self.kind not in UNREACHED
 
 
+class BeyondBounds(UpstreamFailure):
+    """What an engine sent is larger, or more, than anything that engines send."""
+
+    def __init__(self, words: str, *, at: str) -> None:
+        super().__init__("protocol", words, at=at)
+
+
 _HEX = "[0-9a-fA-F]{1,4}"
 _ADDRESS = re.compile(
     r"\[[0-9a-fA-F:.]{2,45}(?:%\w{1,20})?\](?::\d{1,5})?"  # [fd00::1]:8000
@@ -110,7 +118,8 @@ class UpstreamConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_failure", "_framed", "_interim", "_loop", "_lost", "_parser", "_pieces", "_sending_paused", "_sink", "_transport", "_waiter",
+        "_beyond", "_failure", "_framed", "_interim", "_interims", "_loop", "_lost", "_parser", "_pieces", "_sending_paused", "_sink", "_transport",
+        "_unseen", "_waiter",
         "address", "busy", "closed", "complete", "half_sent", "headers", "idle_since", "keep_alive", "paused", "received", "reused", "status",
     )  # fmt: skip
 
@@ -130,6 +139,11 @@ class UpstreamConnection(asyncio.Protocol):
         self._failure: UpstreamFailure | None = None
         self._framed = False
         self._interim = False
+        self._interims = 0
+        self._unseen = 0
+        """Bytes since the request, or the last piece of a body, outside of a body."""
+        self._beyond = ""
+        """What is beyond its bounds, in words."""
         self._sending_paused = False
         self.received = 0
         """How often bytes arrived on this connection; if it stops growing, the engine is silent."""
@@ -155,6 +169,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.keep_alive = False
         self.status = 0
         self.headers = []
+        self._interims = self._unseen = 0
         self._framed = False
         self._failure = None
         self._pieces.clear()
@@ -296,14 +311,21 @@ class UpstreamConnection(asyncio.Protocol):
         if not self.busy or self.complete:
             self.close()  # bytes nobody asked for: this connection's framing is not to be trusted
             return
+        before = len(self._pieces)
+        self._unseen += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self.abort(UpstreamFailure("protocol", "sent something that is not HTTP", at=self.address, detail=str(error)))
+            self.abort(self._broken(error))
             return
         if self.complete:
             self._wake()
-        elif self._pieces:
+        elif len(self._pieces) == before:
+            if self._unseen > HEAD_BYTES:
+                self.headers = self.headers if self.status else []
+                self.abort(BeyondBounds(f"sent more than {HEAD_BYTES} bytes outside of an answer's body", at=self.address))
+        else:
+            self._unseen = 0
             sink = self._sink
             if sink is not None:
                 self._flow(sink)
@@ -312,6 +334,13 @@ class UpstreamConnection(asyncio.Protocol):
                 self.paused = True
                 self._transport.pause_reading()
             self._wake()
+
+    def _broken(self, error: Exception) -> UpstreamFailure:
+        if not self.status:
+            self.headers = []  # of a head that is not believed
+        if self._beyond:
+            return BeyondBounds(self._beyond, at=self.address)
+        return UpstreamFailure("protocol", "sent something that is not HTTP", at=self.address, detail=str(error))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
@@ -337,12 +366,29 @@ class UpstreamConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
+        if len(self.headers) > MOST_HEADERS or self._unseen > HEAD_BYTES:
+            self._bound_head()
         if status < 200:
             self._interim = True
+            self._interims += 1
+            if self._interims > MOST_INTERIM:
+                self._refuse(f"sent more than {MOST_INTERIM} interim answers (1xx)")
             self.headers = []
             self._framed = False
             return
         self.status = status
+
+    def _bound_head(self) -> None:
+        """Refuse a head that is too large; the bytes that came may be its body's."""
+        if len(self.headers) > MOST_HEADERS:
+            self._refuse(f"answered with {len(self.headers)} headers; {MOST_HEADERS} are allowed")
+        if sum(len(name) + len(value) + 4 for name, value in self.headers) > HEAD_BYTES:
+            self._refuse(f"answered with a head of more than {HEAD_BYTES} bytes")
+
+    def _refuse(self, words: str) -> None:
+        """Stop the parser."""
+        self._beyond = words
+        raise ValueError(words)
 
     def on_message_complete(self) -> None:
         if self._interim:

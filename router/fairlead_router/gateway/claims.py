@@ -31,8 +31,8 @@ def priority_class(headers: Shown, key: GatewayKey | None, pool: Pool, *, truste
 
 
 def tenant(headers: Shown, key: GatewayKey | None, pool: Pool, *, trusted: bool) -> str:
-    """The tenant as whose a request for the pool counts: the id of its key, a digest of the name that a trusted client
-    gives, or "".
+    """The tenant to which a request for the pool is counted: the id of its key, a digest of the name that a trusted
+    client gives, or "".
     """
     if pool.table.routing.fairness != FAIR_TENANTS:
         return ""

@@ -44,13 +44,13 @@ Otherwise the client would see a reset connection instead of the 413.
 """
 
 LINGER_IDLE_SECONDS = 2.0
-"""Seconds without a byte of that rest after which the client counts as done sending."""
+"""The discarding of that rest also ends after this many seconds without a byte."""
 
 logger = logging.getLogger(__name__)
 
 
 class Gateway:
-    """The ASGI application clients talk to. `now` is the router's clock in Unix seconds."""
+    """The ASGI application for clients. `now` is the router's clock in Unix seconds."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class Gateway:
         return refusal
 
     async def _spread(self, scope: Scope, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> ErrorAnswer | None:
-        """Send the request to the instance with the fewest in flight."""
+        """Send the request to the instance with the fewest requests in flight."""
         arrived = self._now()
         body = await self._bodies.whole(scope["headers"], client)
         parsed = parse_request(body, endpoint)
@@ -319,7 +319,7 @@ class Gateway:
 
 
 def _asked(headers: list[tuple[bytes, bytes]]) -> tuple[str, bool]:
-    """The id that a client gives its request, "" without one, and whether the client wants the decision kept."""
+    """The id that a client gives its request ("" without one), and whether the client wants the decision kept."""
     given, explains = "", False
     for name, value in headers:
         if name == b"x-request-id":

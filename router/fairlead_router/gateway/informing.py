@@ -4,7 +4,7 @@ its operators.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib.metadata import version
 from typing import Any
 from urllib.parse import unquote
@@ -37,7 +37,7 @@ class Informing:
         self.draining = False
         """Whether the router is stopping: it is not ready any more, and serves only connected clients."""
         self.refusing = False
-        """Whether its time to stop is nearly over: it refuses every new request."""
+        """Whether the time to stop is nearly over: the router refuses every new request."""
 
     async def answer(self, endpoint: Endpoint, scope: Scope, send: Send, opens: Opens) -> None:
         """Answer a LOCAL endpoint of the table of paths; `pools` are those that the client may use.
@@ -68,7 +68,7 @@ class Informing:
 
     @property
     def ready(self) -> bool:
-        """Whether the router takes requests."""
+        """Whether the router takes new requests."""
         return not self.draining and (self.synced or len(self._pools) > 0)
 
     async def send_readiness(self, send: Send) -> None:
@@ -134,7 +134,7 @@ class Informing:
 
     async def send_debug(self, send: Send) -> None:
         """Send every pool's table and requests in flight."""
-        await send_json(send, 200, {"pools": [_debug(pool) for pool in self._pools.living()]})
+        await send_json(send, 200, {"pools": [_carried(_debug(pool)) for pool in self._pools.living()]})
 
 
 def _readings(pools: Iterable[Pool]) -> list[InstanceReading]:
@@ -176,6 +176,19 @@ def _debug(pool: Pool) -> dict[str, object]:
         "lives": {instance: life.life for instance, life in pool.engines.lives.items()},
         "troubled_engines": [msgspec.to_builtins(row) for row in pool.engines.troubled()],
     }
+
+
+def _carried(document: Mapping[str, object]) -> dict[str, object]:
+    """The document without the fields that JSON cannot carry, so that one pool's do not cost the others their page."""
+    return {name: told if _is_carried(told) else "this cannot be written as JSON" for name, told in document.items()}
+
+
+def _is_carried(told: object) -> bool:
+    try:
+        orjson.dumps(told)
+    except orjson.JSONEncodeError:
+        return False
+    return True
 
 
 async def send_json(send: Send, status: int, document: object) -> None:

@@ -26,8 +26,8 @@ from fairlead_router.kv_events.prompt_texts import CHAT, COMPLETIONS, RENDERINGS
 from fairlead_router.pools.pool import Pool
 
 KNOWN_ENOUGH = 0.95
-"""A prompt is not asked for if this share of it is known. llm-d's prefix store takes 0.8; but an agent adds little with
-each turn, so the known part of what its engine holds would soon be a fifth too low.
+"""The router does not ask an engine about a prompt if this share of it is known. llm-d's prefix store takes 0.8; but an
+agent adds little with each turn, so the known part of what its engine holds would soon be a fifth too low.
 """
 
 AT_ONCE = 4
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 @value
 class RoutedPrompt:
-    """A prompt's tokens as routing sees them."""
+    """The tokens of a prompt, as routing uses them."""
 
     prompt_tokens: int
     engine_blocks: tuple[int, ...] = ()
@@ -59,14 +59,14 @@ class _Asking:
         self.tasks: dict[PromptText, asyncio.Task[None]] = {}
         self.rendering = RENDERINGS[0]
         self.rendering_seen = False
-        """Whether the engines were seen to render this way; otherwise it is only the usual way."""
+        """Whether engines were seen to render prompts in this way; until then it is only the usual way."""
         self.disputes: Counter[str] = Counter()
         """Disputes in a row, by path."""
         self.disputed_until: dict[str, float] = {}
         """The Unix time until which a path is not asked about."""
 
     def dispute(self, path: str, now: float) -> None:
-        """Note that an engine made other tokens of a request."""
+        """Record that an engine made other tokens of a request than expected."""
         self.disputes[path] += 1
         if self.disputes[path] >= MOST_DISPUTES:
             self.disputes[path], self.disputed_until[path] = 0, now + DISPUTED_SECONDS
@@ -81,7 +81,7 @@ class PromptTokens:
         self._asking: WeakKeyDictionary[Pool, _Asking] = WeakKeyDictionary()
 
     def of(self, pool: Pool, path: str, document: Mapping[str, Any], estimated_tokens: int, adapter: str | None = None) -> RoutedPrompt:
-        """The tokens that are known now of a prompt, for the model or an `adapter`. Asks an engine for the rest,
+        """The tokens of a prompt that are known now, for the model or an `adapter`. Asks an engine for the rest,
         without waiting for the answer.
         """
         caches = pool.scheduler.caches
@@ -103,7 +103,7 @@ class PromptTokens:
         return _routed(found, prompt.size, estimated_tokens, caches.block_tokens, asking.known.tail_tokens)
 
     def asks(self, pool: Pool) -> int:
-        """How many questions about a pool's prompts are in flight."""
+        """Number of open questions about a pool's prompts."""
         return len(self._of_pool(pool).tasks)
 
     def _of_ids(self, pool: Pool, ids: Any, salt: object, estimated_tokens: int, adapter: str | None) -> RoutedPrompt:

@@ -42,7 +42,7 @@ from fairlead_router.relaying.response_holders import previous_response
 from fairlead_router.serving.bodies import header_value
 
 _UNSEEN = frozenset({"previous_response_id", "conversation", "prompt_embeds", "truncate_prompt_tokens", "chat_template"})
-"""Fields that lengthen or shorten a prompt by parts that are not in its bytes."""
+"""Fields that lengthen or shorten a prompt by parts that its bytes do not show."""
 _MAY_HIDE = _UNSEEN | {"truncation"}
 _MAY_BE_IDS = frozenset({"prompt", "input_ids", "input"})
 
@@ -88,7 +88,9 @@ POOL_HEADER = b"x-fairlead-pool"
 
 
 def opened_by(key: GatewayKey | None) -> Opens:
-    """The pools that a client may use: those that its key opens, or all for a client that got in without a key."""
+    """The pools that a client may use: the pools that its key opens, or all pools for a client that was admitted
+    without a key.
+    """
     return every if key is None else key.opens
 
 
@@ -194,6 +196,7 @@ class RoutedRequests:
             by_sidecar=by_sidecar,
             priority_class=priority_class(headers, key, pool, trusted=self._trusted) if pool.classes.are_declared else DEFAULT_CLASS,
             tenant=tenant(headers, key, pool, trusted=self._trusted),
+            owner="" if key is None else key.facts.id,
             body_bytes=body_bytes,
             engine_blocks=engine_blocks,
             client_id=client_id,

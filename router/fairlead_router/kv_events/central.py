@@ -15,12 +15,11 @@ import zmq
 
 from fairlead.addresses import host_of
 from fairlead.kv_events.sequences import SourceState
+from fairlead.plausibility import LONGEST_TOPIC, MESSAGE_BYTES, MOST_INTEGER
 from fairlead_router.kv_events.reading import SlicedReader, Socket
-from fairlead_router.kv_events.subscriptions import MOST_MESSAGE_BYTES, MOST_MESSAGES_WAITING, MOST_TRIES, Subscription
+from fairlead_router.kv_events.subscriptions import MOST_BYTES_A_SECOND, MOST_MESSAGES_WAITING, MOST_TRIES, Subscription
 
 MOST_UNKNOWN_TOPICS = 1_000
-LONGEST_TOPIC = 1_024
-"""Bytes of an unknown topic that are kept: anybody who reaches the port may send one of many megabytes."""
 _NOBLOCK = int(zmq.NOBLOCK)
 
 
@@ -35,7 +34,7 @@ class CentralSocket:
         self._socket = context.socket(zmq.SUB)
         self._socket.linger = 0
         self._socket.rcvhwm = MOST_MESSAGES_WAITING
-        self._socket.maxmsgsize = MOST_MESSAGE_BYTES
+        self._socket.maxmsgsize = MESSAGE_BYTES
         self._socket.subscribe(b"")
         try:
             self._socket.bind(f"tcp://{host}:{port}")
@@ -85,7 +84,7 @@ class CentralSocket:
         if subscription is not None:
             subscription.hear(frames)
             return
-        topic = frames[0][:LONGEST_TOPIC]
+        topic = frames[0][:LONGEST_TOPIC]  # anybody who reaches the port may send one of many megabytes
         if topic not in self.unknown and len(self.unknown) >= MOST_UNKNOWN_TOPICS:
             del self.unknown[next(iter(self.unknown))]  # of a pod that is gone, most likely
         self.unknown[topic] += 1
@@ -102,9 +101,12 @@ class CentralSubscription(Subscription):
     are all that it gets.
     """
 
+    rests_when_away = False
+
     def __init__(self, central: CentralSocket | None, *named: Any) -> None:
         self._central = central
         self._arrived: deque[list[bytes]] = deque()
+        self._arrived_bytes = 0
         self._heard_since_look = False
         self._polls = False
         super().__init__(*named)
@@ -127,8 +129,9 @@ class CentralSubscription(Subscription):
     def hear(self, frames: list[bytes]) -> None:
         """A message of its topic. Messages that arrive faster than they are read are dropped, and asked for again."""
         self.connected = self._heard_since_look = True
-        if len(self._arrived) < MOST_MESSAGES_WAITING:
+        if len(self._arrived) < MOST_MESSAGES_WAITING and self._arrived_bytes < MOST_BYTES_A_SECOND:
             self._arrived.append(frames)
+            self._arrived_bytes += sum(map(len, frames))
         self._reader.wake(self)
 
     def check_replay(self) -> None:
@@ -146,7 +149,8 @@ class CentralSubscription(Subscription):
         if not self._arrived:
             return False
         frames = self._arrived.popleft()
-        if len(frames) == 3 and len(frames[1]) == 8:
+        self._arrived_bytes -= sum(map(len, frames))
+        if len(frames) == 3 and len(frames[1]) == 8 and int.from_bytes(frames[1], "big") <= MOST_INTEGER:
             self._take_published(frames[1], frames[2])
         else:
             self.unreadable += 1

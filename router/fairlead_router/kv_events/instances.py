@@ -1,5 +1,6 @@
 """The KV events of one instance: a subscription per data-parallel rank, and whether its events count."""
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -52,28 +53,33 @@ class InstanceEvents:
         now: Callable[[], float],
         reader: SlicedReader,
         central: CentralSocket | None = None,
-        *,
-        is_central: bool = False,
     ) -> None:
-        """`is_central`: engines may connect to a router, which hears them at its socket `central` if it has one."""
+        """Nothing is opened before `open_some`. Engines that connect to a router are heard at its socket `central`, if
+        it has one.
+        """
         self._target = target
         self._heard: set[str] = set()
         self.instance = instance
         self.told = tuple(told)
         self._caches = caches
         self._wrong_size = False
-        make = partial(CentralSubscription, central)
-        self.subscriptions = [
-            (make if is_central and one.connects else Subscription)(
-                context, one, Source(instance=instance, rank=one.rank), caches, now, reader, self._judge
-            )
-            for one in told
-        ]
+        self.subscriptions: list[Subscription] = []
+        """Those that are open."""
+        self._unopened = deque(told)
+        self._make_subscription = partial(_subscription, central, context, caches=caches, now=now, reader=reader, changed=self._judge)
+
+    def open_some(self, most: int) -> int:
+        """Open up to this many of the unopened sources; returns how many it opened. Raises zmq.ZMQError."""
+        opened = min(most, len(self._unopened))
+        for _ in range(opened):
+            one = self._unopened.popleft()
+            self.subscriptions.append(self._make_subscription(one, Source(instance=self.instance, rank=one.rank)))
+        return opened
 
     @property
     def is_connected(self) -> bool:
         """Whether every source can be reached."""
-        return all(one.connected for one in self.subscriptions)
+        return not self._unopened and all(one.connected for one in self.subscriptions)
 
     @property
     def unheard(self) -> list[Subscription]:
@@ -90,6 +96,16 @@ class InstanceEvents:
         for one in self.subscriptions:
             one.check_replay()
         self._judge()
+
+    def wake(self) -> None:
+        """The engine is back: look for sources that could not be reached."""
+        for one in self.subscriptions:
+            one.wake()
+
+    @property
+    def faults(self) -> int:
+        """How many messages could not be used, and how often too much came."""
+        return sum(one.unreadable + one.floods for one in self.subscriptions)
 
     def close(self) -> None:
         """Stop following it; the pool forgets its events."""
@@ -134,3 +150,20 @@ class InstanceEvents:
         for target, one in settled.items():
             self._caches.hear(target, one.source, complete=one.state is not SourceState.INCOMPLETE)
         self._heard = set(settled)
+
+
+def _subscription(
+    central: CentralSocket | None,
+    context: "zmq.Context[Socket]",
+    told: EventSource,
+    source: Source,
+    *,
+    caches: EngineCaches,
+    now: Callable[[], float],
+    reader: SlicedReader,
+    changed: Callable[[], None],
+) -> Subscription:
+    """A router connects to no endpoint that is not the engine's own: it lives on replays there."""
+    if told.connects:
+        return CentralSubscription(central, context, told, source, caches, now, reader, changed)
+    return Subscription(context, told, source, caches, now, reader, changed)

@@ -9,11 +9,13 @@ with another number of tokens, and keeps tokens only if the rest agree or the fi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from fairlead.values import value
+from fairlead_process.json_documents import read_json
+from fairlead_process.tasks import beside_the_loop
 from fairlead_router.engines.upstream import UpstreamPool
 from fairlead_router.engines.upstream_connections import UpstreamFailure
 from fairlead_router.kv_events.prompt_texts import COMPLETIONS, MESSAGES, Question, detokenizing
@@ -21,6 +23,8 @@ from fairlead_router.protocols.canonical_json import NestsTooDeeply, canonical_j
 
 TIMEOUT_SECONDS = 10.0
 MOST_ANSWER_BYTES = 32 * 1024 * 1024
+TEMPLATE_BYTES, BYTES_OF_BYTE = 1024 * 1024, 64
+"""An answer has at most this many bytes for a template, and for each byte of the question."""
 
 NOT_OFFERED = frozenset({403, 404, 405, 501})
 """Statuses for a path that an engine does not have, or that its flags switch off."""
@@ -60,6 +64,11 @@ class _Rendered(msgspec.Struct):
 
 class _Count(msgspec.Struct):
     input_tokens: int
+
+
+_TOKENS, _TEXTS = msgspec.json.Decoder(_Tokens), msgspec.json.Decoder(_Texts)
+_RENDERED, _COUNT = msgspec.json.Decoder(_Rendered), msgspec.json.Decoder(_Count)
+Answer = TypeVar("Answer")
 
 
 @value
@@ -112,7 +121,7 @@ class PromptQuestions:
         templates refuse some orders of messages.
         """
         try:
-            told = msgspec.json.decode(await self._post(asked, "/tokenize", question.body(asked.model)), type=_Tokens)
+            told = await self._posted(asked, "/tokenize", question.body(asked.model), _TOKENS)
         except UpstreamFailure as failure:
             if failure.status != 400:
                 raise
@@ -128,7 +137,7 @@ class PromptQuestions:
         cannot give it.
         """
         try:
-            return msgspec.json.decode(await self._post(asked, "/detokenize", detokenizing(tokens, asked.model)), type=_Texts).text
+            return (await self._posted(asked, "/detokenize", detokenizing(tokens, asked.model), _TEXTS)).text
         except (UpstreamFailure, msgspec.MsgspecError):
             return []
 
@@ -139,7 +148,7 @@ class PromptQuestions:
         body = {**asked.document, "model": asked.model, "stream": False, "mm_payload": "none"}
         body.pop("stream_options", None)
         answer = await self._offered(asked, asked.path + "/render", body)
-        return None if answer is None else msgspec.json.decode(answer, type=_Rendered).token_ids
+        return None if answer is None else read_json(answer, _RENDERED).token_ids
 
     async def _count(self, asked: Asked) -> int | None:
         """The engine's own count of the request's tokens; None if it gives none."""
@@ -147,7 +156,7 @@ class PromptQuestions:
             return None
         body = {"model": asked.model} | {field: asked.document[field] for field in _COUNTED if field in asked.document}
         answer = await self._offered(asked, "/v1/messages/count_tokens", body)
-        return None if answer is None else msgspec.json.decode(answer, type=_Count).input_tokens
+        return None if answer is None else read_json(answer, _COUNT).input_tokens
 
     async def _offered(self, asked: Asked, path: str, body: Mapping[str, Any]) -> bytes | None:
         if self._now() < self._missing.get((asked.address, path), 0.0):
@@ -167,8 +176,17 @@ class PromptQuestions:
         self._missing = {place: until for place, until in self._missing.items() if until > now}
         self._missing[address, path] = now + NOT_OFFERED_SECONDS
 
+    async def _posted(self, asked: Asked, path: str, body: bytes, decoder: msgspec.json.Decoder[Answer]) -> Answer:
+        answer = await self._post(asked, path, body)
+        return await beside_the_loop(len(answer), read_json, answer, decoder)
+
     async def _post(self, asked: Asked, path: str, body: bytes) -> bytes:
-        return await self._upstream.fetch(asked.address, path, seconds=TIMEOUT_SECONDS, limit=MOST_ANSWER_BYTES, body=body)
+        return await self._upstream.fetch(asked.address, path, seconds=TIMEOUT_SECONDS, limit=longest_answer(body), body=body)
+
+
+def longest_answer(body: bytes) -> int:
+    """The most bytes with which an engine can answer this question for tokens."""
+    return min(MOST_ANSWER_BYTES, TEMPLATE_BYTES + BYTES_OF_BYTE * len(body))
 
 
 def _agreed(asked: Asked, confirmed: Sequence[PromptAnswer]) -> PromptAnswer:

@@ -3,25 +3,36 @@
 vLLM's versions answer `GET /kv_event_sources` in three ways: an object by data-parallel rank, a list of ranks, and that
 list under `sources`. SGLang reports the ports of rank 0 under `kv_events` of `GET /server_info`; a rank adds its
 number. That answer also has the number of ranks, with events or without.
+
+What it says makes a router open sockets, so it is bounded: in number, and to the engine's own host unless a setting
+(`Hosts`) names others.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
-from fairlead.targets import MOST_RANKS
+from fairlead.plausibility import LONGEST_TOPIC, MOST_RANKS, MOST_SOURCES, PAGE_LEVELS, RANK, Hosts, shown
+from fairlead_process.json_documents import decode_json
 
 _VLLM_PATH = "/kv_event_sources"
 _SGLANG_PATH = "/server_info"
 _SOURCES_PATHS = {"simulated": _VLLM_PATH, "vllm": _VLLM_PATH, "sglang": _SGLANG_PATH}
 
-_ENDPOINT = re.compile(r"tcp://(?P<host>.+):(?P<port>[0-9]{1,5})")
+_ENDPOINT = re.compile(r"tcp://(?P<host>[A-Za-z0-9._:%\[\]*-]{1,253}):(?P<port>[0-9]{1,5})")
 _EVERY_ADDRESS = frozenset({"*", "0.0.0.0", "[::]", "::"})  # noqa: S104  # what an engine bound, not what we bind
 
 
+HOSTS_SETTING = "FAIRLEAD_KV_EVENT_HOSTS"
+_LONGEST_RANK = 9
+_MOST_FAULTS = 3
+
+
 class SourcesUnreadable(Exception):
-    """The answer names no endpoints that can be connected to; the message says what is wrong."""
+    """The answer names no endpoints at all; the message says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +45,13 @@ class EventSource:
     topic: str
     connects: bool = False
     """Whether the engine connects to this endpoint, which then is a router's, and binds none."""
+
+
+class ToldSources(NamedTuple):
+    """The usable sources that an engine names, by rank, and in words what cannot be used."""
+
+    sources: tuple[EventSource, ...] = ()
+    faults: str = ""
 
 
 class _Told(msgspec.Struct):
@@ -79,49 +97,80 @@ def sources_path(engine_type: str) -> str:
 def read_ranks(answer: bytes, engine_type: str) -> tuple[int, ...]:
     """The data-parallel ranks that the same answer names. Raises SourcesUnreadable."""
     if sources_path(engine_type) != _SGLANG_PATH:
-        return tuple(sorted(_told(answer)))
+        return tuple(sorted(_told(answer)[0]))[:MOST_RANKS]
     size = _server_info(answer).dp_size
     return tuple(range(size)) if 0 < size <= MOST_RANKS else ()
 
 
-def read_sources(answer: bytes, engine_type: str, address: str) -> tuple[EventSource, ...]:
-    """The sources of the engine at `address` (host:port), by rank; none if it publishes nothing.
+_OWN_HOST_ONLY = Hosts()
+
+
+def read_sources(answer: bytes, engine_type: str, address: str, hosts: Hosts = _OWN_HOST_ONLY) -> ToldSources:
+    """The sources of the engine at `address` (host:port); none if it publishes nothing.
 
     An endpoint bound to every address is one at the engine's own. Raises SourcesUnreadable.
     """
     host = address.rpartition(":")[0]
-    told = _of_server_info(answer) if sources_path(engine_type) == _SGLANG_PATH else _told(answer)
-    found = [
-        EventSource(
-            rank=rank,
-            endpoint=_reachable(one.endpoint, host),
-            replay_endpoint=None if one.replay_endpoint is None else _reachable(one.replay_endpoint, host),
-            topic=one.topic or "",
-            connects=_connects(one.endpoint, host),
-        )
-        for rank, one in told.items()
-        if one.endpoint is not None and one.publisher in (None, "zmq")
-    ]
-    return tuple(sorted(found, key=lambda source: source.rank))
+    told, faults = _of_server_info(answer) if sources_path(engine_type) == _SGLANG_PATH else _told(answer)
+    published = [(rank, one) for rank, one in sorted(told.items()) if one.endpoint is not None and one.publisher in (None, "zmq")]
+    found: list[EventSource] = []
+    for rank, one in published[:MOST_SOURCES]:
+        source = _source(rank, one, _Place(host, hosts), faults)
+        found += [] if source is None else [source]
+    if len(published) > MOST_SOURCES:
+        faults.insert(0, f"it names {len(published)} sources; {MOST_SOURCES} are followed")
+    more = f"; and {len(faults) - _MOST_FAULTS} more" if len(faults) > _MOST_FAULTS else ""
+    return ToldSources(tuple(found), "; ".join(faults[:_MOST_FAULTS]) + more)
 
 
-def _connects(endpoint: str, host: str) -> bool:
-    """Whether the engine at this host connects to the endpoint: it binds one that names every address, or its own."""
-    matched = _ENDPOINT.fullmatch(endpoint)
-    return matched is not None and matched["host"] not in (*_EVERY_ADDRESS, host) and "*" not in endpoint
+class _Place(NamedTuple):
+    """An engine's own host, and the others that it may name."""
+
+    host: str
+    hosts: Hosts
+
+    def reached(self, endpoint: str) -> str | None:
+        """The endpoint as a subscriber connects to it; None if the engine must not name its host. Raises
+        SourcesUnreadable.
+        """
+        matched = _ENDPOINT.fullmatch(endpoint)
+        if matched is None or not 0 < int(matched["port"]) < 65536:
+            raise SourcesUnreadable(f"endpoint {shown(endpoint)!r} cannot be connected to; let the engine publish at tcp://*:PORT")
+        named = matched["host"]
+        if named in _EVERY_ADDRESS or "*" in named or named == self.host:
+            return f"tcp://{self.host}:{matched['port']}"
+        return endpoint if self.hosts.allow(named) else None
+
+
+def _source(rank: int, one: "_Told", place: _Place, faults: list[str]) -> EventSource | None:
+    assert one.endpoint is not None
+    if len(one.topic or "") > LONGEST_TOPIC:
+        faults.append(f"the topic of rank {rank} has {len(one.topic or '')} characters; {LONGEST_TOPIC} are allowed")
+        return None
+    try:
+        endpoint = place.reached(one.endpoint)
+        replay = None if one.replay_endpoint is None else place.reached(one.replay_endpoint)
+    except SourcesUnreadable as fault:
+        faults.append(str(fault))
+        return None
+    if one.replay_endpoint is not None and replay is None:
+        faults.append(f"its replay_endpoint {shown(one.replay_endpoint)!r} is at another host; let it bind *, or set {HOSTS_SETTING}")
+    return EventSource(
+        rank=rank, endpoint=endpoint or one.endpoint, replay_endpoint=replay, topic=one.topic or "", connects=endpoint is None
+    )
 
 
 def _server_info(answer: bytes) -> _ServerInfo:
     try:
-        return _SERVER_INFO.decode(answer)
+        return decode_json(answer, _SERVER_INFO, deepest=PAGE_LEVELS)
     except msgspec.MsgspecError as error:
-        raise SourcesUnreadable(f"{_SGLANG_PATH} answered what names no sources: {error}") from None
+        raise SourcesUnreadable(f"{_SGLANG_PATH} answered what names no sources: {shown(str(error))}") from None
 
 
-def _of_server_info(answer: bytes) -> dict[int, _Told]:
+def _of_server_info(answer: bytes) -> tuple[Mapping[int, _Told], list[str]]:
     told = _server_info(answer).kv_events
     if told is None:
-        return {}
+        return {}, []
     if not 0 < told.dp_size <= MOST_RANKS:
         raise SourcesUnreadable(f"{_SGLANG_PATH} reports {told.dp_size} data-parallel ranks, which is not a number from 1 to {MOST_RANKS}")
     replay = told.replay_endpoint_port_base
@@ -133,32 +182,29 @@ def _of_server_info(answer: bytes) -> dict[int, _Told]:
             publisher=told.publisher,
         )
         for rank in range(told.dp_size)
-    }
+    }, []
 
 
-def _told(answer: bytes) -> dict[int, _Told]:
+def _told(answer: bytes) -> tuple[Mapping[int, _Told], list[str]]:
+    """What it says of each rank, and of which it says what cannot be true."""
     try:
-        return {place if one.data_parallel_rank is None else one.data_parallel_rank: one for place, one in enumerate(_listed(answer))}
+        listed = _listed(answer)
     except msgspec.MsgspecError as error:
-        raise SourcesUnreadable(f"{_VLLM_PATH} answered what names no sources: {error}") from None
+        raise SourcesUnreadable(f"{_VLLM_PATH} answered what names no sources: {shown(str(error))}") from None
+    named = {place if one.data_parallel_rank is None else one.data_parallel_rank: one for place, one in enumerate(listed)}
+    faults = [RANK.words("a rank", rank) for rank in named if not RANK.holds(rank)]
+    return {rank: one for rank, one in named.items() if RANK.holds(rank)}, faults
 
 
 def _listed(answer: bytes) -> list[_Told]:
     try:
-        return _ENVELOPED.decode(answer).sources
+        return decode_json(answer, _ENVELOPED, deepest=PAGE_LEVELS).sources
     except msgspec.ValidationError:
         told = _ANSWER.decode(answer)
     if isinstance(told, list):
         return told
-    if not all(key.isdecimal() for key in told):
+    if not all(key.isascii() and key.isdigit() and len(key) <= _LONGEST_RANK for key in told):
         raise SourcesUnreadable(f"{_VLLM_PATH} answered an object whose keys are not ranks")
     for key, one in told.items():
         one.data_parallel_rank = int(key)
     return list(told.values())
-
-
-def _reachable(endpoint: str, host: str) -> str:
-    matched = _ENDPOINT.fullmatch(endpoint)
-    if matched is None or not 0 < int(matched["port"]) < 65536:
-        raise SourcesUnreadable(f"endpoint {endpoint[:100]!r} cannot be connected to; let the engine publish at tcp://*:PORT")
-    return f"tcp://{host if matched['host'] in _EVERY_ADDRESS else matched['host']}:{matched['port']}"

@@ -15,6 +15,7 @@ from zmq.utils.monitor import parse_monitor_message
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.kv_events.sequences import SequenceCounts, SequenceTracker, SourceState, Step
 from fairlead.kv_events.sources import Source
+from fairlead.plausibility import MESSAGE_BYTES, MOST_INTEGER
 from fairlead_router.kv_events.reading import SlicedReader, Socket
 from fairlead_router.kv_events.sources import EventSource
 from fairlead_router.kv_events.wire import BatchUnreadable, WireBatch, decode
@@ -29,7 +30,20 @@ MOST_BATCHES_WAITING = 5_000
 MOST_MESSAGES_WAITING = 10_000
 """Messages that ZMQ keeps for a source; later ones are lost, and asked for again."""
 
-MOST_MESSAGE_BYTES = 64 * 1024 * 1024
+EVENTS_AT_ONCE = 512
+"""A longer batch is taken into the index in parts, between which the loop goes on."""
+
+MOST_BYTES_A_SECOND = 64 * 1024 * 1024
+"""More than a router could take into its index; what is beyond is read and thrown away."""
+
+ASKS_AT_ONCE = 16
+"""Questions for replays that a source may cause at once; then one a second."""
+
+REST_AFTER_SECONDS = 30.0
+"""A source that could not be reached for this long, or sends too much, rests: its sockets are closed for a while."""
+
+FIRST_REST_SECONDS, LONGEST_REST_SECONDS = 10.0, 300.0
+"""Each rest is twice as long as the one before, until the source has been reached."""
 
 _RECONNECT_MS, _LONGEST_RECONNECT_MS = 100, 1_000
 _LAST = (-1).to_bytes(8, "big", signed=True)
@@ -46,6 +60,9 @@ class Subscription:
 
     `now` is the router's clock in Unix seconds.
     """
+
+    rests_when_away = True
+    """Whether it rests while its source cannot be reached."""
 
     def __init__(
         self,
@@ -69,9 +86,7 @@ class Subscription:
         self._now = now
         self._reader = reader
         self._changed = changed
-        self._tracker: SequenceTracker[WireBatch] = SequenceTracker(
-            can_replay=told.replay_endpoint is not None, most_waiting=MOST_BATCHES_WAITING
-        )
+        self._tracker = self._new_tracker()
         self._heard_out = False
         """Whether a replay has ended since the connection was made: an engine that sent nothing by then holds nothing.
         """
@@ -80,16 +95,35 @@ class Subscription:
         self._replay_due = 0.0
         self._tries = 0
         self._closed = False
+        self._asks = ASKS_AT_ONCE
+        self._bytes = 0
+        """Bytes that arrived since the last `check_replay`."""
+        self._waiting_bytes = 0
+        """Bytes of the batches that wait for earlier ones."""
+        self.floods = 0
+        """How often more arrived than MOST_BYTES_A_SECOND."""
+        self._away_since = now()
+        """Since when it cannot be reached."""
+        self._rest_until = 0.0
+        self._rest_seconds = FIRST_REST_SECONDS
         self._known: tuple[bool, int | None] = (False, None)
         """Whether it was settled, and its block size, when `changed` was last called."""
         self._open()
 
+    def _new_tracker(self) -> SequenceTracker[WireBatch]:
+        return SequenceTracker(can_replay=self.told.replay_endpoint is not None, most_waiting=MOST_BATCHES_WAITING)
+
     def _open(self) -> None:
-        """Begin to hear what it publishes."""
+        """Begin to hear what it publishes. Raises zmq.ZMQError, and leaves nothing open then."""
         self._live = self._opened(zmq.SUB)
-        self._live.subscribe(self.told.topic)
-        self._monitor: Socket = self._live.get_monitor_socket(_CONNECTION_EVENTS)
-        self._live.connect(self.told.endpoint)
+        try:
+            self._live.subscribe(self.told.topic)
+            self._monitor: Socket = self._live.get_monitor_socket(_CONNECTION_EVENTS)
+            self._live.connect(self.told.endpoint)
+        except zmq.ZMQError:
+            self._live.disable_monitor()
+            self._live.close(linger=0)
+            raise
         for socket in (self._monitor, self._live):
             self._reader.watch(socket, self)
 
@@ -112,21 +146,71 @@ class Subscription:
     @property
     def is_settled(self) -> bool:
         """Whether the index has everything that this router could hear from the source."""
-        if self._closed:
+        if self._closed or self.rests:
             return False
         return self.state in (SourceState.CURRENT, SourceState.INCOMPLETE) or (self.state is SourceState.WAITING and self._heard_out)
 
     def read(self, until: float) -> bool:
         """Take what has arrived, until this moment of `time.perf_counter`. Returns whether there may be more."""
-        while perf_counter() < until and not self._closed:
+        while perf_counter() < until and not self._closed and not self.rests:
             if self._unapplied:
                 self._apply(self._unapplied.popleft())
             elif not (self._take_live() or self._take_replayed() or self._take_connection()):
                 return self._caches.index.sweep(500)
         return not self._closed
 
+    # ── rest ──
+
+    @property
+    def rests(self) -> bool:
+        """Whether its sockets are closed for a while."""
+        return self._rest_until > 0.0
+
+    def wake(self) -> None:
+        """End its rest: its engine may be back."""
+        if not self.rests or self._closed:
+            return
+        try:
+            self._open()
+        except zmq.ZMQError:  # no files are left
+            self._rest_until = self._now() + self._rest_seconds
+        else:
+            self._rest_until, self._away_since = 0.0, self._now()
+
+    def _look_after(self, now: float) -> None:
+        """Let it rest, or wake it; runs about once a second."""
+        flooded, self._bytes = self._bytes > MOST_BYTES_A_SECOND, 0
+        self._asks = min(ASKS_AT_ONCE, self._asks + 1)
+        self.floods += flooded
+        if self.rests:
+            if now >= self._rest_until:
+                self.wake()
+        elif self.connected and not flooded:
+            self._away_since, self._rest_seconds = now, FIRST_REST_SECONDS
+        elif flooded or (self.rests_when_away and now - self._away_since >= REST_AFTER_SECONDS):
+            if flooded:
+                self._forget()
+            self._rest(now)
+
+    def _forget(self) -> None:
+        """Forget all that it has said, as if it had restarted."""
+        counts = self._tracker.counts
+        self._tracker = self._new_tracker()
+        self._tracker.counts = counts
+        self._unapplied.clear()
+        self._caches.index.clear(self.source)
+
+    def _rest(self, now: float) -> None:
+        self._rest_until = now + self._rest_seconds
+        self._rest_seconds = min(2 * self._rest_seconds, LONGEST_REST_SECONDS)
+        self.connected = self._heard_out = False
+        self._close_replay()
+        self._hear_no_more()
+        self._note_state()
+
     def check_replay(self) -> None:
         """Ask again for an overdue replay; runs about once a second."""
+        self._look_after(self._now())
         if self._replay is None or self._now() < self._replay_due:
             return
         if self._tries < MOST_TRIES or not self._tracker.waiting:
@@ -145,7 +229,8 @@ class Subscription:
             return
         self._closed = True
         self._close_replay()
-        self._hear_no_more()
+        if not self.rests:
+            self._hear_no_more()
 
     # ── what arrives ──
 
@@ -164,7 +249,7 @@ class Subscription:
         except zmq.Again:
             self.unreadable += 1
             return True
-        if live.getsockopt(_RCVMORE) or len(number) != 8:
+        if live.getsockopt(_RCVMORE) or len(number) != 8 or int.from_bytes(number, "big") > MOST_INTEGER:
             _skip_rest(live)
             self.unreadable += 1
             return True
@@ -172,12 +257,19 @@ class Subscription:
         return True
 
     def _take_published(self, number: bytes, payload: bytes) -> None:
+        self._bytes += len(payload)
+        if self._bytes > MOST_BYTES_A_SECOND:
+            return
         batch = self._decoded(payload)
         if batch is None:
             return
         self.lag_seconds = max(0.0, self._now() - batch.ts)
         place = int.from_bytes(number, "big")
         if self._unapplied or not self._tracker.follows(place, batch.ts):
+            self._waiting_bytes = len(payload) + (self._waiting_bytes if self._tracker.waiting else 0)
+            if self._waiting_bytes > MOST_BYTES_A_SECOND:
+                self._bytes = self._waiting_bytes
+                return
             self._do(self._tracker.live(place, batch.ts, batch))
         else:
             self._apply(batch)
@@ -192,9 +284,13 @@ class Subscription:
             self._end_replay()
             return True
         self._replay_due, self._tries = self._now() + REPLAY_SECONDS, 0
-        batch = self._decoded(frames[-1]) if len(frames) >= 2 else None
+        self._bytes += len(frames[-1])
+        number = int.from_bytes(frames[-2], "big") if len(frames) >= 2 else MOST_INTEGER + 1
+        if number > MOST_INTEGER or self._bytes > MOST_BYTES_A_SECOND:
+            return True
+        batch = self._decoded(frames[-1])
         if batch is not None:
-            self._do(self._tracker.replayed(int.from_bytes(frames[-2], "big"), batch.ts, batch))
+            self._do(self._tracker.replayed(number, batch.ts, batch))
         return True
 
     def _take_connection(self) -> bool:
@@ -234,16 +330,29 @@ class Subscription:
         if not isinstance(batch, WireBatch):
             self._caches.index.clear(self.source)
             return
-        self.events += len(batch.events)
-        cleared = self._caches.index.apply(self.source, batch.events)
+        events = batch.events
+        if len(events) > EVENTS_AT_ONCE:
+            rest = [
+                WireBatch(batch.ts, events[start : start + EVENTS_AT_ONCE]) for start in range(EVENTS_AT_ONCE, len(events), EVENTS_AT_ONCE)
+            ]
+            self._unapplied.extendleft(reversed(rest))
+            events = events[:EVENTS_AT_ONCE]
+        self.events += len(events)
+        cleared = self._caches.index.apply(self.source, events)
         if cleared:
             self._tracker.cleared()
         if cleared or self._known[1] is None:
             self._note_state()
 
     def _ask(self, begin: int) -> None:
-        """Ask for a replay on a new socket, so that no late answer to an earlier question passes for this one's."""
+        """Ask for a replay on a new socket, so that no late answer to an earlier question passes for this one's. A
+        source that causes many questions waits for the next second with it.
+        """
         assert self.told.replay_endpoint is not None
+        if self._asks <= 0 and self._replay is not None:
+            self._replay_due = self._now()
+            return
+        self._asks -= 1
         self._close_replay()
         self._replay = self._opened(zmq.DEALER)
         self._replay.connect(self.told.replay_endpoint)
@@ -273,7 +382,7 @@ class Subscription:
         socket = self._context.socket(kind)
         socket.linger = 0
         socket.rcvhwm = MOST_MESSAGES_WAITING
-        socket.maxmsgsize = MOST_MESSAGE_BYTES
+        socket.maxmsgsize = MESSAGE_BYTES
         socket.reconnect_ivl, socket.reconnect_ivl_max = _RECONNECT_MS, _LONGEST_RECONNECT_MS
         return socket
 

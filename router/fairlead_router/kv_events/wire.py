@@ -10,7 +10,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from fairlead.kv_events.events import BlockHash, EventKind
+from fairlead.kv_events.events import EventKind
+from fairlead.plausibility import LONGEST_HASH, LONGEST_NAME, LONGEST_WORD, MOST_BLOCK_TOKENS, is_time, shown
+
+_Hash = int | Annotated[bytes, msgspec.Meta(max_length=LONGEST_HASH)]
+_BlockTokens = Annotated[int, msgspec.Meta(ge=0, le=MOST_BLOCK_TOKENS)]  # vLLM's offloading connector says 0 for blocks that it only names
+_Word = Annotated[str, msgspec.Meta(max_length=LONGEST_WORD)]
+_Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 
 
 class BatchUnreadable(Exception):
@@ -21,20 +27,25 @@ class BlockStored(msgspec.Struct, tag="BlockStored", tag_field="type", gc=False)
     """`fairlead.kv_events.events.BlockStored` on the wire."""
 
     kind: ClassVar[Literal[EventKind.STORED]] = EventKind.STORED
-    block_hashes: list[BlockHash]
-    parent_block_hash: BlockHash | None
+    block_hashes: list[_Hash]
+    parent_block_hash: _Hash | None
     token_ids: list[int]
-    block_size: int
+    block_size: _BlockTokens
     lora_id: int | None = None
-    medium: str | None = None
-    lora_name: str | None = None
+    medium: _Word | None = None
+    lora_name: _Name | None = None
     extra_keys: list[list[Any] | None] | None = None
     group_idx: int | None = None
-    kv_cache_spec_kind: str | None = None
+    kv_cache_spec_kind: _Word | None = None
 
     @property
     def cache_salt(self) -> str | None:
         """The cache salt; only events encoded as maps have it."""
+        return None
+
+    @property
+    def locality(self) -> str | None:
+        """Whose the medium is; only events encoded as maps say so."""
         return None
 
 
@@ -42,9 +53,14 @@ class BlockRemoved(msgspec.Struct, tag="BlockRemoved", tag_field="type", gc=Fals
     """`fairlead.kv_events.events.BlockRemoved` on the wire."""
 
     kind: ClassVar[Literal[EventKind.REMOVED]] = EventKind.REMOVED
-    block_hashes: list[BlockHash]
-    medium: str | None = None
+    block_hashes: list[_Hash]
+    medium: _Word | None = None
     group_idx: int | None = None
+
+    @property
+    def locality(self) -> str | None:
+        """Whose the medium is; only events encoded as maps say so."""
+        return None
 
 
 class AllBlocksCleared(msgspec.Struct, tag="AllBlocksCleared", tag_field="type", gc=False):
@@ -54,7 +70,12 @@ class AllBlocksCleared(msgspec.Struct, tag="AllBlocksCleared", tag_field="type",
 
 
 class _StoredMap(BlockStored, tag="BlockStored", tag_field="type", gc=False):
-    cache_salt: str | None = None
+    cache_salt: _Name | None = None
+    locality: _Word | None = None
+
+
+class _RemovedMap(BlockRemoved, tag="BlockRemoved", tag_field="type", gc=False):
+    locality: _Word | None = None
 
 
 class _StoredArray(BlockStored, tag="BlockStored", tag_field="type", array_like=True, gc=False): ...
@@ -67,7 +88,7 @@ class _ClearedArray(AllBlocksCleared, tag="AllBlocksCleared", tag_field="type", 
 
 
 WireEvent = BlockStored | BlockRemoved | AllBlocksCleared
-_MapEvent = _StoredMap | BlockRemoved | AllBlocksCleared
+_MapEvent = _StoredMap | _RemovedMap | AllBlocksCleared
 _ArrayEvent = _StoredArray | _RemovedArray | _ClearedArray
 
 
@@ -118,7 +139,17 @@ _KNOWN = frozenset(kind.value for kind in EventKind)
 
 
 def decode(payload: bytes) -> WireBatch:
-    """The batch in these bytes. Raises BatchUnreadable."""
+    """The batch in these bytes. Raises BatchUnreadable, also for what cannot be true of an engine."""
+    try:
+        batch = _decoded(payload)
+    except RecursionError:
+        raise BatchUnreadable("no batch of KV events: it nests too deeply") from None
+    if not is_time(batch.ts):
+        raise BatchUnreadable(f"no batch of KV events: its time is {batch.ts:g}")
+    return batch
+
+
+def _decoded(payload: bytes) -> WireBatch:
     try:
         return _MAPS.decode(payload)
     except msgspec.MsgspecError:
@@ -136,7 +167,7 @@ def _decode_slowly(payload: bytes) -> WireBatch:
         batch = _MAP_BATCH.decode(payload) if _is_map(payload) else _ANYTHING.decode(payload)
         events = [event for raw in batch.events if (event := _event(raw)) is not None]
     except msgspec.MsgspecError as error:
-        raise BatchUnreadable(f"no batch of KV events: {error}") from None
+        raise BatchUnreadable(f"no batch of KV events: {shown(str(error))}") from None
     return WireBatch(batch.ts, events, batch.data_parallel_rank)
 
 

@@ -9,6 +9,7 @@ from fairlead_router.picking.http2 import CONTINUATION, END_HEADERS, HEAD, HEADE
 
 FRAME_SIZE = 256 * 1024
 LARGEST_HEADERS = 64 * 1024
+_HEAD_BYTES = 9
 
 MOST_STEPS = 1024
 STREAM_STEPS = 64
@@ -24,14 +25,18 @@ class FrameReader:
     of the protocol raises ConnectionFailed, and nothing may be read any more.
     """
 
-    __slots__ = ("_began", "_block", "_came", "_place", "_rest", "is_greeted")
+    __slots__ = ("_began", "_block", "_came", "_needed", "_place", "_rest", "_turn", "is_greeted")
 
     def __init__(self, came: Callable[[int, int, int, bytes], None], began: Callable[[int, int, bytes], None]) -> None:
         self._came = came
         self._began = began
-        self._rest = b""
+        self._rest = bytearray()
+        """The beginning of a frame that has not arrived whole."""
+        self._needed = 0
+        """Bytes that make it whole."""
+        self._turn: bytes | None = None
         self._place = 0
-        """Where in `_rest` the first frame begins that was not handled."""
+        """Bytes that wait for their turn, and where in them the first frame begins that was not handled."""
         self._block: tuple[int, int, bytearray] | None = None
         """Stream, flags and beginning of a header block that goes on in the next frame."""
         self.is_greeted = False
@@ -43,28 +48,34 @@ class FrameReader:
         """
         start = 0
         if self._rest:
-            data, start = (self._rest[self._place :] + data, 0) if data else (self._rest, self._place)
-            self._place = 0
+            self._rest += data
+            if len(self._rest) < self._needed:
+                return False
+            data, self._rest = bytes(self._rest), bytearray()
+        elif self._turn is not None:
+            data, start = (self._turn[self._place :] + data, 0) if data else (self._turn, self._place)
+            self._turn = None
         end = len(data)
         if not self.is_greeted:
             if not data.startswith(http2.PREFACE[:end]):
                 raise ConnectionFailed(http2.PROTOCOL_ERROR, "this port speaks gRPC over HTTP/2 only")
             if end < len(http2.PREFACE):
-                self._rest = data
+                self._rest, self._needed = bytearray(data), 0
                 return False
             self.is_greeted = True
             start = len(http2.PREFACE)
         steps = 0
-        while end - start >= 9 and steps < MOST_STEPS:
+        while end - start >= _HEAD_BYTES and steps < MOST_STEPS:
             high, low, kind, flags, number = HEAD.unpack_from(data, start)
             size = (high << 8) | low
             if size > FRAME_SIZE:
                 raise ConnectionFailed(http2.FRAME_SIZE_ERROR, f"a frame of {size} bytes")
-            stop = start + 9 + size
+            stop = start + _HEAD_BYTES + size
             if stop > end:
+                self._needed = stop - start
                 break
             number &= 0x7FFFFFFF
-            payload = data[start + 9 : stop]
+            payload = data[start + _HEAD_BYTES : stop]
             if kind in _OF_HEADERS or self._block is not None:
                 steps += STREAM_STEPS
                 self._take_headers(kind, flags, number, payload)
@@ -72,10 +83,12 @@ class FrameReader:
                 steps += 1
                 self._came(kind, flags, number, payload)
             start = stop
+        else:
+            self._needed = _HEAD_BYTES
         if steps >= MOST_STEPS:
-            self._rest, self._place = data, start  # not cut: thousands of frames would be copied once for each turn
+            self._turn, self._place = data, start  # not cut: thousands of frames would be copied once for each turn
             return True
-        self._rest = data[start:]
+        self._rest = bytearray(data[start:])
         return False
 
     def _take_headers(self, kind: int, flags: int, number: int, payload: bytes) -> None:

@@ -31,7 +31,7 @@ CLOSING_SECONDS = 5.0
 """How long a connection that is being closed may take to send what it still has."""
 MOST_RESETS = 2 * MOST_STREAMS
 RESETS_SECONDS = 10.0
-"""Maximum number of streams that the peer may reset in so many seconds: all of them at once, and as many again."""
+"""Maximum number of streams that the peer may reset in RESETS_SECONDS: all of them at once, and as many again."""
 MOST_REFUSED = 4096
 """Streams that the peer may begin after it was asked to go elsewhere."""
 
@@ -187,7 +187,7 @@ class GrpcConnection(asyncio.Protocol):
     # ── its door, and time ──
 
     def may_go(self) -> bool:
-        """Whether it has had no stream for so long that another may have its place."""
+        """Whether it has been without a stream long enough for another connection to take its place."""
         if self._streams or self._transport is None:
             return False
         return self._loop.time() - self._idle_since >= (IDLE_SECONDS if self._highest_stream else STRANGER_SECONDS)
@@ -243,7 +243,7 @@ class GrpcConnection(asyncio.Protocol):
         return True
 
     def send_part(self, stream: GrpcStream, data: bytes) -> int:
-        """Send as much of it as is allowed now; returns how many bytes."""
+        """Send as much of the data as the windows allow now; returns how many bytes were sent."""
         sent = 0
         while sent < len(data) and not self._paused:
             if self._queued > MOST_QUEUED:

@@ -26,7 +26,7 @@ FRAMING_BYTES = 64 * 1024
 """Bytes by which a message may exceed the largest body."""
 
 MOST_STREAMS = 16_384
-"""Maximum number of requests at all connections together; further ones are refused unseen, so that proxies try again."""
+"""Maximum number of requests at all connections together; further ones are refused unread, so proxies try again."""
 MOST_HEALTH_STREAMS = 256
 """Maximum number of health checks and watches at once; nobody needs as many."""
 

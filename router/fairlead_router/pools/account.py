@@ -45,7 +45,7 @@ class PoolAccount:
 
     __slots__ = (
         "_classes", "_counters", "_kept_rows", "_key", "_metrics", "_recount", "_scheduler", "_ticked_at", "_token_sizes", "_told_at",
-        "_used_at", "_waiting_room", "asking_routers", "direct", "is_decided_elsewhere", "settling", "tickets", "traffic", "waiting",
+        "_used_at", "_waiting_room", "asking_routers", "direct", "holds", "is_decided_elsewhere", "settling", "tickets", "traffic", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -69,18 +69,24 @@ class PoolAccount:
         self.settling = Settling(self._counters, self.traffic)
         self.direct: dict[str, int] = {}
         """Requests in flight to each instance that bypassed the scheduler; an instance without one is left out."""
+        self.holds: dict[str, float] = {}
+        """Instances that drain, and since when (Unix seconds) they are kept for the blocks that others fetch there; 0 =
+        not any more.
+        """
         self.waiting = 0
-        """Number of tickets without a decision."""
+        """Number of clients' tickets without a decision."""
         self.asking_routers = 0
         """Routers that ask this one for their requests."""
         self.is_decided_elsewhere = False
-        """Whether another router decides; then that router reports the pool's requests."""
+        """Whether another router decides for this pool; that router then reports the pool's requests."""
         self._kept_rows = KeptRows()
         """Requests in flight when another router began to report them, or some of them."""
         self._waiting_room = WaitingRoom(scheduler.held)
         """Requests for the least loaded instance, while there is none."""
         self._used_at = now
-        """When the pool last had a request, at the latest: the time before this process does not count as idle."""
+        """The latest time at which the pool can have had a request: time before the start of this process does not
+        count as idle.
+        """
         self._ticked_at = 0.0
         self._told_at = 0.0
         """When the scheduler last got the token counts of all streams."""
@@ -94,7 +100,7 @@ class PoolAccount:
     # ── use ──
 
     def held(self) -> HeldDemand:
-        """Requests that wait for the pool to have an instance."""
+        """Requests that wait until the pool has an instance."""
         return self._waiting_room.held()
 
     def use(self, now: float) -> PoolUse:
@@ -112,10 +118,21 @@ class PoolAccount:
         for instance, count in self.direct.items():
             row = rows.get(instance) or InstanceInFlight(pool=self._key, instance=instance, in_flight=0, waiting=0)
             rows[instance] = replace(row, in_flight=row.in_flight + count)
+        for instance in [one for one, since in self.holds.items() if since]:
+            row = rows.get(instance) or InstanceInFlight(pool=self._key, instance=instance, in_flight=0, waiting=0)
+            rows[instance] = replace(row, in_flight=max(1, row.in_flight))
         return tuple(rows.values())
 
+    def hold(self, draining: Iterable[str], now: float) -> None:
+        """These instances drain: report each as in use until it is let go, so that none is deleted before."""
+        self.holds = {instance: self.holds.get(instance, now) for instance in draining}
+
+    def let_go(self, instance: str) -> None:
+        """The instance need not be kept any more."""
+        self.holds[instance] = 0.0
+
     async def wait_for_instance(self, body_bytes: int, now: float) -> None:
-        """Wait for an instance to take direct requests, if one is to come and there is room to wait."""
+        """Wait until an instance takes direct requests, if one is expected and the waiting room has space."""
         self._used_at = now
         await self._waiting_room.wait_for_instance(body_bytes)
 
@@ -124,12 +141,12 @@ class PoolAccount:
         self._waiting_room.open()
 
     def begin_direct(self, instance: str, now: float) -> None:
-        """A request past the scheduler is sent to the instance: count it there until `end_direct`."""
+        """Count a direct request at its instance until `end_direct`; direct requests bypass the scheduler."""
         self.direct[instance] = self.direct.get(instance, 0) + 1
         self._used_at = now
 
     def end_direct(self, instance: str) -> None:
-        """A request past the scheduler has left the instance."""
+        """A direct request has left its instance."""
         left = self.direct[instance] - 1
         if left:
             self.direct[instance] = left
@@ -151,7 +168,7 @@ class PoolAccount:
         self.is_decided_elsewhere = True
 
     def decide_here(self) -> None:
-        """This router decides again."""
+        """This router decides again for the pool."""
         self.is_decided_elsewhere = False
 
     def _keep_reporting(self, now: float) -> None:
@@ -168,8 +185,8 @@ class PoolAccount:
         """
         ticket = Ticket(request, charge)
         self.tickets[request.id] = ticket
-        self.waiting += 1
         if not request.warms:
+            self.waiting += 1
             self._used_at = now
             self._counters.submitted += 1
             if self._classes.are_declared:
@@ -206,9 +223,10 @@ class PoolAccount:
         if ticket.ending is None and not ticket.saw_first_token:
             ticket.saw_first_token = True
             ticket.first_token_at = now
-            self._counters.ttft.observe(now - ticket.request.arrived_at)
-            if self._classes.are_declared:
-                self._counters.classes[ticket.request.priority_class].ttft.observe(now - ticket.request.arrived_at)
+            if not ticket.request.warms:
+                self._counters.ttft.observe(now - ticket.request.arrived_at)
+                if self._classes.are_declared:
+                    self._counters.classes[ticket.request.priority_class].ttft.observe(now - ticket.request.arrived_at)
             if results := self._scheduler.first_token(ticket.request.id, now):
                 self.deliver(results, now)
 
@@ -224,8 +242,9 @@ class PoolAccount:
         if isinstance(verdict, Refusal):
             self._refuse(ticket, verdict, Ending.EXHAUSTED, now)
         else:
-            self._counters.count_decode_only(verdict)
-            self._counters.retries += 1
+            if not ticket.request.warms:
+                self._counters.count_decode_only(verdict)
+                self._counters.retries += 1
             ticket.dispatched_at = now
             ticket.saw_first_token = False
             ticket.stream = None
@@ -258,11 +277,11 @@ class PoolAccount:
         return dispatch
 
     def can_carry_on(self, ticket: Ticket, left: str, now: float) -> bool:
-        """Whether another instance than `left` is there for the rest of the answer."""
+        """Whether an instance other than `left` can make the rest of the answer."""
         return not ticket.ended and self._scheduler.can_carry_on(ticket.request.id, now, left)
 
     def goes_on(self, ticket: Ticket, now: float) -> None:
-        """The answer that was to go on elsewhere does."""
+        """An instance continues the answer of another one."""
         if ticket.ending is None and ticket.carried_at is not None:
             self._counters.carrying.observe(now - ticket.carried_at)
             ticket.carried_at = None
@@ -272,25 +291,24 @@ class PoolAccount:
                 self.first_token(ticket, now)
 
     def second_opinion(self, ticket: Ticket, instance: str, now: float, *, counts: bool, beyond: Collection[str] = ()) -> Dispatch | None:
-        """The instance refused the request, which another one may serve. Returns where to try it, also `beyond` the
-        instances that it was for; None if no other is left. If that one serves it and the refusal `counts`, it was
-        the first instance's failure.
+        """The instance refused a request that another instance may serve. Returns the instance to try, which may lie
+        `beyond` the instances that the request was for; None if none is left. If the other instance serves the request
+        and the refusal `counts`, it is recorded as the first instance's failure.
         """
         verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=counts, beyond=beyond)
         if verdict is not None:
             self._scheduler.attempt_failed(ticket.request.id, instance, DECLINED, now)
-            self._counters.retries += 1
+            self._counters.retries += not ticket.request.warms
             ticket.verdict = verdict
             ticket.dispatched_at = now
         return verdict
 
     def pass_over(self, ticket: Ticket, instance: str, now: float) -> Dispatch | None:
-        """The instance must not get the request after all. Returns where to send it, None if no other instance is
-        left.
-        """
+        """The chosen instance must not get the request after all. Returns another instance, or None if none is left."""
         verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=False, reached=False)
         if verdict is not None:
-            self._counters.count_decode_only(verdict)
+            if not ticket.request.warms:
+                self._counters.count_decode_only(verdict)
             ticket.verdict = verdict
             ticket.dispatched_at = now
         return verdict
@@ -321,11 +339,11 @@ class PoolAccount:
             self._recount(now)
 
     def fail(self, ticket: Ticket, now: float, *, out_of_time: bool = False) -> None:
-        """The request was lost after the first byte, or given up; `out_of_time`: its total time is over."""
+        """The request was lost after the first byte, or given up; with `out_of_time` it exceeded its total time."""
         self._break_off(ticket, ending_of_failure(ticket, out_of_time=out_of_time), now, self._scheduler.fail)
 
     def cancel(self, ticket: Ticket, now: float) -> None:
-        """The client went away."""
+        """The client closed the connection."""
         self._break_off(ticket, ending_of_leaving(ticket), now, self._scheduler.cancel)
 
     def _break_off(self, ticket: Ticket, ending: Ending, now: float, tell: Callable[[str, float], Sequence[Dispatch | Refusal]]) -> None:
@@ -339,13 +357,13 @@ class PoolAccount:
         self.deliver(tell(ticket.request.id, now), now)
 
     def decline(self, ticket: Ticket, now: float) -> None:
-        """The engine refused the request itself: the fault is the client's, not the engine's."""
+        """The engine refused the request itself: it is the client's fault, not the engine's."""
         if not ticket.ended:
             self._end(ticket, Ending.DECLINED, now)
             self.deliver(self._scheduler.decline(ticket.request.id, now), now)
 
     def give_up(self, ticket: Ticket, now: float) -> None:
-        """The request has waited as long as it may: refuse it if it still waits."""
+        """The request has reached its longest waiting time: refuse it if it still waits."""
         if not ticket.ended:
             self.deliver(self._scheduler.give_up(ticket.request.id, now), now)
 
@@ -362,7 +380,7 @@ class PoolAccount:
         """Settle the account of a ticket that has not ended, and forget it."""
         self.settling.end(ticket, ending, now, usage)
         if self.tickets.pop(ticket.request.id, None) is not None and ticket.verdict is None:
-            self.waiting -= 1
+            self.waiting -= not ticket.request.warms
 
     def deliver(self, results: Sequence[Dispatch | Refusal], now: float) -> None:
         """Give each decision to its ticket. An event about one request may decide others."""
@@ -374,7 +392,7 @@ class PoolAccount:
                 if ticket is None and isinstance(result, Dispatch):
                     self.deliver(self._scheduler.cancel(result.request.id, now), now)
                 continue
-            self.waiting -= 1
+            self.waiting -= not ticket.request.warms
             ticket.decide(result)
             if isinstance(result, Refusal):
                 self._refuse(ticket, result, Ending.REFUSED, now)
@@ -410,7 +428,7 @@ class PoolAccount:
                 self._waiting_room.make_room()
 
     def shut_down(self, now: float) -> None:
-        """Refuse everything that waits in a queue; dispatched requests continue."""
+        """Refuse all queued requests; dispatched requests continue."""
         self._waiting_room.open()
         self.deliver(self._scheduler.shut_down(now), now)
 
@@ -418,7 +436,7 @@ class PoolAccount:
 class KeptRows:
     """The requests in flight on each instance of one pool, kept until `until`.
 
-    Without them a draining instance would seem to have no requests while neither router reports them.
+    Without them a draining instance would seem idle while no router reports its requests.
     """
 
     __slots__ = ("_rows", "until")

@@ -10,11 +10,11 @@ ANSWER_WEIGHT = 1 / 8
 
 
 class KeyLimits:
-    """What is left of a key's limits at this router; each live router has an equal share of them.
+    """The remaining limits of a key at this router; each live router has an equal share of the key's limits.
 
     A request is taken when it arrives (`take_request`), its tokens when its body is known (`reserve`). Check and take
-    are one step, so concurrent requests pass no more than sequential ones would. A request that one limit refuses takes
-    nothing of the other.
+    are one step, so concurrent requests cannot exceed a limit that sequential requests respect. A request that one
+    limit refuses gives back what it took from the other.
     """
 
     __slots__ = ("_answer_tokens", "_facts", "_promised", "_requests", "_tokens")
@@ -26,7 +26,7 @@ class KeyLimits:
         self._answer_tokens: float | None = None
         """The mean length of the key's answers, newer ones count more; None before the first."""
         self._promised = 0
-        """Tokens that are reserved for answers in progress."""
+        """Tokens that are reserved for unfinished answers."""
 
     def share(self, routers: int, now: float) -> None:
         """Divide the limits by this many routers. What is left at this one stays, as far as its new share allows it."""
@@ -45,8 +45,8 @@ class KeyLimits:
             self._requests.take(-1, now)
 
     def seconds_to_token(self, now: float) -> float:
-        """Seconds until a token can be taken, 0 when one can be now. Answers in progress may return some of theirs
-        earlier, so this does not wait for the reserved ones.
+        """Seconds until a token can be taken, 0 if one can be taken now. Unfinished answers may return reserved tokens
+        earlier; this does not count on it.
         """
         if self._tokens is None or not self._tokens.wait_seconds(now):
             return 0.0
@@ -75,8 +75,8 @@ class KeyLimits:
         return min(expected, most or expected, per_minute)
 
     def spend(self, tokens: int, promised: int, now: float) -> None:
-        """Take tokens without asking, or give back a negative number; `promised` changes what is reserved
-        for answers.
+        """Take tokens without a check; a negative number gives tokens back. `promised` changes the tokens reserved for
+        answers.
         """
         if self._tokens is not None:
             self._promised += promised
@@ -110,9 +110,9 @@ class Charge:
         self._limits = limits
         self._use = use
         self._taken = prompt_tokens + answer_tokens
-        """Taken from the limit so far."""
+        """Tokens taken from the limit so far."""
         self._answer = answer_tokens
-        """The part of it that is reserved for the answer; 0 once the request has ended."""
+        """The part of the taken tokens that is reserved for the answer; 0 once the request has ended."""
         self._follows = answer_tokens if follows else 0
         """The same for an answer that is made after its request has ended: its tokens stay reserved until the answer
         is seen, or a client that never reads it would get it free.
@@ -120,7 +120,7 @@ class Charge:
         self._prompt = self._output = 0
         """Prompt tokens charged so far."""
         self.has_ended = False
-        """Whether the request has ended; until then, what is reserved for it stays so."""
+        """Whether the request has ended; its reservation lasts until then."""
         self.most_tokens = most_tokens
 
     def generated(self, tokens: int, now: float) -> None:

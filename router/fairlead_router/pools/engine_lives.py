@@ -1,8 +1,8 @@
 """Judges whether engines make progress by the steps that they show: metrics, KV events and tokens of answers
-(`routing.knowledge.progress`). The router acts on it: a stalled engine gets nothing that another can take, its waiting
-requests go elsewhere, and the control API learns about it.
+(`routing.knowledge.progress`).
 
-Each data-parallel rank of an engine is judged separately, and left alone while the others go on.
+The router acts on the verdict: a stalled engine gets no request that another engine can take, its waiting requests go
+elsewhere, and the control API learns about it. Each data-parallel rank of an engine is judged on its own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class EngineLives:
         self._addresses: dict[tuple[str, str], str] = {}
         """Keyed by pool and target."""
         self._at: dict[str, list[EngineProgress]] = {}
-        """Keyed by address, without the engines that have several ranks: it is not known from which rank a token came.
+        """Keyed by address, without the engines that have several ranks: it is not known from which
+        rank a token came.
         """
         self._events: dict[tuple[str, str], int] = {}
 
@@ -67,7 +68,7 @@ class EngineLives:
                 progress.moved(now)
 
     def saw(self, pool: Pool, entry: InstanceEntry, page: EnginePage) -> None:
-        """Take in the instance's current metrics page."""
+        """Judge the instance by its current metrics page."""
         awake, targets = self._silences.awake(), pool.targets(entry.id)
         self._hear(pool, entry, targets, awake)
         figures = pool.engines.figures(entry.id, entry.address, page)
@@ -153,7 +154,7 @@ def _words(life: Life, targets: Sequence[str]) -> str:
 
 
 def _avoidable(pool: Pool, entry: InstanceEntry, now: float) -> bool:
-    """Whether another instance can take the requests that wait for this one."""
+    """Whether another instance can take the requests that wait for this instance."""
     shut = pool.scheduler.broken(now)
     others = [one for one in pool.table.instances if one.accepting and one.id != entry.id and one.id not in shut]
     return any(one.role is entry.role or (entry.role is Role.PREFILL and one.role is Role.DECODE) for one in others)

@@ -1,4 +1,4 @@
-"""Asks every engine what it says of itself: its metrics once a second, its models now and then.
+"""Reads every engine's metrics once a second, and its list of models now and then.
 
 The used share of the KV cache goes to the scheduler, rank by rank; the size of the cache and the data-parallel ranks go
 to the pool. A difference from the pool's spec is kept as a trouble, for the control API.
@@ -7,17 +7,20 @@ to the pool. A difference from the pool's spec is kept as a trouble, for the con
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Callable, Collection
 
 from fairlead.instances import REACHABLE, InstanceState
+from fairlead.plausibility import METRICS_BYTES, PAGE_BYTES, shown
 from fairlead.reports.engines import EngineTrouble
 from fairlead.tables import InstanceEntry
+from fairlead_process.tasks import beside_the_loop
 from fairlead_router.engines.engine_pages import METRIC_NAMES, EnginePage, PageUnreadable, fetched_blocks, read_models, read_page
 from fairlead_router.engines.model_cards import read_cards
 from fairlead_router.engines.silences import Silences
 from fairlead_router.engines.upstream import UpstreamPool
-from fairlead_router.engines.upstream_connections import UpstreamFailure
+from fairlead_router.engines.upstream_connections import BeyondBounds, UpstreamFailure
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.engine_lives import EngineLives
 from fairlead_router.pools.pool import Pool
@@ -31,8 +34,12 @@ PATIENT_SECONDS = 5.0
 """The timeout for an engine that has not answered, to find out whether it is slow or silent."""
 AT_ONCE = 16
 MOST_NAMED = 5
+METRICS, MODELS = "its metrics", "its list of models"
+"""Subjects of what an engine says."""
 _SILENT = ("timeout", "unreachable")
-"""Failures of an engine that says nothing; the others are answers."""
+"""Failures that mean that an engine does not answer at all; any other failure is an answer."""
+
+logger = logging.getLogger(__name__)
 
 
 class EngineScraper:
@@ -73,7 +80,9 @@ class EngineScraper:
         for pool, entry in present:
             key = (str(pool.key), entry.id)
             if key not in self._reading:
-                self._reading[key] = asyncio.create_task(self._read(pool, entry), name=f"read {entry.id}")
+                self._reading[key] = asyncio.create_task(self._read_one(pool, entry), name=f"read {entry.id}")
+        for pool in {id(pool): pool for pool, _ in present}.values():
+            pool.engines.forget_implausible(self._now())
         if self._reading:
             await asyncio.wait(self._reading.values(), timeout=SCRAPE_SECONDS)
         for key, task in tuple(self._reading.items()):
@@ -88,6 +97,13 @@ class EngineScraper:
         doubted = [(pool, name, pool.addresses[name]) for pool in self._pools.all() for name in pool.choice.names.doubted]
         if doubted:
             await asyncio.gather(*(self._check_models(*one) for one in doubted))
+
+    async def _read_one(self, pool: Pool, entry: InstanceEntry) -> None:
+        """A fault at one engine's pages costs that engine's figures alone."""
+        try:
+            await self._read(pool, entry)
+        except Exception:
+            logger.exception("reading an engine failed", extra={"pool": str(pool.key), "instance": entry.id})
 
     async def _read(self, pool: Pool, entry: InstanceEntry) -> None:
         instance, address = entry.id, entry.address
@@ -111,9 +127,11 @@ class EngineScraper:
         instance, address = entry.id, entry.address
         engine = pool.engine_of(instance)
         try:
-            page = await self._upstream.fetch(address, engine.metrics_path, seconds=seconds)
+            page = await self._upstream.fetch(address, engine.metrics_path, seconds=seconds, limit=METRICS_BYTES)
         except UpstreamFailure as failure:
             self._metrics.scrape_errors += 1
+            if isinstance(failure, BeyondBounds):
+                pool.engines.implausible(instance, METRICS, failure.words, self._now())
             if failure.kind in _SILENT:
                 self._silences.unanswered(address)
             else:
@@ -121,9 +139,10 @@ class EngineScraper:
             pool.see_ranks(instance, _ranks(pool, instance, address, None), self._now())
             return None
         self._heard(pool, instance, address)
-        told = read_page(page, engine.type, engine.kv_usage_metric)
+        told = await beside_the_loop(len(page), read_page, page, engine.type, engine.kv_usage_metric)
+        pool.engines.implausible(instance, METRICS, told.implausible, self._now())
         if pool.moves_caches:
-            pool.engines.read_fetched(instance, *fetched_blocks(page))
+            pool.engines.read_fetched(instance, *await beside_the_loop(len(page), fetched_blocks, page))
         pool.see_ranks(instance, _ranks(pool, instance, address, told), self._now())
         self._silences.runs(address, told.running or 0)
         self._lives.saw(pool, entry, told)
@@ -155,16 +174,20 @@ class EngineScraper:
             return
         self._models_due[key] = now + MODELS_SECONDS
         try:
-            answer = await self._upstream.fetch(address, "/v1/models", seconds=TIMEOUT_SECONDS)
-            models = read_models(answer).names
-        except (UpstreamFailure, PageUnreadable):
+            answer = await self._upstream.fetch(address, "/v1/models", seconds=TIMEOUT_SECONDS, limit=PAGE_BYTES)
+            told = await beside_the_loop(len(answer), read_models, answer)
+        except (UpstreamFailure, PageUnreadable) as problem:
             pool.choice.names.unlisted(instance)
+            words = problem.words if isinstance(problem, BeyondBounds) else str(problem) if isinstance(problem, PageUnreadable) else ""
+            pool.engines.implausible(instance, MODELS, words, now)
             return
+        models = told.names
+        pool.engines.implausible(instance, MODELS, told.implausible, now)
         pool.choice.listed(instance, models, now, pool.engines.aliases)
         model = pool.table.model
-        pool.engines.learn_cards(instance, read_cards(answer), model)
+        pool.engines.learn_cards(instance, await beside_the_loop(len(answer), read_cards, answer), model)
         missing = [adapter for adapter in pool.table.adapters if adapter not in models]
-        named = ", ".join(model[:100] for model in models[:MOST_NAMED]) or "none"
+        named = ", ".join(shown(model) for model in models[:MOST_NAMED]) or "none"
         lacks = ", ".join(adapter[:100] for adapter in missing[:MOST_NAMED])
         no_adapter = f"it serves {named}, not {lacks}; correct spec.adapters or --lora-modules" if missing else None
         no_model = f"it serves {named}, not {model}; correct spec.model or --served-model-name" if model not in models else None

@@ -15,11 +15,13 @@ from fairlead_router.pools.side_circuits import SideCircuits
 
 OPINIONS_PER_SECOND = 10.0
 OPINIONS_AT_ONCE = 50.0
-"""Maximum number of refusals of one pool that are tried elsewhere at once, besides those for a name."""
+"""Limit of a pool's refused requests that are tried on another instance at once; refusals of a model's name do not
+count.
+"""
 
 
 class OpinionBudget:
-    """A bucket of second opinions. One that contradicts the first is given back."""
+    """A token bucket of second opinions. A second opinion that contradicts the first one is given back."""
 
     __slots__ = ("_at", "left")
 
@@ -29,7 +31,7 @@ class OpinionBudget:
         self._at = 0.0
 
     def take(self, now: float) -> bool:
-        """Whether one may be asked now (seconds of any clock)."""
+        """Take one second opinion, at a time in seconds of any clock; returns whether one was left."""
         self.left = min(OPINIONS_AT_ONCE, self.left + OPINIONS_PER_SECOND * max(0.0, now - self._at))
         self._at = now
         if self.left < 1.0:
@@ -38,7 +40,7 @@ class OpinionBudget:
         return True
 
     def give_back(self) -> None:
-        """The second opinion was worth asking for."""
+        """Give a second opinion back because it contradicted the first."""
         self.left = min(OPINIONS_AT_ONCE, self.left + 1.0)
 
 
@@ -58,12 +60,10 @@ class InstanceChoice:
         self.handovers = scheduler.handovers
         self.opinions = OpinionBudget()
         self.circuits = SideCircuits()
-        """Circuits of requests that go past the scheduler."""
+        """Circuit breakers of requests that bypass the scheduler."""
 
     def take(self, table: RoutingTable) -> None:
-        """Use a newer table. When another engine takes the place of one, what was known of the old one is
-        forgotten.
-        """
+        """Use a newer table. When an instance gets a new engine, everything known of the old engine is forgotten."""
         addresses = {entry.id: entry.address for entry in table.instances}
         same = [instance for instance, address in addresses.items() if self._addresses.get(instance) == address]
         self._addresses = addresses
@@ -108,15 +108,15 @@ class InstanceChoice:
         return None
 
     def only_doubted(self, name: str, now: float) -> Collection[str]:
-        """The accepting instances that are believed to lack the name though their lists do not say so. They must be
-        asked before a client hears that there is no such model.
+        """Accepting instances that are assumed to lack the name although their lists do not say so. They must be asked
+        before a client receives 404.
         """
         return self._accepting.intersection(self.names.only_doubted(name, now))
 
     # ── loads ──
 
     def least_loaded(self, excluded: Collection[str], now: float, name: str = "") -> str | None:
-        """The first of `by_load`; None when none is left."""
+        """The first instance of `by_load`; None when none is left."""
         return next(iter(self.by_load(excluded, now, name)), None)
 
     def by_load(self, excluded: Collection[str], now: float, name: str = "", among: Collection[str] | None = None) -> list[str]:

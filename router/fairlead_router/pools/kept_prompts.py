@@ -1,7 +1,8 @@
-"""The last prompt of each session, as its client sent it, to be computed elsewhere when its instance leaves.
+"""Keeps the last prompt of each session as its client sent it, so that another instance can compute it when the
+session's instance leaves.
 
-They are in this process's memory and nowhere else, at most `most_bytes` of them, the longest unused ones go first. What
-a pool does not hand over (`spec.routing.handOverBudget: 0`) is not kept.
+Prompts are only in this process's memory, at most `most_bytes` of them; the least recently used are dropped first.
+Nothing is kept for a pool that hands nothing over (`spec.routing.handOverBudget: 0`).
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ from fairlead_router.protocols.dialects import Dialect
 IDLE_SECONDS = 3600.0
 """A session without a turn for this time is given up."""
 _OVERHEAD_BYTES = 2048
-"""Memory that a prompt takes beside its body, without its blocks."""
+"""Memory per prompt besides its body and its blocks."""
 MOST_RANKED = 500
-"""Sessions that are compared at once, those used last: all of a full memory would take a tenth of a second."""
+"""Limit of sessions that are compared at once, the most recently used first: comparing a full memory would take a tenth
+of a second.
+"""
 _BLOCK_BYTES = 56
-"""Memory of the key of a block, a whole number of 64 bits, and of its place in a tuple."""
+"""Memory per block: its key (64 bits) and its place in a tuple."""
 
 
 class KeptPrompt:
-    """A session's last request: what its engine got, and the target that computed it."""
+    """A session's last request, as its engine got it, and the target that computed it."""
 
     __slots__ = ("at", "body", "dialect", "given_up", "head", "instance", "key", "model", "request")
 
@@ -39,26 +42,26 @@ class KeptPrompt:
         self.instance = instance
         self.at = at
         self.given_up = False
-        """Whether no other instance computed it when it was asked to."""
+        """Whether no other instance would compute it."""
         self.key = request.session or f"\0{request.blocks[-1]:x}"
-        """The session's name, or else its prompt: the next turn begins with it."""
+        """The session's name; without a name its prompt, with which the next turn begins."""
 
     @property
     def bytes(self) -> int:
-        """The memory that it takes."""
+        """The memory that the prompt takes."""
         blocks = len(self.request.blocks) + len(self.request.engine_blocks)
         return len(self.body) + len(self.head) + _BLOCK_BYTES * blocks + _OVERHEAD_BYTES
 
 
 class _Sessions:
-    """Those of one pool, the longest unused first."""
+    """The sessions of one pool, the least recently used first."""
 
     def __init__(self) -> None:
         self.prompts: OrderedDict[str, KeptPrompt] = OrderedDict()
         self.turns = NextTurns()
 
     def before(self, prompt: KeptPrompt) -> KeptPrompt | None:
-        """The turn before this one; taken out."""
+        """Take out and return the turn before this one."""
         if prompt.request.session is not None:
             return self.prompts.pop(prompt.key, None)
         for block in reversed(prompt.request.blocks):
@@ -69,7 +72,7 @@ class _Sessions:
 
 
 class KeptPrompts:
-    """Of all pools, at most `most_bytes`."""
+    """The kept prompts of all pools, at most `most_bytes`."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
@@ -77,7 +80,7 @@ class KeptPrompts:
         self.bytes = 0
 
     def keep(self, pool: PoolKey, prompt: KeptPrompt) -> None:
-        """A turn was served: it takes the place of the one before."""
+        """Keep a served turn; it replaces the session's turn before."""
         sessions = self._pools[pool]
         before = sessions.before(prompt)
         if before is not None:
@@ -103,12 +106,12 @@ class KeptPrompts:
         sessions.turns.ended(max(0.0, now - prompt.at))
 
     def keep_only(self, pools: Collection[PoolKey]) -> None:
-        """Keep nothing of others, which are deleted."""
+        """Drop the prompts of all other pools, which are deleted."""
         for pool in self._pools.keys() - set(pools):
             self.forget(pool)
 
     def forget(self, pool: PoolKey) -> None:
-        """Keep nothing of this pool any more."""
+        """Drop all prompts of this pool."""
         sessions = self._pools.pop(pool, None)
         if sessions is not None:
             self.bytes -= sum(prompt.bytes for prompt in sessions.prompts.values())
@@ -117,12 +120,12 @@ class KeptPrompts:
         """The pool's prompts."""
         return iter(self._pools[pool].prompts.values() if pool in self._pools else ())
 
-    def worths(self, pool: PoolKey, instances: Collection[str], now: float) -> list[tuple[Worth, KeptPrompt]]:
+    def worths(self, pool: PoolKey, instances: Collection[str], now: float, *, fetched: bool = False) -> list[tuple[Worth, KeptPrompt]]:
         """The sessions at these targets that were used last, those first whose prompts spare the most for what they
-        cost.
+        cost, which is the same for all that are `fetched`.
         """
         newest = reversed(self._pools[pool].prompts.values() if pool in self._pools else ())
         found_here = (prompt for prompt in newest if prompt.instance in instances and not prompt.given_up)
         here = {prompt.key: prompt for prompt in islice(found_here, MOST_RANKED)}
         found = (Leaving(name=key, tokens=one.request.prompt_tokens, idle_seconds=now - one.at) for key, one in here.items())
-        return [(worth, here[worth.session.name]) for worth in ranked(found, self._pools[pool].turns)] if here else []
+        return [(worth, here[worth.session.name]) for worth in ranked(found, self._pools[pool].turns, fetched=fetched)] if here else []

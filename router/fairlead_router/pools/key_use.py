@@ -9,7 +9,7 @@ TAKE_SECONDS = 1.0
 """Counts are taken this often, so a key costs one record a second at most; a killed router loses no more than this."""
 
 Counted = tuple[str, int, KeyRefusal | None]
-"""A key's id, when the minute began, and why it was refused."""
+"""Key of a count: the gateway key's id, the minute's start, and the reason of a refusal."""
 
 
 class KeyUseCounts:
@@ -33,7 +33,7 @@ class KeyUseCounts:
         prompt_tokens: int = 0,
         output_tokens: int = 0,
     ) -> None:
-        """Count this use; ignores the settings' own keys, which have no id."""
+        """Count a use; keys of the gateway's own settings have no id and are ignored."""
         if key:
             minute = int(now - now % MINUTE_SECONDS)
             counted = self._counts.setdefault((key, minute, refusal), [0, 0, 0])

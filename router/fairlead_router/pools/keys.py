@@ -1,5 +1,4 @@
-"""The gateway's check of API keys: whose key it is, whether it opens the requested pool, and whether it is within its
-limits.
+"""The gateway's check of API keys: whether a key is valid, opens the requested pool, and is within its limits.
 
 A key is looked up by the SHA-256 of the client's text. A lookup need not take constant time: its duration depends on
 the digest, from which no key can be computed.
@@ -26,7 +25,7 @@ Shown = Iterable[tuple[bytes, bytes]]
 
 
 class GatewayKey:
-    """One key and what is left of its limits at this router."""
+    """One key and its remaining limits at this router."""
 
     __slots__ = ("facts", "limits")
 
@@ -47,7 +46,7 @@ class GatewayKey:
         return any(self.facts.opens(pool.key, one) for one in names)
 
     def has_expired(self, now: float) -> bool:
-        """Whether the key's time is over."""
+        """Whether the key's time is over, by the API's clock."""
         return self.facts.expires_at is not None and self.facts.expires_at <= now
 
     def over_limit(self, now: float) -> tuple[KeyRefusal, float] | None:
@@ -78,6 +77,8 @@ class GatewayKeys:
         self._by_digest: Mapping[bytes, GatewayKey] = self._shared
         self._are_read = False
         self._routers = 1
+        self._api_ahead = 0.0
+        """By how many seconds the API's clock is ahead of the router's: the API says when keys expire."""
         self.use = KeyUseCounts()
 
     def know_routers(self, count: int, now: float) -> None:
@@ -86,6 +87,10 @@ class GatewayKeys:
             self._routers = max(1, count)
             for key in self._by_digest.values():
                 key.limits.share(self._routers, now)
+
+    def know_clock(self, api_ahead: float) -> None:
+        """The API's clock is ahead of the router's by this many seconds."""
+        self._api_ahead = api_ahead
 
     def replace(self, keys: Sequence[GatewayKeyFacts], now: float) -> None:
         """Replace the known keys, besides the settings' own. An unchanged key keeps what is left of its limits."""
@@ -122,7 +127,7 @@ class GatewayKeys:
             key = self._by_digest.get(sha256(secret).digest())
             if key is None:
                 continue
-            if key.has_expired(now):
+            if key.has_expired(now + self._api_ahead):
                 expired = key
                 continue
             if counted and (over := key.over_limit(now)) is not None:

@@ -1,16 +1,18 @@
-"""What the engines of one pool said last, where that differs from the pool's spec, and what was observed before.
+"""The last reports of a pool's engines, where they differ from the pool's spec, and earlier observations.
 
-Observations of other routers, or of an earlier process of this one, stand in for what this router has not measured
-itself, as far as they are still believed.
+Observations of other routers, or of an earlier process of this router, stand in for figures that this router has not
+measured, as long as they are recent enough.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import replace
 
 from fairlead.capabilities import UNKNOWN, Figure
+from fairlead.plausibility import KV_BYTES_PER_TOKEN, shown
 from fairlead.reports.engines import EngineMemory, EngineTrouble, TroubledEngine
 from fairlead.routing.knowledge.engine_memories import believed, joined
 from fairlead.routing.knowledge.progress import EngineProgress, Life
@@ -19,8 +21,14 @@ from fairlead.targets import Ranks, RanksSeen, instance_of, rank_of, target_of
 from fairlead_router.engines.engine_pages import EngineFigures, EnginePage
 from fairlead_router.engines.model_cards import Card, aliases_of
 
+logger = logging.getLogger(__name__)
+
+IMPLAUSIBLE_SECONDS = 120.0
+"""How long an engine is said to report what cannot be true after it did so last; its pages are read more often."""
+_LONGEST_WORDS = 200
+
 CACHE_SIZE_STEP = 0.05
-"""A cache size that is nearer than this to the one in use changes nothing."""
+"""A reported cache size is ignored if it differs from the size in use by less than this."""
 
 
 class KnownEngines:
@@ -29,7 +37,8 @@ class KnownEngines:
     """
 
     __slots__ = (
-        "_cache_sizes", "_fetched", "_pool", "_ranks", "aliases", "cache_tokens", "cards", "kv_usage", "lives", "pages", "told_ranks", "troubles",
+        "_cache_sizes", "_fetched", "_implausible", "_pool", "_ranks",
+        "aliases", "cache_tokens", "cards", "kv_usage", "lives", "pages", "told_ranks", "troubles",
     )  # fmt: skip
 
     def __init__(self, pool: PoolKey) -> None:
@@ -41,6 +50,8 @@ class KnownEngines:
         """Keyed by target: the progress of each engine, or of each of its ranks."""
         self.troubles: defaultdict[str, dict[EngineTrouble, str]] = defaultdict(dict)
         """Keyed by instance: its troubles, in words, such as a difference from the pool's spec."""
+        self._implausible: defaultdict[str, dict[str, tuple[str, float]]] = defaultdict(dict)
+        """Keyed by instance and subject: what cannot be true of what it says, in words, and when it said so last."""
         self.cache_tokens: int | None = None
         """The size of KV caches that routing uses, where engines reported theirs: the smallest. For an engine with
         several data-parallel ranks, the size of one rank counts.
@@ -48,12 +59,13 @@ class KnownEngines:
         self._cache_sizes: dict[str, int] = {}
         self._fetched: dict[str, tuple[float, float]] = {}
         self._ranks: dict[tuple[str, str], RanksSeen] = {}
-        """Data-parallel ranks, keyed by instance and address, as another process at the instance may have other ranks.
+        """Data-parallel ranks, keyed by instance and address, as another process at the instance may
+        have other ranks.
         """
         self.told_ranks: dict[tuple[str, str], Collection[int]] = {}
-        """Keyed by instance and address: the ranks that each engine named elsewhere than on its metrics page."""
+        """Keyed by instance and address: the ranks that each engine named outside its metrics page."""
         self.cards: dict[str, Mapping[str, Card]] = {}
-        """What each engine said last of the models it serves, by their names."""
+        """The latest model cards of each engine, by model name."""
         self.aliases: frozenset[str] = frozenset()
         """Further names of the pool's model at its engines."""
 
@@ -62,13 +74,13 @@ class KnownEngines:
         self._ranks = {key: seen for key, seen in self._ranks.items() if key[0] in instances}
         self.told_ranks = {key: told for key, told in self.told_ranks.items() if key[0] in instances}
         self.lives = {target: life for target, life in self.lives.items() if instance_of(target) in instances}
-        for kept in (self.kv_usage, self.pages, self._cache_sizes, self._fetched, self.troubles, self.cards):
+        for kept in (self.kv_usage, self.pages, self._cache_sizes, self._fetched, self._implausible, self.troubles, self.cards):
             for gone in kept.keys() - instances:
                 del kept[gone]
         self.aliases = aliases_of(model, self.cards.values())
 
     def read(self, instance: str, page: EnginePage | None, kv_usage: float | None) -> None:
-        """What the engine's metrics say now; None: it did not answer, or reports no plausible usage."""
+        """Take in a metrics page; None: the engine did not answer, or reports no plausible usage."""
         if page is None:
             self.pages.pop(instance, None)
         else:
@@ -86,10 +98,10 @@ class KnownEngines:
     def kv_bytes_per_token(self) -> float | None:
         """Bytes of a token's KV blocks, as engines counted what they fetched; None before they fetched any."""
         size, tokens = (sum(told) for told in zip(*self._fetched.values(), strict=True)) if self._fetched else (0.0, 0.0)
-        return size / tokens if size and tokens else None
+        return size / tokens if tokens and KV_BYTES_PER_TOKEN.holds(size / tokens) else None
 
     def name_ranks(self, instance: str, address: str, names: Collection[int]) -> None:
-        """The engine named its ranks, but not on its metrics page."""
+        """The engine named its ranks outside its metrics page."""
         self.told_ranks[instance, address] = names
 
     def life(self, target: str, least_seconds: float) -> EngineProgress:
@@ -102,7 +114,7 @@ class KnownEngines:
         return found
 
     def forget_life(self, target: str) -> None:
-        """Another engine has taken the target's place: forget the old one's progress."""
+        """Another engine replaced the target's engine: forget the old engine's progress."""
         del self.lives[target]
 
     def learn_cards(self, instance: str, cards: Mapping[str, Card], model: str) -> None:
@@ -115,7 +127,7 @@ class KnownEngines:
         return self._ranks.setdefault((instance, address), RanksSeen()).see(names, now)
 
     def ranks(self, entries: Iterable[InstanceEntry]) -> Mapping[str, Ranks]:
-        """The ranks of those of these instances that have several."""
+        """The ranks of each of these instances that has several."""
         found = {entry.id: self._ranks.get((entry.id, entry.address)) for entry in entries}
         return {instance: seen.ranks for instance, seen in found.items() if seen is not None and seen.ranks}
 
@@ -163,6 +175,33 @@ class KnownEngines:
         elif instance in self.troubles:
             self.troubles[instance].pop(trouble, None)
 
+    def implausible(self, instance: str, subject: str, words: str, now: float) -> None:
+        """An engine said of this subject what cannot be true, in these words; empty: all of it can. `now` is in Unix
+        seconds. It is a trouble for as long as it is said, and a while longer.
+        """
+        said = self._implausible[instance]
+        if words:
+            if subject not in said:
+                extra = {"pool": str(self._pool), "instance": instance, "subject": subject, "error": words[:_LONGEST_WORDS]}
+                logger.warning("an engine says what cannot be true, which is not used", extra=extra)
+            said[subject] = (shown(words, _LONGEST_WORDS), now)
+        elif not said or said.pop(subject, None) is None:
+            return
+        self._tell_implausible(instance)
+
+    def forget_implausible(self, now: float) -> None:
+        """Forget what has not been said again for a while."""
+        for instance, said in self._implausible.items():
+            gone = [subject for subject, (_, at) in said.items() if now - at >= IMPLAUSIBLE_SECONDS]
+            for subject in gone:
+                del said[subject]
+            if gone:
+                self._tell_implausible(instance)
+
+    def _tell_implausible(self, instance: str) -> None:
+        words = "; ".join(f"{subject}: {words}" for subject, (words, _) in sorted(self._implausible[instance].items()))
+        self.found(instance, EngineTrouble.REPORTS_IMPLAUSIBLE, f"what it says is not all used: {words}" if words else None)
+
     def troubled(self) -> tuple[TroubledEngine, ...]:
         """All troubles of the pool's engines, by instance."""
         return tuple(
@@ -194,7 +233,7 @@ class KnownEngines:
 
 
 class RecalledEngines:
-    """The newest of all recalled figures, of one instance. Every table given has the pool's instances, and counts
+    """The newest recalled figures of each instance. Every table passed in must have the pool's instances, and count
     tokens by the current size.
     """
 

@@ -15,33 +15,51 @@ from functools import partial
 import zmq
 
 from fairlead.instances import REACHABLE
+from fairlead.plausibility import PAGE_BYTES, Hosts
 from fairlead.reports.engines import EngineTrouble
 from fairlead.tables import InstanceEntry
+from fairlead_process.tasks import beside_the_loop
 from fairlead_router.engines.upstream import UpstreamPool
-from fairlead_router.engines.upstream_connections import UpstreamFailure
+from fairlead_router.engines.upstream_connections import BeyondBounds, UpstreamFailure
 from fairlead_router.kv_events.central import CentralSocket
 from fairlead_router.kv_events.instances import EventReading, InstanceEvents
 from fairlead_router.kv_events.reading import SlicedReader, Socket
-from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, read_ranks, read_sources, sources_path
+from fairlead_router.kv_events.sources import (
+    EventSource,
+    SourcesUnreadable,
+    ToldSources,
+    read_ranks,
+    read_sources,
+    sources_path,
+)
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.pools import Pools
 
 FOLLOW_SECONDS = 1.0
 ASK_AGAIN_SECONDS = 10.0
-"""Publishing engines are asked this often where they publish; an engine that is not reached, each time."""
+"""Seconds between two requests to an engine about the place where it publishes KV events; an unreachable engine is
+asked at every look.
+"""
 
 SILENT_SECONDS = 60.0
-"""Seconds between two questions to engines that have never published whether they do: mostly that needs another pod."""
+"""The same for engines that have never published KV events: to start publishing, an engine usually needs a new pod."""
 
 TIMEOUT_SECONDS = 2.0
 AT_ONCE = 16
 SWEPT_BLOCKS = 5_000
+MOST_FOLLOWED = 1024
+"""Sources that a router follows."""
+OPENED_AT_ONCE = 4
+OPENED_A_TURN = 64
+"""Sources that are opened before the loop goes on, and in each FOLLOW_SECONDS."""
+SOURCES, EVENTS = "where it publishes KV events", "its KV events"
+"""Subjects of what an engine says."""
 MOST_SOCKETS = 65_000
-"""More than ZMQ's 1,023: an instance takes up to four for each rank."""
+"""Limit of sockets; ZMQ's default of 1,023 is too few, since an instance takes up to four per rank."""
 
 UNHEARD_SECONDS = 60.0
-"""How long an engine that connects to a router may compute without one of its events coming."""
+"""Seconds for which an engine that connects to a router may compute without an event before it is reported."""
 
 WRONG_SIZE = "its KV blocks have another size than those of its pool; the router uses its own history of requests for it"
 
@@ -61,20 +79,37 @@ class _Followed:
     address: str
     ask_at: float = 0.0
     has_published: bool = False
+    wanted: tuple[EventSource, ...] = ()
+    """The sources that it named last."""
+    was_away: bool = False
+    faults: int = 0
+    """Faults of its events at the last look."""
     events: InstanceEvents | None = None
     since: float = 0.0
-    """When its sources were known."""
+    """When the instance's sources became known."""
     complaint: str = ""
-    """What is wrong with its answer or its blocks; logged once."""
+    """The fault in the engine's answer or in its blocks; logged once."""
 
 
 class KvEventFollower:
     """Follows the KV events of all reachable instances of all pools. Make it inside a running event loop."""
 
     def __init__(
-        self, pools: Pools, upstream: UpstreamPool, metrics: RouterMetrics, now: Callable[[], float], central_port: int | None = None
+        self,
+        pools: Pools,
+        upstream: UpstreamPool,
+        metrics: RouterMetrics,
+        now: Callable[[], float],
+        central_port: int | None = None,
+        *,
+        hosts: Hosts | None = None,
+        most_sources: int = MOST_FOLLOWED,
     ) -> None:
-        """At `central_port` of every address, engines may connect to publish."""
+        """At `central_port` of every address, engines may connect to publish. They may name `hosts` besides their own.
+        At most `most_sources` sources are followed.
+        """
+        self._hosts = hosts or Hosts()
+        self._most_sources = most_sources
         self._central_port = central_port
         self.central: CentralSocket | None = None
         metrics.unknown_kv_events = lambda: 0 if self.central is None else self.central.unknown.total()
@@ -85,13 +120,13 @@ class KvEventFollower:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._followed: dict[tuple[str, str], _Followed] = {}
         self._context: zmq.Context[Socket] | None = None
-        """Made for the first engine that publishes: other routers need no such thread."""
+        """The ZMQ context, made for the first engine that publishes: other routers need no such thread."""
         self._reader = SlicedReader()
         if central_port is not None:
             self.central = self._bound(central_port)
 
     def _bound(self, port: int) -> CentralSocket | None:
-        """The socket that engines connect to; None where another process of this pod has the port."""
+        """The socket that engines connect to; None if another process of this pod has the port."""
         try:
             return CentralSocket(self._zmq(), EVERY_INTERFACE, port, self._reader)
         except zmq.ZMQError as error:
@@ -114,14 +149,15 @@ class KvEventFollower:
         for key, (pool, entry) in present.items():
             self._keep(key, pool, entry)
         now = self._now()
-        await asyncio.gather(*(self._ask(followed) for followed in self._followed.values() if followed.ask_at <= now))
-        for followed in self._followed.values():
+        await asyncio.gather(*(self._guarded(followed) for followed in self._followed.values() if followed.ask_at <= now))
+        await self._open()
+        for followed in tuple(self._followed.values()):
             self._check(followed)
         for pool in pools:
             pool.scheduler.caches.index.sweep(SWEPT_BLOCKS)
 
     def readings(self) -> dict[tuple[str, str], list[EventReading]]:
-        """What is known of each followed instance's events, by pool and instance."""
+        """The state of each followed instance's events, by pool and instance."""
         return {key: followed.events.readings() for key, followed in self._followed.items() if followed.events is not None}
 
     def events_heard(self, pool: str, instance: str) -> Mapping[int, int]:
@@ -147,27 +183,48 @@ class KvEventFollower:
         if followed is None:
             self._followed[key] = _Followed(pool=pool, instance=entry.id, address=entry.address)
 
+    async def _guarded(self, followed: _Followed) -> None:
+        """A fault at one engine's answer costs that engine's events alone."""
+        try:
+            await self._ask(followed)
+        except Exception:
+            logger.exception("asking for KV events failed", extra={"pool": str(followed.pool.key), "instance": followed.instance})
+            followed.ask_at = self._now() + SILENT_SECONDS
+
     async def _ask(self, followed: _Followed) -> None:
         engine_type = followed.pool.engine_of(followed.instance).type
+        found = ToldSources()
         async with self._slots:
             try:
-                answer = await self._upstream.fetch(followed.address, sources_path(engine_type), seconds=TIMEOUT_SECONDS)
-                followed.pool.engines.name_ranks(followed.instance, followed.address, read_ranks(answer, engine_type))
-                sources = read_sources(answer, engine_type, followed.address)
+                answer = await self._upstream.fetch(followed.address, sources_path(engine_type), seconds=TIMEOUT_SECONDS, limit=PAGE_BYTES)
+                ranks = await beside_the_loop(len(answer), read_ranks, answer, engine_type)
+                followed.pool.engines.name_ranks(followed.instance, followed.address, ranks)
+                found = await beside_the_loop(len(answer), read_sources, answer, engine_type, followed.address, self._hosts)
+            except BeyondBounds as failure:
+                found = ToldSources(faults=failure.words)
             except UpstreamFailure as failure:
                 if failure.kind != "status":
+                    followed.was_away = True
                     return  # asked again at the next look
-                sources = ()
             except SourcesUnreadable as error:
-                sources = ()
                 self._complain(followed, str(error))
-        sources = sources or self._by_topic(followed)
+        if self._followed.get((str(followed.pool.key), followed.instance)) is not followed:
+            return  # it left meanwhile
+        followed.pool.engines.implausible(followed.instance, SOURCES, found.faults, self._now())
+        self._take(followed, found.sources or self._by_topic(followed))
+
+    def _take(self, followed: _Followed, sources: tuple[EventSource, ...]) -> None:
+        """Follow these sources of the engine from now on."""
         followed.has_published = followed.has_published or bool(sources)
         followed.ask_at = self._now() + (ASK_AGAIN_SECONDS if followed.has_published else SILENT_SECONDS)
-        if sources != (() if followed.events is None else followed.events.told):
+        if sources != followed.wanted or (sources and followed.events is None):
             self._leave(followed)
+            followed.wanted = sources
             if sources:
                 self._subscribe(followed, sources)
+        elif followed.was_away and followed.events is not None:
+            followed.events.wake()
+        followed.was_away = False
 
     def _by_topic(self, followed: _Followed) -> tuple[EventSource, ...]:
         """The source of an engine that does not report where it publishes, by the topic of messages received here."""
@@ -177,31 +234,50 @@ class KvEventFollower:
         return () if topic is None else (EventSource(rank=0, endpoint=BY_TOPIC, replay_endpoint=None, topic=topic, connects=True),)
 
     def _subscribe(self, followed: _Followed, sources: tuple[EventSource, ...]) -> None:
+        """Follow them: the sockets are opened a few at a time (`_open`)."""
         followed.since = self._now()
+        left = self._most_sources - sum(len(one.events.told) for one in self._followed.values() if one.events is not None)
+        if left < len(sources):
+            more = f"this router follows {self._most_sources} sources of KV events at most (FAIRLEAD_KV_EVENT_SOURCES)"
+            self._complain(followed, f"{more}, so {len(sources) - max(0, left)} of its {len(sources)} are left out")
+            sources = sources[: max(0, left)]
+        if not sources:
+            return
         caches, known = followed.pool.scheduler.caches, followed.pool.engines
         named = partial(known.target, followed.instance, followed.address)
-        try:
-            followed.events = InstanceEvents(
-                self._zmq(),
-                followed.instance,
-                sources,
-                caches,
-                named,
-                self._now,
-                self._reader,
-                self.central,
-                is_central=self._central_port is not None,
-            )
-        except zmq.ZMQError as error:
-            self._complain(followed, f"its KV events cannot be subscribed to: {error}")
-            return
+        followed.events = InstanceEvents(self._zmq(), followed.instance, sources, caches, named, self._now, self._reader, self.central)
         logger.info("following KV events", extra={"pool": str(followed.pool.key), "instance": followed.instance, "ranks": len(sources)})
+
+    async def _open(self) -> None:
+        """Open the sockets of new sources, a few of all engines at a time; the loop goes on in between."""
+        left = OPENED_A_TURN
+        for followed in tuple(self._followed.values()):
+            while left > 0 and followed.events is not None:
+                try:
+                    opened = followed.events.open_some(min(left, OPENED_AT_ONCE))
+                except zmq.ZMQError as error:
+                    self._complain(followed, f"its KV events cannot be subscribed to: {error}")
+                    self._leave(followed)
+                    break
+                if not opened:
+                    break
+                left -= opened
+                await asyncio.sleep(0)
 
     def _check(self, followed: _Followed) -> None:
         events = followed.events
         if events is None:
             return
-        events.check()
+        try:
+            events.check()
+        except zmq.ZMQError as error:
+            self._complain(followed, f"its KV events cannot be followed: {error}")
+            self._leave(followed)
+            return
+        if events.faults > followed.faults:
+            words = f"{events.faults - followed.faults} messages at once that cannot be batches, or come too fast"
+            followed.pool.engines.implausible(followed.instance, EVENTS, words, self._now())
+        followed.faults = events.faults
         if not events.is_connected:
             followed.ask_at = 0.0  # it may have come back with other ports
         unheard = self._why_unheard(followed, events)
@@ -213,7 +289,7 @@ class KvEventFollower:
             self._complain(followed, wrong)
 
     def _why_unheard(self, followed: _Followed, events: InstanceEvents) -> str | None:
-        """Why nothing comes from an engine that connects to a router and holds blocks; None while all is well."""
+        """Why no events arrive from an engine that connects to a router and holds blocks; None while all is well."""
         unheard = events.unheard
         computes = followed.pool.engines.kv_usage.get(followed.instance, 0.0) > 0
         if not unheard or not computes or self._now() - followed.since < UNHEARD_SECONDS:
@@ -236,6 +312,7 @@ class KvEventFollower:
         if followed.events is not None:
             followed.events.close()
             followed.events = None
+            followed.faults = 0
             followed.pool.engines.found(followed.instance, EngineTrouble.BLOCK_SIZE_DIFFERS, None)
             followed.pool.engines.found(followed.instance, EngineTrouble.EVENTS_NOT_HEARD, None)
 

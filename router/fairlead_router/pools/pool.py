@@ -1,6 +1,6 @@
-"""One pool as this router serves it: its routing table, its scheduler, its names, and what is known of its engines.
+"""One pool as this router serves it: its routing table, its scheduler, its names, and the observations of its engines.
 
-`account` has its requests: it alone reports them to the scheduler.
+`account` has its requests, and only `account` reports them to the scheduler.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from fairlead.instances import Role
+from fairlead.instances import InstanceState, Role
 from fairlead.priority_classes import PriorityClasses
 from fairlead.reports.engines import EngineMemory, EngineTrouble
 from fairlead.reports.shares import Apart
@@ -17,6 +17,7 @@ from fairlead.routing.contracts.schedulers import Scheduler
 from fairlead.routing.knowledge.token_sizes import FORGET_SECONDS, TokenSizes
 from fairlead.tables import EngineFacts, Outlook, RoutingTable
 from fairlead.targets import Ranks, instance_of, target_of, targets_of
+from fairlead_router.engines.upstream_connections import BeyondBounds, UpstreamFailure
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.account import PoolAccount
 from fairlead_router.pools.instance_choice import InstanceChoice
@@ -24,13 +25,16 @@ from fairlead_router.pools.known_engines import KnownEngines, RecalledEngines
 from fairlead_router.pools.side_circuits import fault_of
 from fairlead_router.pools.tickets import Ticket
 
+ANSWERS = "its answers"
+"""A subject of what an engine says."""
+
 _CONNECTOR = "give it a --kv-transfer-config whose connector names blocks in answers, as NixlConnector does"
 
 logger = logging.getLogger(__name__)
 
 
 class Pool:
-    """One pool being served."""
+    """A served pool."""
 
     __slots__ = (
         "__weakref__", "_engines", "_figures_off", "_forgets_at", "_ranks", "accepting", "account", "addresses", "apart", "binds_beginnings",
@@ -48,14 +52,14 @@ class Pool:
         self.header = str(table.pool).encode()
         self.account = PoolAccount(table.pool, scheduler, metrics, now, self._recount, recorded_share=recorded_share)
         self.apart = Apart.NOT_FOUND
-        """Why this router decides alone, if it does so beside others."""
+        """Why this router decides alone although other routers exist; None if it does not."""
         self.engines = KnownEngines(table.pool)
         self.choice = InstanceChoice(scheduler, self.account.direct)
         self.token_sizes = TokenSizes(table.engine.bytes_per_token)
         self.recalled = RecalledEngines()
         self._forgets_at = now + FORGET_SECONDS
         self._figures_off: dict[str, float] = {}
-        """Learned quantities that are off by more than half, and since when."""
+        """Learned quantities that are off by more than half, each with the time since when."""
         self._take(table)
 
     # ── the table ──
@@ -68,7 +72,7 @@ class Pool:
         self.pass_credentials = any(engine.pass_client_credentials for engine in (table.engine, *self._engines.values()))
         self.block_bytes = table.engine.block_bytes
         self.classes = PriorityClasses(table.priority_classes)
-        self.moves_caches = table.engine.kv_transfer is not None
+        self.moves_caches = table.engine.handing_on is not None
         self.divides = any(entry.role is Role.PREFILL for entry in table.instances)
         self.addresses = {entry.id: entry.address for entry in table.instances}
         self.accepting = frozenset(entry.id for entry in table.instances if entry.accepting)
@@ -91,13 +95,20 @@ class Pool:
         results = self.scheduler.update_table(self._placed(table, sizes), now)
         self.token_sizes = sizes
         self._take(table)
+        draining = (entry.id for entry in table.instances if entry.state is InstanceState.DRAINING)
+        self.account.hold(draining if self.hands_caches_over else (), now)
         self._go_by_recalled(now)
         self.account.deliver(results, now)
         if table.outlook is not Outlook.COMING or self.choice.least_loaded((), now) is not None:
             self.account.stop_waiting()
 
+    @property
+    def hands_caches_over(self) -> bool:
+        """Whether sessions whose instance leaves may fetch their blocks there before their next turns."""
+        return self.moves_caches and self.table.routing.hand_over_budget > 0
+
     def _placed(self, table: RoutingTable, sizes: TokenSizes) -> RoutingTable:
-        """The table that the scheduler places requests by. Its instances are targets, and the sizes that engines
+        """The table by which the scheduler places requests. Its instances are targets, and the sizes that engines
         reported replace the declared ones. Each rank of an instance gets a part of the instance's declared figures.
         """
         ranks = self.engines.ranks(table.instances)
@@ -154,7 +165,7 @@ class Pool:
         self._go_by_recalled(now)
 
     def engine_memory(self, now: float) -> EngineMemory | None:
-        """What was measured on one of its instances, kept for a router that starts; None if nothing was."""
+        """The measurements of one of the pool's instances, kept for a router that starts; None if there are none."""
         of_target, bytes_per_token = self.scheduler.engine_memory(now), self.token_sizes.measured(now)
         memory = self.recalled.measured(of_target, bytes_per_token, self._parts, self._counted(), now)
         self._go_by_recalled(now)
@@ -175,12 +186,12 @@ class Pool:
     # ── what is learned ──
 
     def _recount(self, now: float) -> None:
-        """Use the learned token sizes. Requests in flight keep the counts that they arrived with."""
+        """Use the learned token sizes. Requests in flight keep the counts from their arrival."""
         self.account.deliver(self.scheduler.update_table(self._placed(self.table, self.token_sizes), now), now)
         self.scheduler.recall_engines(self.recalled.of_target(self._parts, self._counted(), now), now)
 
     def tick(self, now: float) -> None:
-        """Called often: lets the scheduler go on, and forgets now and then."""
+        """Called often: lets the scheduler work, and from time to time drops old records."""
         self.account.tick(now)
         if now >= self._forgets_at:
             self._forgets_at = now + FORGET_SECONDS
@@ -209,7 +220,7 @@ class Pool:
     # ── names ──
 
     def adapter(self, asked: str | None) -> str | None:
-        """The LoRA adapter that a client asked for by this name, None if it asked for anything else."""
+        """The LoRA adapter that a client asked for by this name; None for any other name."""
         return asked if asked in self.table.adapters and asked != str(self.key) else None
 
     def engine_name(self, asked: str | None) -> str:
@@ -222,8 +233,8 @@ class Pool:
     # ── engines ──
 
     def engine_failed(self, instance: str, kind: str, now: float, ticket: Ticket | None = None) -> None:
-        """Count an engine's failure, at a request if its ticket is given. Tell the scheduler only if the failure may
-        say something about the instance.
+        """Count an engine's failure, for a request if its ticket is given. Tell the scheduler only if the failure may
+        be the instance's fault.
         """
         self.counters.upstream_errors[kind] += 1
         if ticket is not None:
@@ -232,6 +243,11 @@ class Pool:
         if fault is not None:
             self.scheduler.instance_failed(instance, now, fault, None if ticket is None else ticket.request.id)
 
+    def note_beyond_bounds(self, target: str, failure: UpstreamFailure, now: float) -> None:
+        """An answer failed: if it was larger than any answer is, that is a trouble of its engine."""
+        if isinstance(failure, BeyondBounds):
+            self.engines.implausible(instance_of(target), ANSWERS, failure.words, now)
+
     def handed_over(self, target: str, now: float, *, named_blocks: bool) -> None:
         """A prefill for another instance has ended there, and its answer named the KV blocks, or none."""
         self.counters.unfetched += not named_blocks
@@ -239,7 +255,7 @@ class Pool:
         self.judge_handovers(target)
 
     def judge_handovers(self, target: str) -> None:
-        """Find or forget the trouble that the engine hands no KV blocks on, after it was asked for some."""
+        """Add or remove the trouble that the engine names no KV blocks although it was asked to hand some over."""
         instance = instance_of(target)
         in_vain = self.scheduler.handovers.in_vain(instance)
         computed = ["sessions that leave it are computed again"] * self.moves_caches
@@ -248,5 +264,5 @@ class Pool:
         self.engines.found(instance, EngineTrouble.KV_NOT_HANDED_ON, words if in_vain and computed else None)
 
     def engine_worked(self, instance: str, now: float) -> None:
-        """An engine answered in full."""
+        """An engine answered completely."""
         self.scheduler.instance_worked(instance, now)

@@ -30,16 +30,16 @@ ASK_SECONDS = 30.0
 """A pool without a model asks for a shared one this often."""
 
 LESSON_SAMPLES = 100
-"""The fewest samples of a lesson."""
+"""The smallest number of samples per lesson."""
 
 logger = logging.getLogger(__name__)
 
 
 class ModelStore(Protocol):
-    """Where models are kept for all routers of a pool: the control API."""
+    """Shares models between all routers of a pool: the control API."""
 
     async def post_model(self, model: TrainedModel) -> Outcome[None]:
-        """Keep a model that this router has trained."""
+        """Store a model that this router has trained."""
 
     async def newest_model(self, pool: PoolKey) -> Outcome[SharedModel]:
         """The newest model, whichever router trained it."""
@@ -77,7 +77,7 @@ class PoolTraining:
         """Keyed by pool: the policy that last got a model, and that model."""
 
     async def train(self) -> None:
-        """Look once at each learning policy; runs every TRAIN_SECONDS."""
+        """Check each learning policy once; runs every TRAIN_SECONDS."""
         learning = [(pool, policy) for pool in self._pools.all() if (policy := pool.scheduler.learns_online) is not None]
         for pool, policy in learning:
             self._hand_on(pool, policy)
@@ -113,7 +113,9 @@ class PoolTraining:
             logger.info("shared model in use", extra={"pool": name, "version": outcome.answer.version})
 
     async def _share(self, pool: Pool, before: LearningReport, model: Model, content: bytes) -> None:
-        """Keep the model where other routers find it, with the results of the one before; not when the API is away."""
+        """Share the model with other routers, with the results of the model before; does nothing when the API is
+        unreachable.
+        """
         name = str(pool.key)
         told = self._told.get(name)
         self._told[name] = before
@@ -125,7 +127,7 @@ class PoolTraining:
             logger.warning("model not kept by the control API", extra={"pool": name, "error": outcome.problem})
 
     def _hand_on(self, pool: Pool, policy: LearnsOnline) -> None:
-        """A policy that was rebuilt because a parameter changed continues with the model of the one before."""
+        """A policy that was rebuilt because a parameter changed continues with the model of the policy before."""
         known = self._models.get(str(pool.key))
         if known is not None and known[0] is not policy:
             self._adopt(pool, policy, known[1])
@@ -168,7 +170,7 @@ class PoolTraining:
 
 
 def model_figures(router_id: str, model: Model, before: LearningReport, told: LearningReport | None) -> ModelFigures:
-    """The figures of a new model, with the observations since those `told` with the last one."""
+    """The figures of a new model, with the observations since the model before, whose figures are `told`."""
     counted = {} if told is None else told.heuristic_choices
     by_heuristic = {reason.value: count - counted.get(reason, 0) for reason, count in before.heuristic_choices.items()}
     since = before.learned_choices - (0 if told is None else told.learned_choices)

@@ -1,4 +1,4 @@
-"""All pools of this router: which serves a request, and how routing tables and bindings reach them."""
+"""All pools of this router: finds the pool for a request, and applies routing tables and bindings."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from fairlead.reports.shares import OthersShare, PoolShare
 from fairlead.routing.contracts.schedulers import PrefixMemory, Scheduler
 from fairlead.tables import Outlook, PoolKey, RoutingTable
 from fairlead_client.lines import KeptSession
+from fairlead_process.clock import OtherClock
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.pool import Pool
 from fairlead_router.protocols.refusals import BadRequest
@@ -34,8 +35,15 @@ def every(_: Pool, __: str | None = None, /) -> bool:
 
 SchedulerFactory = Callable[[RoutingTable], Scheduler]
 
+
+def _dated(binding: Binding, ahead_seconds: float) -> Binding:
+    """The API's binding by this router's clock."""
+    migrated_at = None if binding.migrated_at is None else binding.migrated_at - ahead_seconds
+    return replace(binding, bound_at=binding.bound_at - ahead_seconds, migrated_at=migrated_at)
+
+
 TELL_SECONDS = 10.0
-"""A scheduler's failures are logged at most this often; it is ticked fifty times a second."""
+"""A scheduler's failures are logged at most once in this time; the scheduler is ticked fifty times a second."""
 
 logger = logging.getLogger(__name__)
 
@@ -59,9 +67,11 @@ class Pools:
         self._retiring: list[Pool] = []
         self._tells_at: dict[str, float] = {}
         """Keyed by pool: when its failures may be logged again."""
+        self.api_clock = OtherClock()
+        """The control API's clock, as heard by this router."""
         self._routers = 1
         self.routers_told_at: float | None = None
-        """When the API reported how many live routers there are; None while the number is assumed."""
+        """When the API last reported the number of live routers; None while the number is assumed."""
         self._kept_sessions: dict[str, dict[str, float]] = {}
         """Keyed by pool: the sessions whose decisions are all kept, and until when."""
 
@@ -71,6 +81,10 @@ class Pools:
     def now(self) -> float:
         """The clock of all pools, in seconds."""
         return self._clock()
+
+    def api_now(self) -> float:
+        """The present time by the control API's clock, as far as it is known."""
+        return self._clock() + self.api_clock.ahead_seconds
 
     def all(self) -> tuple[Pool, ...]:
         """The current pools, by key."""
@@ -104,6 +118,8 @@ class Pools:
         """
         name = str(table.pool)
         known = self._by_key.get(name)
+        if table.opens_at is not None and self.api_clock.ahead_seconds:
+            table = replace(table, opens_at=table.opens_at - self.api_clock.ahead_seconds)
         try:
             if known is not None and known.table.uid == table.uid:
                 if table.version <= known.table.version:
@@ -185,7 +201,7 @@ class Pools:
         """Keep all decisions of exactly these sessions, each until its time."""
         self._kept_sessions = {}
         for one in sessions:
-            self._kept_sessions.setdefault(str(one.pool), {})[one.session] = one.until
+            self._kept_sessions.setdefault(str(one.pool), {})[one.session] = one.until - self.api_clock.ahead_seconds
         for name, pool in self._by_key.items():
             pool.scheduler.keep_sessions(self._kept_sessions.get(name, {}))
 
@@ -213,8 +229,9 @@ class Pools:
         Ignores bindings of unknown pools.
         """
         by_pool: dict[str, list[Binding]] = {}
+        ahead = self.api_clock.ahead_seconds
         for binding in bindings:
-            by_pool.setdefault(str(binding.pool), []).append(binding)
+            by_pool.setdefault(str(binding.pool), []).append(_dated(binding, ahead) if ahead else binding)
         now = self._clock()
         for name, group in by_pool.items():
             pool = self._by_key.get(name)

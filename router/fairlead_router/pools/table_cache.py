@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -58,12 +57,13 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 class TableCache:
-    """Tables, bindings and gateway keys under `directory`. `now` is Unix seconds.
+    """Tables, bindings and gateway keys under `directory`. `now` is the control API's time in Unix
+    seconds.
 
     Writing errors are logged and counted in `failures`; serving goes on without the cache.
     """
 
-    def __init__(self, directory: Path, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, directory: Path, now: Callable[[], float]) -> None:
         self._now = now
         self._tables_path = directory / "tables.json"
         self._keys_path = directory / "gateway-keys.json"

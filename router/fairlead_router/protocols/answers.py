@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import orjson
 
-from fairlead_process.json_documents import nests_deeper
+from fairlead_process.json_documents import nests_deeper, read_json
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.emptiness import is_cut, shortfall
 from fairlead_router.protocols.spoken_events import Failure as Failure
@@ -57,8 +57,27 @@ class StreamReader:
     """
 
     __slots__ = (
-        "_after", "_around", "_before", "_by_name", "_dialect", "_ended_within", "_hides_usage", "_knows_plain", "_large", "_learned", "_name", "_passed",
-        "_quotes", "_rest", "_seam", "_spoken", "_whole", "events", "withheld",
+        "_after",
+        "_around",
+        "_before",
+        "_by_name",
+        "_counts",
+        "_dialect",
+        "_ended_within",
+        "_hides_usage",
+        "_knows_plain",
+        "_large",
+        "_learned",
+        "_name",
+        "_passed",
+        "_quotes",
+        "_rest",
+        "_returns",
+        "_seam",
+        "_spoken",
+        "_whole",
+        "events",
+        "withheld",
     )  # fmt: skip
 
     def __init__(self, dialect: Dialect = Dialect.OPENAI, *, hides_usage: bool = False, whole: bool = False) -> None:
@@ -81,6 +100,12 @@ class StreamReader:
         """Whether events are looked at for one that need not be decoded."""
         self._rest = bytearray()
         """The beginning of an event whose end has not arrived."""
+        self._returns = False
+        """Whether there may be a carriage return in it."""
+        self._counts = True
+        """Whether events that are alike may be counted in this piece. Once that fails, they are looked at one by one:
+        each try looks at the whole rest.
+        """
         self._passed = 0
         """Bytes of the answer that the client has received."""
         self._ended_within = False
@@ -184,11 +209,15 @@ class StreamReader:
         if self._rest:
             place = max(0, len(self._rest) - 3)
             self._rest += piece
-            if not _event_end(self._rest, place):
+            self._returns = self._returns or b"\r" in piece
+            if not _event_end(self._rest, place, returns=self._returns):
                 return self._wait()
             text = bytes(self._rest)
+        else:
+            self._returns = b"\r" in text
         start, kept, shown = 0, self._passed, []  # `kept`: where what the client has not had begins
-        returns, length = b"\r" in text, len(text)
+        returns, length = self._returns, len(text)
+        self._counts = True
         while True:
             if start >= kept:
                 start = self._skip_known(text, start)
@@ -234,13 +263,15 @@ class StreamReader:
         """
         before, after, by_name = self._before, b"" if self._by_name else self._after, self._by_name
         length, ending, count = len(before), len(after), 0
-        if not by_name:
+        if not by_name and self._counts:
             # Where many come at once, to count is cheaper than to look at each. Of events with nothing but text between
             # `before` and `after` there are as many quotes as the two have, for each event.
             end = text.rfind(after) + ending
             events = text.count(after + before, start, end) + 1
             if text.count(b'"', start, end) == events * self._quotes and text.find(before + after, start, end) < 0:
                 start, count = end, events
+            else:
+                self._counts = False
         while text.startswith(before, start):
             content = start + length
             quote = text.find(_QUOTE, content)
@@ -429,7 +460,7 @@ def read_whole(body: bytes, *, has_input: bool = True) -> WholeAnswer:
     if body[:1] not in b"{ \r\n\t":  # not a JSON object: vectors in bytes, say
         return WholeAnswer(failure=Failure("the answer has no content") if body[:7].rstrip() in (b"null", b"[]", b'""') else None)
     try:
-        document = _DOCUMENT.decode(body)
+        document = read_json(body, _DOCUMENT)
     except msgspec.DecodeError:  # ValidationError included; NaN is not JSON
         return _read_otherwise(body, has_input=has_input)
     failure: Failure | None = None

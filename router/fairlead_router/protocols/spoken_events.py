@@ -9,6 +9,8 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
+import orjson
+
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.usages import Figures
 
@@ -41,12 +43,23 @@ class Failure(NamedTuple):
 
 def failure_of(error: Any) -> Failure:
     """The failure that an error object, or a text in its place, reports."""
+    if isinstance(error, dict) and isinstance(error.get("error"), dict):  # SGLang wraps Anthropic's form once more
+        error = error["error"]
     if not isinstance(error, dict):
-        return Failure(str(error)[:_LONGEST_MESSAGE])
-    if isinstance(error.get("error"), dict):  # SGLang wraps Anthropic's form once more
-        return failure_of(error["error"])
+        return Failure(_words(error))
     message, kind = error.get("message"), error.get("type")
-    return Failure(str(message or kind or "no message")[:_LONGEST_MESSAGE], _status_of(error.get("code"), kind))
+    return Failure(_words(message or kind or "no message"), _status_of(error.get("code"), kind))
+
+
+def _words(value: Any) -> str:
+    """An engine's words, fit for an answer and a log."""
+    if isinstance(value, list | dict):
+        try:
+            value = orjson.dumps(value)[: 4 * _LONGEST_MESSAGE].decode("utf-8", "replace")
+        except orjson.JSONEncodeError:  # nested too deeply, or not to be written as UTF-8
+            value = "no message that can be read"
+    text = value if isinstance(value, str) else str(value)
+    return text[:_LONGEST_MESSAGE].encode("utf-8", "replace").decode()
 
 
 def _status_of(code: Any, kind: Any) -> int:

@@ -17,11 +17,12 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 import orjson
 
+from fairlead.plausibility import MOST_TOKENS, PREFILL_BYTES
 from fairlead.reports.moves import CacheFate, CacheTransfer
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.targets import instance_of
@@ -33,9 +34,6 @@ from fairlead_router.protocols.answers import decoded, read_whole
 from fairlead_router.relaying.calls import Call, Leg
 from fairlead_router.relaying.dividing import blocks_of, prefill_leg
 from fairlead_router.relaying.sending import without_credentials
-
-_MOST_BYTES = 4 * 1024 * 1024
-"""Limit of an answer of one token, which has the prompt's token ids where its client asked for them."""
 
 _ID = re.compile(rb"^(x-request-id: [^\r\n]*)", re.MULTILINE | re.IGNORECASE)
 """An engine may refuse a second request of the same id: the client's own comes while it still ends a late one."""
@@ -60,7 +58,7 @@ class Named(NamedTuple):
 
 
 class _Tokens(msgspec.Struct):
-    remote_num_tokens: int = 0
+    remote_num_tokens: Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS)] = 0
 
 
 class _Failed(Exception):
@@ -165,7 +163,7 @@ class CacheMoves:
             connection = self._upstream.take_idle(address) or await self._upstream.connect(address)
             connection.send(self._head(pool, instance, address, leg, passes=passes), leg.body)
             await connection.first()
-            while len(answer) <= _MOST_BYTES and (piece := await connection.read()):
+            while len(answer) <= PREFILL_BYTES and (piece := await connection.read()):
                 answer += piece
         except UpstreamFailure as failure:
             raise _Failed(CacheFate.LOST, f"{instance}: {failure}") from None

@@ -24,9 +24,11 @@ from fairlead.reports.decisions import HANDED_OVER
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.tables import ANSWERS_CONTINUE, PoolKey
 from fairlead.targets import instance_of
+from fairlead_process.json_documents import read_json
+from fairlead_process.tasks import beside_the_loop
 from fairlead_router.engines.upstream import UpstreamPool
 from fairlead_router.engines.upstream_connections import UpstreamFailure
-from fairlead_router.kv_events.prompt_questions import Asked, Disputed, PromptQuestions
+from fairlead_router.kv_events.prompt_questions import Asked, Disputed, PromptQuestions, longest_answer
 from fairlead_router.kv_events.prompt_texts import CHAT, COMPLETIONS, MESSAGES, RENDERINGS, questions, token_ids
 from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.pools import Pools
@@ -60,6 +62,9 @@ logger = logging.getLogger(__name__)
 
 class _Tokens(msgspec.Struct):
     tokens: list[int]
+
+
+_TOKENS = msgspec.json.Decoder(_Tokens)
 
 
 class CarryingOn:
@@ -235,10 +240,9 @@ class CarryingOn:
             return made
         body = orjson.dumps({"model": asked.model, "prompt": kept.text, "add_special_tokens": False})
         try:
-            return msgspec.json.decode(
-                await self._upstream.fetch(asked.address, "/tokenize", seconds=TOKENS_SECONDS, limit=64 * 1024 * 1024, body=body),
-                type=_Tokens,
-            ).tokens
+            limit = longest_answer(body)
+            answer = await self._upstream.fetch(asked.address, "/tokenize", seconds=TOKENS_SECONDS, limit=limit, body=body)
+            return (await beside_the_loop(len(answer), read_json, answer, _TOKENS)).tokens
         except (UpstreamFailure, msgspec.MsgspecError) as problem:
             logger.debug("given text not tokenized", extra={"address": asked.address, "error": str(problem)})
             return ()

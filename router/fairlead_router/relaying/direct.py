@@ -269,6 +269,7 @@ class DirectRelay:
     def _note(self, call: Call, pool: Pool, instance: str, failure: UpstreamFailure) -> None:
         call.drop_connection()
         pool.counters.upstream_errors[failure.kind] += 1
+        pool.note_beyond_bounds(instance, failure, self._now())
         extra = {"pool": str(pool.key), "instance": instance, "request": call.id, "kind": failure.kind, "error": str(failure)}
         logger.warning("engine failed a direct request", extra=extra)
 

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import orjson
 
+from fairlead.plausibility import PREFILL_BYTES
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
-from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
+from fairlead_router.engines.upstream_connections import BeyondBounds, UpstreamConnection, UpstreamFailure
 from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.tickets import Ticket
 from fairlead_router.protocols.answers import read_whole
@@ -87,6 +88,8 @@ class DividedCall:
         answer = bytearray()
         while piece := await connection.read():
             answer += piece
+            if len(answer) > PREFILL_BYTES:
+                raise BeyondBounds(f"answered a prefill with more than {PREFILL_BYTES} bytes", at=connection.address)
         self._sender.release(call, connection)
         said = read_whole(bytes(answer))
         if said.failure is not None:

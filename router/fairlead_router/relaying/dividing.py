@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from fairlead.plausibility import HANDOVER_BYTES, HANDOVER_LEVELS
+from fairlead_process.json_documents import nests_deeper, read_json
 from fairlead_router.protocols.body_edits import edited, without
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.peer_fields import KV_TRANSFER
@@ -95,9 +97,10 @@ _ANSWER = msgspec.json.Decoder(_Answer)
 
 
 def blocks_of(answer: bytes) -> bytes | None:
-    """The answer's `kv_transfer_params` as JSON; None when the engine names no blocks."""
+    """The answer's `kv_transfer_params` as JSON; None when the engine names no blocks, or more than any prompt has."""
     try:
-        blocks = bytes(_ANSWER.decode(answer).kv_transfer_params)
+        blocks = bytes(read_json(answer, _ANSWER).kv_transfer_params)
     except msgspec.DecodeError:
         return None
-    return blocks if blocks.startswith(b"{") else None
+    fits = len(blocks) <= HANDOVER_BYTES and not nests_deeper(blocks, HANDOVER_LEVELS)
+    return blocks if fits and blocks.startswith(b"{") else None

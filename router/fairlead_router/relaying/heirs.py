@@ -3,7 +3,9 @@
 When an instance drains, is cordoned or is lost, this router sends the last prompt of its sessions once more, for one
 token, through the pool's scheduler like any request: the policy's own choice of a home is the heir, so the binding and
 the ring agree, and the session's move is recorded as any other. The sessions come in the order of `kept_prompts`, as
-many as `spec.routing.handOverBudget` allows, and none while a client's request waits.
+many as `spec.routing.handOverBudget` allows, and none while a client's request waits. Where engines hand on KV blocks,
+the heir fetches what an instance that drains still holds: that costs hardly any computing, so neither limit counts, and
+the instance is kept for it, for HOLD_SECONDS at most.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from fairlead.hand_overs import FETCHES_AT_ONCE, HOLD_SECONDS
 from fairlead.instances import InstanceState, Role
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.targets import instance_of
@@ -72,8 +75,20 @@ class _Account:
         """By target, since when it takes no requests, as seen here."""
         self.revisions: dict[str, str] = {}
         """Of instances, also of those that have left the table while sessions look back to them."""
-        self.under_way: dict[str, asyncio.Task[None]] = {}
-        """By session."""
+        self.computing: dict[str, asyncio.Task[None]] = {}
+        """By session; so are those that fetch."""
+        self.fetching: dict[str, asyncio.Task[None]] = {}
+
+    def end(self) -> None:
+        """Forget what is over."""
+        for under_way in (self.computing, self.fetching):
+            for key in [key for key, task in under_way.items() if task.done()]:
+                under_way.pop(key).result()
+
+    def save(self, budget: float, now: float) -> None:
+        """Add what may be spent since it was last looked at, of `budget` tokens a second."""
+        self.balance = min(SAVED_SECONDS * budget, self.balance + budget * (now - self.at))
+        self.at = now
 
 
 class Heirs:
@@ -92,11 +107,12 @@ class Heirs:
 
     async def look(self) -> None:
         """Hand over what is worth it and affordable; runs every LOOK_SECONDS."""
-        now = self._now()
+        now, pools = self._now(), self._pools.all()
         if self._is_ending():
+            for pool in pools:
+                pool.account.hold((), now)  # nobody would let go
             return
         self._prompts.expire(now)
-        pools = self._pools.all()
         self._prompts.keep_only([pool.key for pool in pools])
         for pool in tuple(self._accounts):
             if pool not in pools:
@@ -108,28 +124,46 @@ class Heirs:
                 self._look(pool, self._accounts.setdefault(pool, _Account(now)), now)
 
     def _look(self, pool: Pool, account: _Account, now: float) -> None:
-        for key, task in tuple(account.under_way.items()):
-            if task.done():
-                del account.under_way[key]
-                task.result()
+        account.end()
         leaving = self._leaving(pool, account, now)
         computing = sum(entry.accepting and entry.role is not Role.DECODE for entry in pool.table.instances)
-        if not leaving or not computing:
+        if leaving and computing:
+            speed = computing * (pool.scheduler.prefill_figure(now).value or 0.0) / self._pools.routers
+            account.save(pool.table.routing.hand_over_budget * speed, now)
+            self._begin(pool, account, leaving, max(1, computing // self._pools.routers), now)
+        self._let_go(pool, account, now)
+
+    def _begin(self, pool: Pool, account: _Account, leaving: set[str], at_once: int, now: float) -> None:
+        """Hand over as many sessions as may go at once: those that fetch, and those that are computed."""
+        if not (self._may_fetch(pool, account) or self._may_compute(pool, account, at_once)):
             return
-        speed = computing * (pool.scheduler.prefill_figure(now).value or 0.0) / self._pools.routers
-        budget = pool.table.routing.hand_over_budget * speed
-        account.balance = min(SAVED_SECONDS * budget, account.balance + budget * (now - account.at))
-        account.at = now
-        at_once = max(1, computing // self._pools.routers)
-        if account.balance <= 0 or pool.account.waiting or len(account.under_way) >= at_once:
-            return
-        for _, prompt in self._prompts.worths(pool.key, leaving, now):
-            if len(account.under_way) >= at_once or account.balance <= 0:
-                return
-            if prompt.key not in account.under_way:
+        for _, prompt in self._prompts.worths(pool.key, leaving, now, fetched=pool.moves_caches):
+            if prompt.key in account.computing or prompt.key in account.fetching:
+                continue
+            if _fetches(pool, prompt):
+                if self._may_fetch(pool, account):
+                    account.fetching[prompt.key] = self._task(pool, account, prompt, charged=0)
+            elif self._may_compute(pool, account, at_once):
                 account.balance -= prompt.request.prompt_tokens
-                task = asyncio.create_task(self._hand_over(pool, account, prompt), name=f"hand over {prompt.request.id}")
-                account.under_way[prompt.key] = task
+                account.computing[prompt.key] = self._task(pool, account, prompt, charged=prompt.request.prompt_tokens)
+
+    def _may_fetch(self, pool: Pool, account: _Account) -> bool:
+        return pool.moves_caches and len(account.fetching) < FETCHES_AT_ONCE
+
+    def _may_compute(self, pool: Pool, account: _Account, at_once: int) -> bool:
+        return account.balance > 0 and not pool.account.waiting and len(account.computing) < at_once
+
+    def _task(self, pool: Pool, account: _Account, prompt: KeptPrompt, charged: int) -> asyncio.Task[None]:
+        return asyncio.create_task(self._hand_over(pool, account, prompt, charged), name=f"hand over {prompt.request.id}")
+
+    def _let_go(self, pool: Pool, account: _Account, now: float) -> None:
+        """Keep no instance that drains for longer than somebody can fetch something there."""
+        for instance, since in tuple(pool.account.holds.items()):
+            if since and (now - since >= HOLD_SECONDS or not (account.fetching or self._has_heirs_to_come(pool, instance))):
+                pool.account.let_go(instance)
+
+    def _has_heirs_to_come(self, pool: Pool, instance: str) -> bool:
+        return any(_fetches(pool, one) for one in self._prompts.of(pool.key) if one.instance == instance and not one.given_up)
 
     def _leaving(self, pool: Pool, account: _Account, now: float) -> set[str]:
         """Targets with sessions that take no requests any more, and will not in a moment."""
@@ -142,7 +176,7 @@ class Heirs:
         account.since = {one: account.since.get(one, now) for one in away}
         return {one for one in away if instance_of(one) in draining or now - account.since[one] >= BLINK_SECONDS}
 
-    async def _hand_over(self, pool: Pool, account: _Account, prompt: KeptPrompt) -> None:
+    async def _hand_over(self, pool: Pool, account: _Account, prompt: KeptPrompt, charged: int) -> None:
         prompt.given_up = True  # however that ends, but for an instance that computes it
         call = self._call(pool, prompt)
         request = replace(
@@ -164,7 +198,7 @@ class Heirs:
             pool.counters.handed_over["failed"] += 1
             return
         prompt.given_up = False
-        account.balance += prompt.request.prompt_tokens - _computed(ticket)
+        account.balance += charged - _computed(ticket)
         pool.counters.handed_over["warmed"] += 1
         pool.counters.handed_over_tokens += _computed(ticket)
         if prompt.instance == left:
@@ -183,14 +217,23 @@ class Heirs:
         return call
 
 
+def _fetches(pool: Pool, prompt: KeptPrompt) -> bool:
+    """Whether the heir can fetch the prompt's blocks: the instance that holds them is not lost."""
+    return pool.moves_caches and prompt.request.movable and prompt.instance in pool.addresses
+
+
 def _successors(pool: Pool, left: str) -> tuple[str, ...] | None:
-    """The instances of another revision than the one that leaves (`left`), as a rollout replaces it: the others of its
-    own leave next. None where there are none, or none that could serve it alone: then any instance may be the heir.
+    """The instances that a session had best go to when one of the revision `left` leaves: those that stay, and of them
+    those of another revision. None if that is every instance, or if these could not serve it alone.
     """
-    newer = [entry for entry in pool.table.instances if left and entry.accepting and entry.revision not in ("", left)]
-    roles = {entry.role for entry in newer}
-    serves = roles and (not pool.divides or roles >= {Role.PREFILL, Role.DECODE})
-    return tuple(entry.id for entry in newer) if serves else None
+    accepting = [entry for entry in pool.table.instances if entry.accepting]
+    stay = [entry for entry in accepting if entry.stays]
+    newer = [entry for entry in stay if left and entry.revision not in ("", left)]
+    for among in (newer, stay):
+        roles = {entry.role for entry in among}
+        if roles and len(among) < len(accepting) and (not pool.divides or roles >= {Role.PREFILL, Role.DECODE}):
+            return tuple(entry.id for entry in among)
+    return None
 
 
 def _computed(ticket: Ticket) -> int:

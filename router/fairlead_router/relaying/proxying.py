@@ -187,6 +187,7 @@ class Proxy:
         call.drop_connection()
         call.awaited_since = call.quiet_since = 0.0
         pool.engine_failed(instance, failure.kind, now, ticket)
+        pool.note_beyond_bounds(instance, failure, now)
         logger.warning("engine failed before the first content", extra=failed(call, pool, instance, failure))
         if call.deadline <= now:
             pool.account.fail(ticket, now, out_of_time=failure.kind == "deadline")
@@ -195,7 +196,9 @@ class Proxy:
         if isinstance(verdict, Refusal):
             seconds = failure.retry_after_seconds or verdict.retry_after_seconds
             status = failure.status or verdict.status
-            return replace(verdict, message=f"{verdict.message}; the last: {failure.shown(instance)}", status=status, retry_after_seconds=seconds)
+            return replace(
+                verdict, message=f"{verdict.message}; the last: {failure.shown(instance)}", status=status, retry_after_seconds=seconds
+            )
         return verdict
 
     def _left(self, pool: Pool, ticket: Ticket) -> None:
@@ -380,6 +383,7 @@ class Proxy:
     def _lost(self, exchange: Exchange, failure: UpstreamFailure) -> None:
         now = self._now()
         exchange.pool.engine_failed(exchange.instance, failure.kind, now, exchange.ticket)
+        exchange.pool.note_beyond_bounds(exchange.instance, failure, now)
         exchange.pool.account.fail(exchange.ticket, now, out_of_time=failure.kind == "deadline")
         exchange.call.drop_connection()
         logger.warning("engine lost while answering", extra=failed(exchange.call, exchange.pool, exchange.instance, failure))
@@ -407,7 +411,7 @@ class _StreamBeginnings:
         exchange, now = self._exchange, self._now()
         if exchange.doubt is not None:
             exchange.doubt.contradicted(now)
-        if exchange.handed_over_at:
+        if exchange.handed_over_at and not exchange.ticket.request.warms:
             exchange.pool.counters.handover.observe(now - exchange.handed_over_at)
         exchange.pool.account.first_token(exchange.ticket, now)
 

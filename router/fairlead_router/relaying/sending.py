@@ -11,26 +11,39 @@ from fairlead_router.protocols.refusals import Headers
 from fairlead_router.protocols.requests import RANK_HEADER, is_credential
 from fairlead_router.relaying.calls import Call, Calls, Leg
 
-# Hop-by-hop headers (RFC 9110 §7.6.1), headers that the router's server sets itself, and headers of an engine that are
-# no concern of a client. Each answer has the gateway's id of the request: an engine's own id finds nothing.
-_WITHHELD = frozenset(
+_PASSED = frozenset(
     {
-        b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
-        b"date", b"server", b"content-length", b"set-cookie", b"set-cookie2", b"clear-site-data", b"alt-svc",
-        b"x-llm-d-request-dropped-reason", b"x-request-id",
+        b"accept-ranges", b"age", b"cache-control", b"content-disposition", b"content-encoding", b"content-language", b"content-range",
+        b"content-type", b"deprecation", b"digest", b"etag", b"expires", b"last-modified", b"pragma", b"repr-digest", b"content-digest",
+        b"request-id", b"retry-after", b"server-timing", b"sunset", b"traceparent", b"tracestate", b"vary", b"warning",
     }
 )  # fmt: skip
+"""Headers of an engine's answer that are about its content, its time or its own work. All others stay here: what only
+the gateway may say (framing, connections, who may read an answer, the id of the request), and all that would change
+what a browser does beyond this answer (cookies, redirects, policies of security, reports, other services, credentials).
+"""
+
+_PASSED_BEGINNINGS = (b"x-", b"openai-", b"anthropic-", b"ratelimit")
+"""Beginnings of names that engines give to headers of their own."""
+
+_WITHHELD = frozenset(
+    {
+        b"x-request-id", b"x-llm-d-request-dropped-reason", b"x-frame-options", b"x-xss-protection",
+        b"x-dns-prefetch-control", b"x-download-options", b"x-permitted-cross-domain-policies", b"x-ua-compatible", b"x-sourcemap",
+        b"x-robots-tag", b"x-sendfile", b"x-lighttpd-send-file", b"x-webkit-csp", b"x-content-security-policy", b"x-pingback",
+    }
+)  # fmt: skip
+"""Of those with such a beginning: the gateway's own, and what browsers, proxies and search engines act on."""
+
+_WITHHELD_BEGINNINGS = (b"x-fairlead-", b"x-accel-", b"x-forwarded-", b"x-litespeed-", b"x-envoy-")
 
 LONGEST_RETRY_AFTER_SECONDS = 600.0
 """The longest Retry-After of the scheduler's own refusals."""
 _MOST_DIGITS = 9
-
-_OUR_OWN = (b"x-fairlead-", b"access-control-")
-"""Beginnings of headers that the gateway alone sets: who may read an answer is not for an engine to say."""
-
+_LONGEST_TIME = 64
 
 _OF_BODY = (
-    b"content-", b"etag", b"last-modified", b"accept-ranges", b"location", b"refresh", b"www-authenticate", b"retry-after",
+    b"content-", b"etag", b"last-modified", b"accept-ranges", b"digest", b"repr-digest", b"retry-after",
 )  # fmt: skip
 """Beginnings of headers that are about a body, or that say what the router says in its own way."""
 
@@ -129,14 +142,14 @@ def retry_after(headers: Headers) -> float | None:
     """The engine's Retry-After in seconds (RFC 9110 §10.2.3), at most `LONGEST_RETRY_AFTER_SECONDS`; None if it is
     missing or useless. A date is compared with the engine's own clock.
     """
-    told = {name: value.decode("latin-1").strip() for name, value in headers if name in (b"retry-after", b"date")}
+    told = {name: value[:_LONGEST_TIME].decode("latin-1").strip() for name, value in headers if name in (b"retry-after", b"date")}
     text = told.get(b"retry-after", "")
     if text.isascii() and text.isdecimal():
         seconds = float(text[:_MOST_DIGITS])
     else:
         try:
             seconds = (parsedate_to_datetime(text) - parsedate_to_datetime(told.get(b"date", ""))).total_seconds()
-        except (TypeError, ValueError, IndexError):
+        except (TypeError, ValueError, IndexError, OverflowError):
             return None
     return min(seconds, LONGEST_RETRY_AFTER_SECONDS) if seconds > 0 else None
 
@@ -151,11 +164,14 @@ def _passed(connection: UpstreamConnection) -> Headers:
     named: set[bytes] = set()
     for header in connection.headers:
         name, value = header
-        if name in _WITHHELD:
-            if name == b"connection":
-                named.update(token.strip().lower() for token in value.split(b","))
-        elif not name.startswith(_OUR_OWN):
+        if name in _PASSED or (name.startswith(_PASSED_BEGINNINGS) and _is_engines_own(name)):
             headers.append(header)
+        elif name == b"connection":
+            named.update(token.strip().lower() for token in value.split(b","))
     if named and any(token not in (b"keep-alive", b"close") for token in named):
         headers = [header for header in headers if header[0] not in named]
     return headers
+
+
+def _is_engines_own(name: bytes) -> bool:
+    return name not in _WITHHELD and not name.startswith(_WITHHELD_BEGINNINGS)

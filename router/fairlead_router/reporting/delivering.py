@@ -1,5 +1,8 @@
 """Sends batches from the disk to the control API until acknowledged, and the router's state at least once a second.
 
+The API puts times right by the clock that dated them. A batch that an earlier process dated goes with what that process
+heard of the API's clock, and only after this process has heard it too.
+
 A batch on disk holds no state (acknowledged tables, in-flight counts). The current state is added when a batch is sent:
 old counts, replayed after an outage, would mislead an operator that waits for an instance to become idle. Consecutive
 batches share a post, as many as the API accepts. Each keeps its id, so the API stores each once, however the posts are
@@ -13,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
@@ -140,6 +143,8 @@ class Delivery:
         self._told_holding: frozenset[PoolKey] = frozenset()
         self._learned: tuple[tuple[Acknowledgement, ...], float, tuple[LearntFigure, ...]] = (), -inf, ()
         """The tables whose instances have the figures, when these were computed, and they."""
+        self._heard = asyncio.Event()
+        """Set once the API has answered: then it is known how far its clock is ahead."""
         self._random = random.Random()  # only for jitter between retries
 
     def wake(self) -> None:
@@ -172,6 +177,7 @@ class Delivery:
     async def _empty_forever(self, cargo: Cargo) -> None:
         """Send one lane's batches; while the API does not answer, pause longer each time, with jitter."""
         lane = Lane(cargo=cargo)
+        await self._heard.wait()
         while True:
             news = self._news
             goes_on = await self.send(lane)
@@ -191,7 +197,7 @@ class Delivery:
             return None
         try:
             contents = await asyncio.to_thread(self._read, batches)
-            outcome = await self._post(contents) if contents is not None else Refused(problem="unreadable on disk")
+            outcome = await self._post(contents, batches) if contents is not None else Refused(problem="unreadable on disk")
             return await self._settle(lane, batches, outcome)
         finally:
             self._spool.give_back(batches)
@@ -254,7 +260,10 @@ class Delivery:
                 await asyncio.sleep(STATE_SECONDS * self._random.uniform(0.5, 1.5))
 
     async def _send_state(self) -> Outcome[tuple[ReportReceipt, ...]]:
-        return await self._post([encode_batch(ReportBatch(id=self._new_id(), router=self._router))], STATE_POST_SECONDS)
+        return await self._post([self._empty()], seconds=STATE_POST_SECONDS)
+
+    def _empty(self) -> bytes:
+        return encode_batch(ReportBatch(id=self._new_id(), router=self._router))
 
     def _state(self) -> RouterState:
         now = self._now()
@@ -289,10 +298,15 @@ class Delivery:
         """The pools that hold requests: the control API must hear at once when that begins or ends."""
         return frozenset(pool.key for pool in self._pools.all() if pool.account.held().requests)
 
-    async def _post(self, contents: list[bytes], seconds: float = REPORT_SECONDS) -> Outcome[tuple[ReportReceipt, ...]]:
+    async def _post(
+        self, contents: list[bytes], batches: Sequence[SpooledBatch] = (), seconds: float = REPORT_SECONDS
+    ) -> Outcome[tuple[ReportReceipt, ...]]:
         """Send one post, count and log it, and pass on the lost bindings that its receipts name."""
         state = self._state()
-        outcome = await self._api.post_reports(contents, state, seconds=seconds)
+        behind = [self._behind(batch) for batch in batches]
+        if behind and batches[0].api_ahead is not None:  # the state goes first, and is dated by this process
+            contents, behind = [self._empty(), *contents], [0.0, *behind]
+        outcome = await self._api.post_reports(contents, state, seconds=seconds, behind=behind)
         if isinstance(outcome, Later) and outcome.cause is Cause.UNREADABLE:
             logger.warning("receipts unreadable", extra={"error": outcome.problem})
             outcome = Taken(())
@@ -303,6 +317,7 @@ class Delivery:
             logger.log(logging.INFO if is_away else logging.WARNING, "control API did not take reports, they are kept", extra=extra)
             return outcome
         self._metrics.reports_sent += len(contents)
+        self._hear_clock(outcome.answer, state.sent_at)
         self._state_sent_at = self._now()
         self._acknowledged = state.acknowledged
         self._told_holding = frozenset(use.pool for use in state.use if use.held_requests)
@@ -314,3 +329,19 @@ class Delivery:
             if receipt.routers is not None and self._others is not None:
                 self._others.hear(receipt.routers)
         return outcome
+
+    def _behind(self, batch: SpooledBatch) -> float:
+        """By how many seconds the clock that dated the batch is behind this process's."""
+        return 0.0 if batch.api_ahead is None else batch.api_ahead - self._pools.api_clock.ahead_seconds
+
+    def _hear_clock(self, receipts: Sequence[ReportReceipt], asked_at: float) -> None:
+        clock = self._pools.api_clock
+        if clock.hear(receipts[0].at if receipts else None, asked_at, self._now()):
+            ahead = clock.ahead_seconds
+            if ahead:
+                logger.warning(
+                    "this router's clock is not as the control API's, which is used for times", extra={"ahead_seconds": round(ahead, 1)}
+                )
+            self._keys.know_clock(ahead)
+            self._spool.hear_clock(ahead)
+        self._heard.set()

@@ -5,6 +5,9 @@ but never lose it; the API stores each batch id once. While the disk accepts non
 from there; these are lost if the process ends before. When the bound is exceeded, the oldest `samples` (loads,
 decisions) go first; `history` (bindings, migrations, rejections) goes only when no samples are left. A batch that the
 API cannot accept moves to the folder `aside`, where it does not block the others. Safe to use from several threads.
+
+Each process dates its batches by its own clock. How far the API's clock is ahead of it is kept beside them, so that a
+later process can say by how much their times are wrong.
 """
 
 from __future__ import annotations
@@ -13,20 +16,24 @@ import logging
 import os
 import re
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from fairlead.reports.batches import Cargo
+from fairlead_process.clock import file_age
 
 MOST_UNWRITTEN_BYTES = 64 * 1024 * 1024
 """Maximum number of bytes that wait in memory while the disk accepts none, within the bound of all."""
 MOST_ASIDE = 256
 """Maximum number of batches kept aside; when there are more, the oldest is given up."""
 
+_CLOCKS = "clocks.json"
+_clocks = msgspec.json.Decoder(dict[int, float])
 _NAME = re.compile(r"(\d{16})\.(history|samples)\.(\d+)\.json")
 
 logger = logging.getLogger(__name__)
@@ -34,7 +41,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpooledBatch:
-    """A batch that waits since `written_at` (Unix seconds). Those of a cargo are sent in order of `sequence`."""
+    """A batch that waits since `written_at`. Those of a cargo are sent in order of `sequence`.
+
+    `api_ahead` is by how many seconds the API's clock was ahead of the clock of the earlier process that dated it, 0.0
+    if that never heard the API; None for a batch of this process.
+    """
 
     sequence: int
     cargo: Cargo
@@ -42,6 +53,7 @@ class SpooledBatch:
     size: int
     path: Path
     written_at: float
+    api_ahead: float | None = None
     content: bytes | None = None
     """The bytes that the disk has not accepted yet; None once it has."""
 
@@ -51,12 +63,12 @@ class SpooledBatch:
 
 
 class Spool:
-    """Batches in `directory`, which this process alone uses.
+    """Batches in `directory`, which this process alone uses. `now` is its clock.
 
     `dropped` counts records given up, by cargo; `aside` batches set aside.
     """
 
-    def __init__(self, directory: Path, max_bytes: int, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, directory: Path, max_bytes: int, now: Callable[[], float]) -> None:
         self._directory = directory
         self._max_bytes = max_bytes
         self._now = now
@@ -65,7 +77,9 @@ class Spool:
         self._lent: set[int] = set()
         self._unwritten: dict[int, SpooledBatch] = {}
         self._unwritten_bytes = 0
-        self._next = 1
+        self._clocks: dict[int, float] = {}
+        """By the number of the first batch of each process: how far the API's clock was ahead of its own."""
+        self._first = self._next = 1
         self.size = 0
         self.dropped: Counter[str] = Counter()
         self.aside = 0
@@ -73,20 +87,30 @@ class Spool:
     def open(self) -> None:
         """Find the batches an earlier process left. Half-written files were never sent and are removed."""
         self._directory.mkdir(parents=True, exist_ok=True)
+        self._clocks = self._read_clocks()
         for path in sorted(self._directory.iterdir()):
             match = _NAME.fullmatch(path.name)
             if match is not None:
                 sequence, cargo, records = int(match[1]), Cargo(match[2]), int(match[3])
                 about = path.stat()
                 self._add(
-                    SpooledBatch(sequence=sequence, cargo=cargo, records=records, size=about.st_size, path=path, written_at=about.st_mtime)
+                    SpooledBatch(
+                        sequence=sequence,
+                        cargo=cargo,
+                        records=records,
+                        size=about.st_size,
+                        path=path,
+                        written_at=self._now() - file_age(about.st_mtime),
+                        api_ahead=self._clocks.get(max((first for first in self._clocks if first <= sequence), default=0), 0.0),
+                    )
                 )
                 self._next = sequence + 1
             elif path.suffix == ".tmp":
                 path.unlink()
         kept = self._aside_files()
         self.aside = len(kept)
-        self._next = max([self._next, *(int(path.name[:16]) + 1 for path in kept)])
+        self._first = self._next = max([self._next, *(int(path.name[:16]) + 1 for path in kept)])
+        self._keep_clocks(0.0)
 
     def __len__(self) -> int:
         return sum(len(batches) for batches in self._batches.values())
@@ -95,6 +119,36 @@ class Spool:
         """All spooled batches of one kind, oldest first."""
         with self._lock:
             return tuple(self._batches[cargo].values())
+
+    def hear_clock(self, api_ahead: float) -> None:
+        """Keep by how many seconds the API's clock is ahead of this process's."""
+        with self._lock:
+            self._keep_clocks(api_ahead)
+
+    def _keep_clocks(self, api_ahead: float) -> None:
+        """Keep the clocks of batches that are on disk; nothing while all were as the API's."""
+        path, known = self._directory / _CLOCKS, self._clocks
+        oldest = min((sequence for batches in self._batches.values() for sequence in batches), default=self._next)
+        needed = [first for first in known if first <= oldest][-1:] + [first for first in known if oldest < first < self._first]
+        self._clocks = {first: known[first] for first in needed} | {self._first: api_ahead}
+        try:
+            if any(self._clocks.values()):
+                path.with_suffix(".tmp").write_bytes(msgspec.json.encode(self._clocks))
+                path.with_suffix(".tmp").replace(path)
+            else:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            logger.warning("cannot keep what the API's clock says", extra={"error": str(error)})
+
+    def _read_clocks(self) -> dict[int, float]:
+        """By process, the earliest first. A damaged file counts as absent, with a warning."""
+        try:
+            return dict(sorted(_clocks.decode((self._directory / _CLOCKS).read_bytes()).items()))
+        except FileNotFoundError:
+            pass
+        except (OSError, msgspec.DecodeError) as error:
+            logger.warning("what the API's clock said is unusable", extra={"file": _CLOCKS, "error": str(error)})
+        return {}
 
     def oldest_written_at(self) -> float | None:
         """When the oldest batch was written; None when there is none."""

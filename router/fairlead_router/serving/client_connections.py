@@ -51,7 +51,6 @@ class ConnectionLimits:
     """The memory of all bodies together."""
     cors: Cors = field(default_factory=lambda: Cors(()))
 
-
     def full(self) -> BadRequest:
         """There is no place for one more connection."""
         message = f"this router has {self.door.most} connections already; try again, or another router"
@@ -104,7 +103,7 @@ class ClientConnection(HttpToolsProtocol):
         self._head_timer = self.loop.call_later(self.limits.keep_alive_seconds, self._headers_overdue)
 
     def may_go(self) -> bool:
-        """Whether it has waited for so long without a request that another may have its place."""
+        """Whether it has been without a request long enough for another connection to take its place."""
         if self.transport is None or self._open or (self.cycle is not None and not self.cycle.response_complete):
             return False
         patience = STRANGER_SECONDS if self.cycle is None or self._head_timed else IDLE_SECONDS

@@ -19,6 +19,8 @@ from fairlead_router.protocols.refusals import Headers
 from fairlead_router.serving.body_memory import BodyMemory, MemoryFull
 
 _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
+BODILESS = frozenset({*range(100, 200), 204, 304})
+"""Statuses of answers that have no body."""
 STATUS_LINES = {status: b"HTTP/1.1 %d %s\r\n" % (status, _PHRASES.get(status, b"")) for status in range(100, 1000)}
 
 UNASKED_BODY_BYTES = 1024 * 1024
@@ -327,7 +329,10 @@ class ClientRequest:
         lines = [STATUS_LINES[status], _SERVERS_OWN.of(self._connection.server_state.default_headers), self._standing]
         lines.append(b"x-request-id: %s\r\n%s" % (self._id, headers) if self._id else headers)
         old = cycle.scope["http_version"] == "1.0"
-        if length is not None:
+        bodiless = status in BODILESS
+        if bodiless:
+            pass  # what frames a body, even an empty one, would be read as the next answer (RFC 9112 §6.3)
+        elif length is not None:
             lines.append(b"content-length: %d\r\n" % length)
         elif old:
             cycle.keep_alive = False  # HTTP/1.0 knows no chunks: the body ends with the connection
@@ -337,7 +342,7 @@ class ClientRequest:
             lines.append(b"connection: close\r\n")
         lines.append(b"\r\n")
         self._head = b"".join(lines)
-        self._chunked = length is None and not old
+        self._chunked = length is None and not old and not bodiless
 
     def write(self, piece: bytes) -> bool:
         """Pass on a piece now. Returns False when the client is slow: wait for the callback given to `on_writable`."""

@@ -36,6 +36,8 @@ class PassingForm:
         """Between parts: the offset of the boundary before the next headers. Within a part: the offset up to which its
         content was searched.
         """
+        self._looked = 0
+        """Between parts: the offset up to which the next headers were searched for their end."""
         self._content: int | None = None
         """Offset of the content of the part that is read, None between parts."""
         self._names_model = False
@@ -68,7 +70,7 @@ class PassingForm:
         async for piece in rest:
             del self._held[: self._place if not self._ended else None]
             self._content = None if self._content is None else 0
-            self._place = 0
+            self._place = self._looked = 0
             self.feed(piece)
             yield piece
 
@@ -81,9 +83,11 @@ class PassingForm:
         if held.startswith(b"--", after):
             self._ended = True
             return False
-        end = held.find(b"\r\n\r\n", start)
-        following = held.find(b"\r\n" + self._mark, after, len(held) if end < 0 else end)
-        if following >= 0:  # a part without content
+        looked, window = max(after, self._looked), after + _HEAD_MOST
+        following = held.find(b"\r\n" + self._mark, looked, window)
+        end = held.find(b"\r\n\r\n", looked, window if following < 0 else following)
+        self._looked = 0 if end >= 0 or following >= 0 else len(held) - len(self._mark) - 4
+        if end < 0 <= following:  # a part without content
             self._place = following + 2
             return True
         if end < 0:

@@ -66,7 +66,7 @@ class GatewayServer(HttpServer):
                     connection.close_if_idle()
 
     async def _stop_listening(self) -> None:
-        """Accept the connections that wait at the listener, which closing it would reset, and close it."""
+        """Close the listener, after accepting the connections that wait at it: closing would reset them."""
         for server in self.servers:
             assert isinstance(server, BoundedServer)
             await server.take_waiting()

@@ -1,5 +1,5 @@
-"""`fairlead up --chart`: the sandbox installs the chart, and its kubelet runs what the chart says.
+"""`fairlead up --chart`: the sandbox installs the chart, and its kubelet runs the chart's pods.
 
-`values` says what the chart is given, `helm` installs it by Helm's own library in a process of its own, `setup` has the
-steps around it, `process_table` their order, and `starting` is the command.
+`values` has the chart's values, `helm` installs it with Helm's own library in a separate process, `setup` has the steps
+around that, `process_table` their order, and `starting` is the command.
 """

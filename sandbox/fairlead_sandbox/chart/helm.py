@@ -1,8 +1,8 @@
-"""Helm 4 as a library, in a process of its own: `python -m fairlead_sandbox.chart.helm`, with a request on its input.
+"""Helm 4 as a library, in a separate process: `python -m fairlead_sandbox.chart.helm`, with a request on its input.
 
 The request is JSON: `{"kubeconfig", "namespace", "release", "chart", "values"}`. The release is installed, or upgraded
-if it exists, and the process ends without waiting for its pods. Helm's complaint is one line on standard error. It is a
-process because the library is Go's, whose runtime does not share a process with a supervisor that forks.
+if it exists, and the process ends without waiting for its pods. Helm's error is one line on standard error. It is a
+separate process because the library is written in Go, whose runtime does not tolerate a process that forks.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ _OF_CHECKOUT = _HERE.parents[3] / ".venv-tools" / "helm"
 
 
 def library_folders() -> tuple[str, ...]:
-    """The folders that must be on the path for Helm's library: none if it is installed next to Fairlead.
+    """The folders that must be on the path for Helm's library: none if it is installed together with Fairlead.
 
-    Raises SandboxError where it is not to be had.
+    Raises SandboxError if it is not installed.
     """
     if importlib.util.find_spec(_LIBRARY) is not None:
         return ()
@@ -36,7 +36,7 @@ def library_folders() -> tuple[str, ...]:
 
 
 def chart_folder() -> Path:
-    """The chart: that of the package, or else the checkout's. Raises SandboxError where there is none."""
+    """The chart's folder: in the package, or else in the checkout. Raises SandboxError if there is none."""
     for folder in (_HERE.parents[1] / "helm" / "fairlead", _HERE.parents[3] / "helm" / "fairlead"):
         if (folder / "Chart.yaml").is_file():
             return folder

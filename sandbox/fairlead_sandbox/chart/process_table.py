@@ -1,4 +1,4 @@
-"""The processes and steps of `fairlead up --chart`: a cluster's own, then the chart's pods."""
+"""The processes and steps of `fairlead up --chart`: first the cluster's own, then the chart's pods."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from fairlead_sandbox.state_directory import StateDirectory
 PREFERRED_PORTS = {"kubernetes-api": KUBERNETES_PORT, "api": FIRST_API_PORT, "router": FIRST_ROUTER_PORT}
 
 WORKLOADS = {"postgres": "statefulsets", "api": "deployments", "operator": "deployments", "router": "statefulsets"}
-"""The chart's workloads, by process."""
+"""For each process, its workload in the chart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class ChartPlan:
 
     @property
     def urls(self) -> dict[str, str]:
-        """URLs of the control API and the gateway, where the service proxy has them."""
+        """URLs of the control API and the gateway at the service proxy."""
         return {name: f"http://{HOST}:{self.ports[name]}" for name in ("api", "router")}
 
 

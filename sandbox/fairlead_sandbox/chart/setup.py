@@ -1,4 +1,4 @@
-"""The steps that bring the chart up: install it, read the secrets that it made, wait for its workloads."""
+"""The steps that bring the chart up: install it, read the generated secrets, wait for its workloads."""
 
 import asyncio
 import base64
@@ -19,7 +19,7 @@ from processkube.errors import ClusterProblem
 from processkube.kubernetes_client import KubernetesClient
 
 READY_SECONDS = 300.0
-"""A busy machine takes minutes for its first Postgres and two processes of Python each."""
+"""Time limit: a busy machine needs minutes for the first Postgres and two Python processes."""
 ASK_EVERY_SECONDS = 0.3
 GATEWAY_KEY = "FAIRLEAD_GATEWAY_KEY"
 
@@ -38,11 +38,11 @@ class ChartSetup:
 
     @property
     def gateway_key(self) -> str:
-        """The key that the chart made; it is installed by then."""
+        """The gateway key that the chart generated; the chart must be installed."""
         return self.client_variables[GATEWAY_KEY]
 
     async def install(self) -> None:
-        """Install the chart, or upgrade it to these values, and note the secrets that it made. Raises SandboxError."""
+        """Install the chart, or upgrade it to these values, and store the generated secrets. Raises SandboxError."""
         request = {
             "kubeconfig": str(self._kubeconfig),
             "namespace": NAMESPACE,
@@ -107,7 +107,7 @@ class ChartSetup:
 
 
 def is_rolled_out(workload: Document) -> bool:
-    """Whether all pods of a Deployment or StatefulSet are of its newest template and ready. Pure."""
+    """Whether all pods of a Deployment or StatefulSet have its newest template and are ready. Pure."""
     status, wanted = workload.get("status") or {}, workload["spec"].get("replicas", 1)
     ready = status.get("availableReplicas" if workload["kind"] == "Deployment" else "readyReplicas") or 0
     return bool(
@@ -122,5 +122,5 @@ async def _secret(client: KubernetesClient, name: str) -> dict[str, str]:
     try:
         document = await client.request("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets/{name}")
     except ClusterProblem as problem:
-        raise SandboxError(f"the chart made no Secret {name}: {problem}") from None
+        raise SandboxError(f"the chart created no Secret {name}: {problem}") from None
     return {key: base64.b64decode(value).decode() for key, value in (document.get("data") or {}).items()}

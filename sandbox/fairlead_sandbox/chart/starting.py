@@ -26,7 +26,7 @@ from processkube.kubelet.enclosing import can_enclose
 
 
 class ChartRun:
-    """One run. `output` gets progress, summary and the merged log; it is None when nobody watches (detached)."""
+    """One run. `output` gets progress, summary and the merged log; it is None if detached."""
 
     def __init__(self, options: UpOptions, environment: Mapping[str, str], output: TextIO | None) -> None:
         self._options = options

@@ -1,4 +1,4 @@
-"""The values with which the chart runs on one machine. Pure; all others are the chart's own."""
+"""The values with which the chart runs on one machine. Pure; all other values are the chart's defaults."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ NAMESPACE = "fairlead-system"
 
 
 def machine_values(counts: ProcessCounts, *, api_port: int, gateway_port: int) -> dict[str, Any]:
-    """A bundled Postgres, and two load balancers, which the service proxy brings to ports of the machine."""
+    """A bundled Postgres, and two load balancers, which the service proxy maps to ports of the machine."""
     return {
         "database": {"bundled": {"enabled": True}},
         "log": {"format": "text"},

@@ -1,6 +1,6 @@
-"""Fits the engine model's costs to requests that real engines served, and says how far off the fit is.
+"""Fits the engine model's costs to requests that real engines served, and measures the fit's error.
 
-The records are replayed through `engine_model.Instance` at their times, on their engines, with what was cached; the
-costs are those whose times come nearest to the recorded ones. It reads no clock and draws no random numbers. Its
-danger: a fit that follows its own records; so it is judged by later ones, and those figures are shown.
+The records are replayed through `engine_model.Instance` at their times, on their engines and with their cached tokens.
+The fit chooses the costs that reproduce the recorded times best. It reads no clock and draws no random numbers. Danger:
+a fit that matches only its own records; so later records judge it, and their errors are shown.
 """

@@ -1,4 +1,4 @@
-"""A fitted engine as a file: what `fairlead engines fit --out` writes and `fairlead simulate --engine` reads."""
+"""A fitted engine model as a file: `fairlead engines fit --out` writes it and `fairlead simulate --engine` reads it."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,13 +14,13 @@ from fairlead_simulator.engine_model.presets import EnginePreset, preset
 from fairlead_simulator.errors import EngineFileInvalid, OutputUnwritable
 
 BASE = "vllm-h100-8b"
-"""The preset that says what a fit does not: KV memory, links and targets."""
+"""The preset for everything that is not fitted: KV memory, links and targets."""
 _MOST_TOKENS = 2**40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFile:
-    """A fitted engine, and the memory that it is simulated with, which is not fitted. Tokens."""
+    """A fitted engine model, and its memory size, which is not fitted. Tokens."""
 
     name: str
     kv_tokens: int
@@ -30,13 +30,13 @@ class EngineFile:
 
     @classmethod
     def of(cls, name: str, fit: EngineFit, kv_tokens: int | None) -> "EngineFile":
-        """The fit with the base's memory, but for the KV capacity where that is known."""
+        """The fit with the base's memory; if the KV capacity is known, that one is used instead."""
         base = preset(BASE)
         memory = base.kv_tokens if kv_tokens is None else kv_tokens
         return cls(name=name, kv_tokens=memory, block_tokens=base.block_tokens, max_sequences=base.max_sequences, fit=fit)
 
     def preset(self) -> EnginePreset:
-        """The engine as the simulator runs it."""
+        """The engine model in the form that the simulator runs."""
         base = with_costs(preset(BASE), self.fit.costs)
         about = f"Fitted to {self.fit.source}."
         return replace(
@@ -64,7 +64,7 @@ def with_costs(engine: EnginePreset, costs: EngineCosts) -> EnginePreset:
 
 
 def accuracy_words(fit: EngineFit) -> str:
-    """How far off it is, as `TTFT 12 % off (r 0.94), TPOT 5 % (r 0.98)`."""
+    """The fit's error in words: `TTFT 12 % off (r 0.94), TPOT 5 % (r 0.98)`."""
 
     def words(error: float, correlation: float | None) -> str:
         return f"{error:.0%}" + ("" if correlation is None else f" (r {correlation:.2f})")
@@ -77,7 +77,7 @@ def accuracy_words(fit: EngineFit) -> str:
 
 
 def write_engine(path: Path, engine: EngineFile) -> None:
-    """Write it, as JSON where the name ends so and else as YAML. Raises OutputUnwritable."""
+    """Write the file, as JSON if its name ends so, else as YAML. Raises OutputUnwritable."""
     document = msgspec.to_builtins(engine)
     if path.suffix == ".json":
         text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
@@ -114,5 +114,5 @@ def _check(path: Path, engine: EngineFile) -> None:
             raise EngineFileInvalid(f"{path}: {name}: {whole} must be a whole number from 1 to {_MOST_TOKENS:,}")
     if engine.block_tokens < 1 or PREFIX_BLOCK_TOKENS % engine.block_tokens:
         raise EngineFileInvalid(
-            f"{path}: block_tokens: {engine.block_tokens} must divide {PREFIX_BLOCK_TOKENS}, what an id of a trace stands for"
+            f"{path}: block_tokens: {engine.block_tokens} must divide {PREFIX_BLOCK_TOKENS}, the tokens per block id of a trace"
         )

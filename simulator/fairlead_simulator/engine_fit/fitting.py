@@ -41,7 +41,7 @@ def search(loss: Callable[[Point], float], start: Point, size: float, most: int,
 
 
 def _better(loss: Callable[[Point], float], middle: Point, worst: Point, losses: list[float]) -> tuple[Point, float, int]:
-    """A point instead of the worst: reflected, further out, or nearer; with its loss and the evaluations."""
+    """A point to replace the worst: reflected, further out, or nearer; with its loss and the number of evaluations."""
     reflected = 2 * middle - worst
     found = loss(reflected)
     if found < losses[0]:
@@ -55,22 +55,26 @@ def _better(loss: Callable[[Point], float], middle: Point, worst: Point, losses:
 
 
 FITTED_SHARE = 0.5
-"""Share of the records, the oldest, that are used for the fit; the later ones judge it."""
+"""Share of the records (the oldest) that is used for fitting; the later ones are for judging."""
 MOST_RECORDS = 2_000
 """The newest records up to this number are used: replaying more takes longer and adds little."""
 ROUNDS = 3
 EVALUATIONS = 150
 """Evaluations in one search."""
 _SIZES = (0.3, -0.3, 0.2, -0.2, 0.1, -0.1)
-"""Sizes of the searches' first simplexes, each starting where the one before ended: two to find records that contradict
-themselves, then as many as still improve the fit.
+"""Sizes of the searches' initial simplexes; each search starts where the previous one ended. Two searches find records
+that contradict themselves; the others improve the fit.
 """
 _LEAST_GAIN = 0.01
 _LEAST_JUDGED = 20
 _SOONEST = 0.7
-"""A first token sooner than this share of what the prompt takes alone: the engine had more cached than recorded."""
+"""If a first token came sooner than this share of the prompt's computing time, the engine had more of it cached than
+recorded.
+"""
 _TTFT_ERROR, _TPOT_ERROR = 0.1, 0.05
-"""Relative errors from which on a record counts less than by its square: clocks, networks and others disturb some."""
+"""Relative errors from which on a record counts less than its square: clocks, networks and other work disturb some
+records.
+"""
 
 Flags = NDArray[np.bool_]
 Progress = Callable[[int, int], None]
@@ -99,8 +103,8 @@ def fit(
     max_batched_tokens: int,
     on_progress: Progress = lambda _done, _total: None,
 ) -> EngineFit:
-    """Costs fitted to the older part of the records, which are in order of time, judged by the rest; or fitted to all
-    of them and judged by others. Deterministic. Raises RecordsUnusable.
+    """Fits costs to the older part of the records (in order of time) and judges them by the rest; or fits to all
+    records and judges by others. Deterministic. Raises RecordsUnusable.
     """
     check_records(records, source)
     records = records[-MOST_RECORDS:]
@@ -110,7 +114,7 @@ def fit(
 
 
 def _fitted(records: Sequence[ServedRecord], count: int, max_batched_tokens: int, source: str, on_progress: Progress) -> EngineCosts:
-    """Costs fitted to the first `count` records; records that came before the last of these ended run beside them."""
+    """Fits costs to the first `count` records; records that came before the last of these ended run along with them."""
     ends_at = max(record.ends_at for record in records[:count])
     records = [record for place, record in enumerate(records) if place < count or record.at <= ends_at]
     scale = _scale(records, max_batched_tokens)
@@ -183,7 +187,7 @@ def _mean_in_flight(records: Sequence[ServedRecord]) -> float:
 
 
 def _loss(modelled: Seconds, real: Seconds, scale: float) -> float:
-    """Cauchy's: a record that is far off counts little more than one that is off."""
+    """Cauchy's loss: a record that is far off counts little more than one that is slightly off."""
     relative = (modelled - real) / (scale * (real + real.mean()) if scale == _TTFT_ERROR else scale * real)
     return float(np.log1p(relative * relative).mean())
 
@@ -197,12 +201,12 @@ def _contradicting(records: Sequence[ServedRecord], costs: EngineCosts) -> Flags
 
 
 def _as_cached(records: Sequence[ServedRecord], wrong: Flags) -> list[ServedRecord]:
-    """The records, with all of the prompt cached in those that contradict themselves."""
+    """The records, with the whole prompt marked as cached for those that contradict themselves."""
     return [replace(one, cached_tokens=one.prompt_tokens - 1) if is_wrong else one for one, is_wrong in zip(records, wrong, strict=True)]
 
 
 def _judged(records: Sequence[ServedRecord], begin: int, fitted: int, costs: EngineCosts, source: str, fitted_at: datetime) -> EngineFit:
-    """The fit judged by the records from place `begin` on, which run beside those before."""
+    """Judges the fit by the records from index `begin` on, which run along with the earlier ones."""
     wrong, at_edge = _contradicting(records, costs), np.array(edges(records))
     found = replay(_as_cached(records, wrong), costs)
     ttft, tpot = _real(records)
@@ -227,7 +231,7 @@ def _judged(records: Sequence[ServedRecord], begin: int, fitted: int, costs: Eng
 
 
 def accuracy(modelled: Seconds, real: Seconds) -> FitAccuracy:
-    """How figures of the model compare with real ones, of which there is at least one."""
+    """Compares the model's figures with the real ones, of which there is at least one."""
     spread = float(modelled.std() * real.std())
     correlation = float(((modelled - modelled.mean()) * (real - real.mean())).mean()) / spread if spread > 0 else None
     return FitAccuracy(

@@ -1,4 +1,4 @@
-"""Files of records: JSON, an object a line, or CSV with the same columns."""
+"""Files of records: JSON with one object per line, or CSV with the same columns."""
 
 import csv
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from fairlead_simulator.traces.sources import TraceFile, opened
 
 NEEDED = ("at", "engine", "prompt_tokens", "output_tokens", "ttft")
 _WHOLE_SHARE_TOKENS = 16
-"""Engines cache whole blocks: a cached share stands for the next whole number of blocks of this many tokens."""
+"""Engines cache whole blocks: a cached share is rounded up to a whole number of blocks of this size."""
 _MIDDLE_OF_TWO_DIGITS = 0.0025
 """0.79 stands for 0.785 to 0.795 if it was rounded, and for 0.79 to 0.8 if it was cut: this is the middle of both."""
 _NEEDS = f"a record needs {', '.join(NEEDED)}, cached_tokens or cached_share, and tpot or total"

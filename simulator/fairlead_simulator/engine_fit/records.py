@@ -1,4 +1,4 @@
-"""Requests that real engines served, as a fit needs them, and the rules that a set of them must keep."""
+"""Requests that real engines served, as input of a fit, and the rules for a set of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,22 +9,22 @@ LEAST_RECORDS = 100
 """Fewer records cannot determine eight costs: some are used for fitting, others for judging the fit."""
 LATEST_SECONDS = 1e11
 LONGEST_SECONDS = 86_400.0
-"""No first token and no answer takes longer than a day; what does is in milliseconds."""
+"""Maximum duration of a first token or an answer: a day; a larger value is probably in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedRecord:
     """One request. `at` is when it was sent to the engine, in seconds from any origin.
 
-    `tpot` is the mean time between the tokens after the first, None of an answer of one token. `in_flight` is how many
-    requests that engine had then, with this one; None = not recorded.
+    `tpot` is the mean time between the tokens after the first, None of an answer of one token. `in_flight` is the
+    number of requests at that engine at that time, including this one; None = not recorded.
     """
 
     at: float
     engine: str
     prompt_tokens: int
     cached_tokens: int
-    """Cached tokens of the prompt; never all of it."""
+    """Cached tokens of the prompt, always fewer than the whole prompt."""
     output_tokens: int
     ttft: float
     tpot: float | None
@@ -41,7 +41,7 @@ class ServedRecord:
 
 
 def check_records(records: Sequence[ServedRecord], source: str) -> None:
-    """Refuse records that no fit can come from. Raises RecordsUnusable."""
+    """Refuses records from which no fit is possible. Raises RecordsUnusable."""
     if len(records) < LEAST_RECORDS:
         raise RecordsUnusable(f"{source}: holds {len(records):,} records; a fit needs {LEAST_RECORDS} or more, of one busy time")
     for name, values in (
@@ -56,11 +56,11 @@ def check_records(records: Sequence[ServedRecord], source: str) -> None:
 
 
 def edges(records: Sequence[ServedRecord]) -> list[bool]:
-    """Which records may have run beside requests that are not among the records, which are in order of time.
+    """Which records may have run at the same time as requests that were not recorded. Records are in order of time.
 
-    At the end those that had not ended when the last one came. At the beginning those whose engine had more in flight
-    than the records say; where that is not recorded, all that came before the longest request that began with the first
-    can have ended (the 90th percentile of the first tenth).
+    At the end these are the records that had not ended when the last one arrived. At the beginning these are the
+    records whose engine had more requests in flight than were recorded. If that number is missing, these are all
+    records before a typical first request has ended (90th percentile of the first tenth).
     """
     last = records[-1].at
     first_tenth = sorted(record.ends_at - record.at for record in records[: max(10, len(records) // 10)])

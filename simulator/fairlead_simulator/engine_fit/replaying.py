@@ -1,4 +1,4 @@
-"""Records played again through the engine model: each at its time, on its engine, with what it had cached."""
+"""Replays records through the engine model: each at its time, on its engine, with its cached tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class RecordedRequest(EngineRequest):
 
 
 class RecordedMemory:
-    """Memory in which everything fits, as it did, and nothing is cached but what the record says."""
+    """Memory in which everything fits, and in which exactly the recorded tokens are cached."""
 
     capacity = _ENDLESS_TOKENS // _BLOCK_TOKENS
     available = capacity
@@ -36,6 +36,9 @@ class RecordedMemory:
 
     def hit_tokens(self, request: RecordedRequest) -> int:
         return 0 if request.generated else request.cached_tokens
+
+    def loaded_tokens(self, request: RecordedRequest, hit_tokens: int) -> int:
+        return 0
 
     def take_in(self, request: RecordedRequest, hit_tokens: int, reserve: int) -> bool:
         return True
@@ -56,7 +59,7 @@ class Replayed:
 
 
 def settings_of(costs: EngineCosts) -> EngineSettings:
-    """An engine of endless memory with these costs."""
+    """An engine with unlimited memory and these costs."""
     return EngineSettings(
         mode="chunked",
         block_tokens=_BLOCK_TOKENS,
@@ -68,7 +71,7 @@ def settings_of(costs: EngineCosts) -> EngineSettings:
 
 
 def prefill_of(costs: EngineCosts) -> PrefillCost:
-    """The costs of prefills among them."""
+    """The prefill costs among them."""
     return PrefillCost(
         fixed=costs.prefill_fixed,
         per_token=costs.prefill_per_token,
@@ -78,12 +81,12 @@ def prefill_of(costs: EngineCosts) -> PrefillCost:
 
 
 def decode_of(costs: EngineCosts) -> DecodeCost:
-    """The costs of decode steps among them."""
+    """The decode costs among them."""
     return DecodeCost(fixed=costs.decode_fixed, per_context_token=costs.decode_per_context_token, per_sequence=costs.decode_per_sequence)
 
 
 def replay(records: Sequence[ServedRecord], costs: EngineCosts) -> Replayed:
-    """The records, which are in order of time, as engines of these costs would have served them."""
+    """The TTFT and TPOT that engines with these costs would have given the records, which are in order of time."""
     settings = settings_of(costs)
     by_engine: dict[str, list[int]] = {}
     for place, record in enumerate(records):
@@ -115,7 +118,7 @@ def _run_until(instance: Instance[RecordedRequest], at: float) -> None:
 
 
 def alone_seconds(record: ServedRecord, costs: EngineCosts) -> float:
-    """The TTFT of a record at an engine that has nothing else to do."""
+    """The TTFT of a record on an otherwise idle engine."""
     prefill, seconds, done = prefill_of(costs), costs.overhead_seconds, record.cached_tokens
     while done < record.prompt_tokens:
         tokens = min(costs.max_batched_tokens, record.prompt_tokens - done)

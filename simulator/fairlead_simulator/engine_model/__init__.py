@@ -1,4 +1,4 @@
-"""The one model of a vLLM-like engine: memory, prefix cache, scheduling of steps and what they cost, in virtual time.
+"""The single model of a vLLM-like engine: memory, prefix cache, scheduling and costs of steps, in virtual time.
 
 `fairlead simulate` runs many of these on one clock; `fairlead engine` runs one against the wall clock behind HTTP. It
 must not read a clock, draw random numbers, or know of routing and HTTP. Its danger: people size fleets by it; where it

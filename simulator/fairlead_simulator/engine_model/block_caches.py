@@ -1,8 +1,8 @@
-"""What a full prefix cache gives up first: Mooncake's three cache policies (its Table 1).
+"""Eviction from a full prefix cache: Mooncake's three cache policies (its Table 1).
 
-`lru` gives up the block that was touched longest ago. `lfu` gives up the one touched least often since it came; of
-equals, the one touched longest ago. `length-aware` is `lfu`, but of equals the one nearest to the beginning of its
-prompt goes first, as the paper says that it favours "cache blocks occurring later in requests".
+`lru` evicts the least recently used block. `lfu` evicts the one used least often since it was cached; ties go to the
+least recently used. `length-aware` is `lfu`, but of equals the one nearest to the beginning of its prompt goes first,
+as the paper says that it favours "cache blocks occurring later in requests".
 
 A block is counted only while it is here, and the block that is just coming is never the one to go.
 """
@@ -14,7 +14,9 @@ from typing import Literal
 Eviction = Literal["lru", "lfu", "length-aware"]
 
 Rank = tuple[int, int, int]
-"""The lowest goes first; the last figure is the time it was touched, which no two blocks share."""
+"""A block's rank; the lowest is evicted first. The last figure is the time of the last use, which differs between
+blocks.
+"""
 
 _RANKS: dict[Eviction, Callable[[int, int, int], Rank]] = {
     "lru": lambda touches, place, tick: (0, 0, tick),
@@ -36,7 +38,7 @@ class BlockCache:
         self._ranks: dict[int, Rank] = {}
         self._touches: dict[int, int] = {}
         self._heap: list[tuple[Rank, int]] = []
-        """Ranks that a block no longer has stay until they come up, or are most of the heap."""
+        """Outdated ranks stay in the heap until they come up, or until they are most of the heap."""
         self._tick = 0
 
     def __contains__(self, block: object) -> bool:
@@ -46,8 +48,8 @@ class BlockCache:
         return len(self._ranks)
 
     def touch(self, block: int, place: int) -> bool:
-        """Use the prompt's block number `place`; returns whether it was cached. It is cached afterwards, unless nothing
-        fits.
+        """Use block number `place` of a prompt; returns whether it was cached. Afterwards it is cached, unless the
+        cache has no capacity.
         """
         was_here = block in self._ranks
         if not was_here and len(self._ranks) >= self.capacity:
@@ -73,7 +75,7 @@ class BlockCache:
 
 
 def hit_share(prompts: Sequence[Sequence[int]], capacity: int, eviction: Eviction) -> float:
-    """The share (0-1) of all blocks of these prompts that one cache holds when they are used, prompt after prompt.
+    """The share (0-1) of all blocks of these prompts that a single cache holds when they are used, prompt after prompt.
 
     This is how Mooncake's Table 1 counts: each block separately, even if its predecessors are gone.
     """

@@ -23,11 +23,11 @@ class PrefillCost:
         )
 
     def seconds(self, new_tokens: int, sequence_tokens: int) -> float:
-        """One prompt alone."""
+        """Seconds to prefill one prompt alone."""
         return self.fixed + self.variable(new_tokens, sequence_tokens)
 
     def variable(self, new_tokens: int, sequence_tokens: int) -> float:
-        """The cost without the fixed part, which a step with several prompts pays once."""
+        """Seconds without the fixed part, which a step with several prompts pays only once."""
         return self.per_token * new_tokens + (self.per_context + self.per_pair * new_tokens) * sequence_tokens
 
 

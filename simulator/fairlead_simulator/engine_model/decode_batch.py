@@ -1,5 +1,6 @@
-"""The decode batch of one engine: runs of steps taken at once, since between two changes of the batch each step only
-adds its linear growth."""
+"""The decode batch of one engine: runs of steps are computed at once, because between two changes of the batch the step
+time grows linearly.
+"""
 
 from heapq import heappop, heappush
 from math import sqrt
@@ -34,7 +35,7 @@ class DecodeBatch(Generic[RequestT]):
         self._slow: dict[RequestT, float] = {}
         self._block_tokens = block_tokens
         self._boundaries = [0] * block_tokens
-        """How many requests need a new block at steps whose number has this remainder modulo the block size."""
+        """Number of requests that need a new block at steps whose number has this remainder modulo the block size."""
         self._finishes: list[tuple[int, int, RequestT]] = []
         self._sequence = 0
         self.steps = 0
@@ -45,7 +46,7 @@ class DecodeBatch(Generic[RequestT]):
         return len(self.requests)
 
     def join(self, request: RequestT) -> None:
-        """From the next step on. `request.generated` counts the tokens it already has."""
+        """Add a request from the next step on. `request.generated` counts the tokens it already has."""
         request.phase = Phase.DECODING
         request.joined_step = self.steps
         request.finish_step = self.steps + request.output_tokens - request.generated
@@ -60,7 +61,7 @@ class DecodeBatch(Generic[RequestT]):
         heappush(self._finishes, (request.finish_step, self._sequence, request))
 
     def leave(self, request: RequestT) -> None:
-        """Out of the batch, with `generated` brought up to date."""
+        """Remove a request, with its `generated` updated."""
         self._boundaries[self._boundary(request)] -= 1
         del self.requests[request]
         if self._slow.pop(request, None) is not None:
@@ -78,7 +79,7 @@ class DecodeBatch(Generic[RequestT]):
             heappop(finishes)
 
     def take(self, steps: int) -> list[RequestT]:
-        """Advance; returns the requests now done, which are still in the batch."""
+        """Advance by some steps; returns the requests that are now done and still in the batch."""
         self.steps += steps
         self.context_tokens += steps * len(self.requests)
         finishes = self._finishes
@@ -90,7 +91,7 @@ class DecodeBatch(Generic[RequestT]):
         return done
 
     def step_seconds(self) -> float:
-        """The next step."""
+        """Seconds of the next step."""
         cost = self._cost
         return self._fixed + cost.per_context_token * self.context_tokens + cost.per_sequence * len(self.requests)
 
@@ -117,7 +118,7 @@ class DecodeBatch(Generic[RequestT]):
         return steps
 
     def new_blocks(self, steps: int) -> int:
-        """KV blocks the next `steps` steps take."""
+        """Number of KV blocks that the next `steps` steps take."""
         size, boundaries = self._block_tokens, self._boundaries
         if steps == 1:
             return boundaries[(self.steps + 1) % size]
@@ -128,7 +129,7 @@ class DecodeBatch(Generic[RequestT]):
         return cycles * len(self.requests) + partial
 
     def steps_that_fit(self, wanted: int, available: int) -> int:
-        """How many of the next `wanted` steps find their blocks among `available`."""
+        """How many of the next `wanted` steps can get their blocks from `available`."""
         size, batch = self._block_tokens, len(self.requests)
         if (wanted // size + 1) * batch <= available:
             return wanted
@@ -141,7 +142,7 @@ class DecodeBatch(Generic[RequestT]):
         raise AssertionError("a whole cycle of steps takes one block per request")
 
     def _slow_down(self) -> None:
-        """A step takes as long as its slowest request makes it."""
+        """A step takes as long as its slowest request."""
         self._fixed = self._cost.fixed * max(self._slow.values(), default=1.0)
 
     def _boundary(self, request: RequestT) -> int:

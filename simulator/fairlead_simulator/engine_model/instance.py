@@ -1,8 +1,7 @@
-"""One model engine: what it does with the requests it was sent, step by step, when its caller says that a step's time
-has come.
+"""One model engine: processes its requests step by step, when its caller says that the time of a step has come.
 
-A step in progress is never undone: what arrives or is given up meanwhile counts from its end on, and a run of steps is
-cut short there.
+A step in progress is never undone: arrivals and cancellations take effect at its end, where a run of steps is cut
+short.
 
 Left out: a chunked prompt takes all its blocks when its first piece runs; steps of one batch do not speed each other up
 beyond sharing their fixed cost.
@@ -19,7 +18,7 @@ from fairlead_simulator.engine_model.steps import EngineStep, StepKind, StepResu
 
 
 class Instance(Generic[RequestT]):
-    """An engine called `name`. `ends_at` is when the caller must call `step_ended`; `version` changes with it."""
+    """An engine called `name`. The caller must call `step_ended` at `ends_at`; `version` changes with it."""
 
     def __init__(
         self,
@@ -37,7 +36,7 @@ class Instance(Generic[RequestT]):
         self._scheduler = StepScheduler(settings, self._occupancy)
         self._step: EngineStep[RequestT] | None = None
         self._aborted: set[RequestT] = set()
-        """Given up while being computed."""
+        """Requests that were given up while being computed."""
 
     @property
     def ends_at(self) -> float | None:
@@ -69,7 +68,7 @@ class Instance(Generic[RequestT]):
         return self._scheduler.largest_step_tokens
 
     def has(self, request: RequestT) -> bool:
-        """Whether the request is here in any way."""
+        """Whether the request is anywhere in this engine."""
         return self._occupancy.has(request)
 
     def sends(self, request: RequestT) -> bool:
@@ -77,7 +76,7 @@ class Instance(Generic[RequestT]):
         return request in self._occupancy.leaving
 
     def generated(self, request: RequestT) -> int:
-        """Tokens of its answer so far, up to the last step that was counted."""
+        """Number of answer tokens so far, up to the last counted step."""
         batch = self._occupancy.batch
         return request.generated + (batch.steps - request.joined_step if request in batch.requests else 0)
 
@@ -108,14 +107,14 @@ class Instance(Generic[RequestT]):
             self._cut_short(now)
 
     def release(self, request: RequestT, now: float) -> None:
-        """The KV of a request that was prefilled here has reached its decode instance, or is not wanted any more."""
+        """The KV of a request that was prefilled here has reached its decode instance, or is no longer needed."""
         self._occupancy.leaving.discard(request)
         self._occupancy.kept.discard(request)
         self._occupancy.let_go(request, request.input_tokens)
         self._stir(now)
 
     def die(self) -> list[RequestT]:
-        """The engine is gone with all it held; returns that, in no order that matters."""
+        """The engine dies and loses everything; returns the lost requests, in any order."""
         lost = self._occupancy.everyone()
         self._occupancy = Occupancy(self.settings, self.memory, None)
         self._step = None
@@ -123,8 +122,8 @@ class Instance(Generic[RequestT]):
         return lost
 
     def count_steps(self, now: float) -> None:
-        """Count the steps of a run that are over by `now`, so that all figures are current. The run ends when it would
-        have.
+        """Count the steps of a run that are over by `now`, so that all figures are current. The run still ends at the
+        same time.
         """
         step, occupancy = self._step, self._occupancy
         done = 0 if step is None else step.over_by(now, occupancy.batch)
@@ -183,7 +182,9 @@ class Instance(Generic[RequestT]):
             self.version += 1
 
     def _stir(self, now: float) -> None:
-        """A request arrived or left: begin a step if idle; end a run of decode steps with the step in progress."""
+        """A request arrived or left: begin a step if idle; otherwise end a run of decode steps after the step in
+        progress.
+        """
         if self._step is None:
             self._begin(now)
         elif self._occupancy.arriving or (not self._occupancy.blocked and self._step.kind is StepKind.DECODE):

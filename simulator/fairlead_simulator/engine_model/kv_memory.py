@@ -1,4 +1,4 @@
-"""KV memory of one instance: blocks of running requests, and the prefix cache in what they leave.
+"""KV memory of one instance: blocks of running requests, and the prefix cache in the remaining memory.
 
 Prefixes are known by the trace's block ids (512 tokens each); memory is counted in the engine's blocks, which are
 smaller. A prefix block is pinned while a running request uses it and otherwise cached, in the order it was let go,
@@ -14,23 +14,25 @@ PREFIX_BLOCK_TOKENS = 512
 
 
 class PrefixCacheWatcher(Protocol):
-    """Is notified which prefix blocks become reusable, and which stop being so."""
+    """Is notified which prefix blocks become reusable, and which no longer are."""
 
     def stored(self, parent: int | None, blocks: Sequence[int]) -> None:
-        """Consecutive blocks of a prompt, after the block `parent`; None: from its beginning."""
+        """Consecutive blocks of a prompt were stored after the block `parent` (None: at its beginning)."""
 
     def removed(self, blocks: Sequence[int]) -> None:
         """Blocks were evicted, in this order."""
 
 
 def tell_stored(watcher: PrefixCacheWatcher, blocks: Sequence[int], first: int) -> None:
-    """The blocks of a prompt from the one numbered `first` on are stored, if there are any."""
+    """Report that the blocks of a prompt from number `first` on are stored, if there are any."""
     if first < len(blocks):
         watcher.stored(blocks[first - 1] if first else None, blocks[first:])
 
 
 def leading_run(blocks: Sequence[int], limit: int, known: Container[int], also: Container[int] = ()) -> int:
-    """How many of the first `limit` blocks are in either; by bisection, as what is known is closed under prefixes."""
+    """How many of the first `limit` blocks are in either set; by bisection, because each set contains
+    whole prefixes.
+    """
     if limit < 1 or (blocks[0] not in known and blocks[0] not in also):
         return 0
     low, high = 1, limit
@@ -47,7 +49,7 @@ def leading_run(blocks: Sequence[int], limit: int, known: Container[int], also: 
 class KvMemory:
     """`capacity` engine blocks of `block_tokens`, which must divide a prefix block: ValueError if they do not.
 
-    With `caching` off nothing outlives its request (a DRAM tier caches instead).
+    With `caching` off, blocks end with their request (a DRAM tier caches instead).
     """
 
     __slots__ = ("_idle", "_pinned", "_shared", "_watcher", "caching", "capacity", "evicted", "per_prefix_block", "private")
@@ -64,11 +66,10 @@ class KvMemory:
         self.evicted = 0
         self._pinned: set[int] = set()
         self._shared: dict[int, int] = {}
-        """For pinned blocks that several requests use: how many besides the first."""
+        """For pinned blocks that several requests use: the number of users beyond the first."""
         self._idle: dict[int, None] = {}
-        """In the order in which they were released.
-
-        A plain dict, as blocks come and go in runs: those are faster in bulk than an OrderedDict's.
+        """Idle blocks in the order of their release. A plain dict, because blocks come and go in runs, for which it is
+        faster than an OrderedDict.
         """
 
     @property
@@ -78,12 +79,12 @@ class KvMemory:
 
     @property
     def available(self) -> int:
-        """Engine blocks that could be allocated now, by evicting what is only cached if need be."""
+        """Engine blocks that could be allocated now, if necessary by evicting cached ones."""
         return self.capacity - self.private - len(self._pinned) * self.per_prefix_block
 
     @property
     def cached(self) -> int:
-        """Prefix blocks no request is using."""
+        """Prefix blocks that no request is using."""
         return len(self._idle)
 
     @property
@@ -96,7 +97,7 @@ class KvMemory:
         return leading_run(blocks, limit, self._idle, self._pinned)
 
     def fits(self, blocks: Sequence[int], hits: int, total: int, reserve: int) -> bool:
-        """Whether a request of `total` engine blocks, of which `hits` prefix blocks are present, fits beside a
+        """Whether a request of `total` engine blocks, of which `hits` prefix blocks are present, fits in addition to a
         reserve.
         """
         available = self.available - reserve
@@ -112,7 +113,7 @@ class KvMemory:
         self.allocate(total - hits * self.per_prefix_block)
 
     def allocate(self, count: int) -> None:
-        """Take engine blocks for a running request; the caller made sure that they are available."""
+        """Take engine blocks for a running request; the caller has checked that they are available."""
         self.private += count
         excess = self.private + (len(self._pinned) + len(self._idle)) * self.per_prefix_block - self.capacity
         if excess > 0:
@@ -126,9 +127,8 @@ class KvMemory:
                 self._watcher.removed(oldest)
 
     def publish(self, blocks: Sequence[int], held: int, full: int) -> int:
-        """A prefill computed blocks `held` to `full`: others can use them from now on.
-
-        Returns how many prefix blocks the request holds now.
+        """A prefill has computed blocks `held` to `full`, and other requests can use them from now on. Returns how many
+        prefix blocks the request now holds.
         """
         if not self.caching or full <= held:
             return held
@@ -144,7 +144,7 @@ class KvMemory:
         return full
 
     def adopt(self, blocks: Sequence[int]) -> None:
-        """Blocks fetched from another instance become cached here, evicting what is older."""
+        """Blocks fetched from another instance become cached here, evicting older ones."""
         idle = self._idle
         if self._watcher is not None:
             tell_stored(self._watcher, blocks, self.match(blocks, len(blocks)))

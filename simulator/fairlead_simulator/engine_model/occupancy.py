@@ -10,8 +10,8 @@ from fairlead_simulator.engine_model.settings import EngineSettings
 
 
 class Occupancy(Generic[RequestT]):
-    """Where each request is. A request is in one of `waiting`, `arriving`, `prefilling`, `batch` and `leaving`, or
-    over.
+    """Where each request is. A request is in one of `waiting`, `arriving`, `prefilling`, `batch` and `leaving`, or has
+    ended.
     """
 
     def __init__(self, settings: EngineSettings, memory: EngineMemory[RequestT], observer: EngineObserver[RequestT] | None) -> None:
@@ -19,20 +19,20 @@ class Occupancy(Generic[RequestT]):
         self.observer = observer
         self.waiting: deque[RequestT] = deque()
         self.arriving: deque[RequestT] = deque()
-        """Prefilled elsewhere, with their KV here, waiting for room to decode."""
+        """Requests prefilled elsewhere, with their KV here, that wait for room to decode."""
         self.prefilling: list[RequestT] = []
         self.batch: DecodeBatch[RequestT] = DecodeBatch(settings.decode, settings.block_tokens)
         self.leaving: set[RequestT] = set()
-        """Prefilled here, their KV on the way to another instance."""
+        """Requests prefilled here whose KV is on the way to another instance."""
         self.kept: set[RequestT] = set()
-        """Finished here, their KV held for an engine that may fetch it. They count nowhere else."""
+        """Requests finished here whose KV is kept for an engine that may fetch it. They are counted nowhere else."""
         self.blocked = False
         """The oldest waiting prompt was found not to fit; nothing that could change this has happened since."""
         self.preemptions = 0
         self._block_tokens = settings.block_tokens
         self._max_sequences = settings.max_sequences
         self._watermark = memory.capacity // 100
-        """Blocks kept free beside others that run: 1 %, as vLLM does."""
+        """Blocks kept free while other requests run: 1 %, as in vLLM."""
 
     @property
     def running(self) -> int:
@@ -45,7 +45,7 @@ class Occupancy(Generic[RequestT]):
         return self.running >= self._max_sequences
 
     def has(self, request: RequestT) -> bool:
-        """Whether the request is here in any way."""
+        """Whether the request is anywhere in this engine."""
         return (
             request in self.batch.requests
             or request in self.leaving
@@ -55,11 +55,11 @@ class Occupancy(Generic[RequestT]):
         )
 
     def everyone(self) -> list[RequestT]:
-        """Everything that is here, in no order that matters."""
+        """All requests here, in any order."""
         return [*self.waiting, *self.arriving, *self.leaving, *self.prefilling, *self.batch.requests]
 
     def admit(self, hit_tokens: int, now: float) -> bool:
-        """Take the oldest waiting prompt in to be prefilled, if it fits; otherwise it blocks those behind it."""
+        """Admit the oldest waiting prompt for prefill, if it fits; otherwise it blocks those behind it."""
         request = self.waiting[0]
         if not self.memory.take_in(request, hit_tokens, self._watermark if self.running else 0):
             self.blocked = True
@@ -75,7 +75,7 @@ class Occupancy(Generic[RequestT]):
         return True
 
     def admit_arriving(self) -> None:
-        """Take in what was prefilled elsewhere, in order, as long as it fits."""
+        """Admit requests that were prefilled elsewhere, in order, as long as they fit."""
         memory = self.memory
         while self.arriving and not self.full:
             request = self.arriving[0]
@@ -87,7 +87,7 @@ class Occupancy(Generic[RequestT]):
             self.batch.join(request)
 
     def withdraw(self, request: RequestT) -> bool:
-        """Take an aborted request back that waits and holds no memory; False when it is not waiting."""
+        """Remove an aborted request that waits and holds no memory; False if it is not waiting."""
         if request in self.waiting:
             self.blocked = self.blocked and request is not self.waiting[0]
             self.waiting.remove(request)
@@ -99,18 +99,18 @@ class Occupancy(Generic[RequestT]):
         return True
 
     def drop_prefilling(self, request: RequestT) -> None:
-        """Let go of an aborted request whose prompt was being computed."""
+        """Release an aborted request whose prompt was being computed."""
         self.prefilling.remove(request)
         self.let_go(request, request.context_tokens)
         self._tell_aborted(request)
 
     def drop_decoding(self, request: RequestT) -> None:
-        """Let go of an aborted request in the batch."""
+        """Release an aborted request in the batch."""
         self.leave_batch(request)
         self._tell_aborted(request)
 
     def leave_batch(self, request: RequestT) -> None:
-        """The request gets no more tokens; its memory is released."""
+        """Remove a request that gets no more tokens; its memory is released."""
         self.batch.leave(request)
         if self.observer is not None:
             self.observer.stopped_decoding(request)
@@ -118,7 +118,7 @@ class Occupancy(Generic[RequestT]):
         self.let_go(request, request.context_tokens - 1)
 
     def let_go(self, request: RequestT, stored_tokens: int) -> None:
-        """Give its memory back, which may make room for the oldest waiting prompt."""
+        """Free a request's memory, which may make room for the oldest waiting prompt."""
         self.memory.let_go(request, stored_tokens)
         self.blocked = False
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 
 class BlockWatcher(Protocol):
-    """Is notified which blocks become known and which are forgotten; gives each block the name used for it."""
+    """Is notified which blocks become known and which are forgotten; names each block."""
 
     def stored(self, parent: bytes | None, text: bytes) -> tuple[bytes, ...]:
         """Whole blocks became known after the block named `parent` (None: at the start). Returns their names."""
@@ -61,7 +61,7 @@ class KvBlockPool:
 
     @property
     def free_blocks(self) -> int:
-        """Blocks that hold nothing."""
+        """Blocks without content."""
         return self.available - self.cached_blocks
 
     @property
@@ -70,8 +70,9 @@ class KvBlockPool:
         return (self.private_blocks + self.pinned_blocks) / self.capacity
 
     def match(self, text: bytes, limit_blocks: int) -> tuple[int, int]:
-        """How many leading blocks of `text` are known (at most `limit_blocks`), and how many of those are cached and
-        would become pinned."""
+        """How many leading blocks of `text` are known (at most `limit_blocks`), and how many of these are cached and
+        would become pinned.
+        """
         known, unpinned = 0, 0
         node = self._root
         while known < limit_blocks:
@@ -88,16 +89,14 @@ class KvBlockPool:
         return known, unpinned
 
     def pin(self, text: bytes, limit_blocks: int) -> tuple[PrefixNode, int]:
-        """Hold the known leading blocks of `text`.
-
-        Returns the deepest node (to be given back by `release`) and their number.
+        """Pin the known leading blocks of `text`. Returns the deepest node (to be passed to `release`) and the number
+        of blocks.
         """
         return self._descend(self._root, text, 0, limit_blocks)
 
     def allocate(self, blocks: int) -> None:
-        """Take private blocks, evicting cached ones when the free ones do not suffice.
-
-        The caller has checked `available`.
+        """Take private blocks, evicting cached ones if there are not enough free ones. The caller has checked
+        `available`.
         """
         if blocks > self.available:
             raise ValueError(f"{blocks} blocks asked, {self.available} available")
@@ -113,10 +112,10 @@ class KvBlockPool:
         self.private_blocks -= blocks
 
     def share(self, node: PrefixNode, known_blocks: int, text: bytes, blocks: int) -> PrefixNode:
-        """Make the private blocks `known_blocks..blocks` of `text`, which follow `node`, known and pinned; the new
-        deepest node.
+        """Make the private blocks `known_blocks..blocks` of `text`, which follow `node`, known and pinned; returns the
+        new deepest node.
 
-        Where another request made the same blocks known meanwhile, those are used and the private copies freed.
+        If another request has made the same blocks known meanwhile, those are used and the private copies freed.
         """
         if blocks <= known_blocks:
             return node
@@ -133,7 +132,7 @@ class KvBlockPool:
         return deepest
 
     def release(self, node: PrefixNode) -> None:
-        """Release the chain that ends in `node`; blocks without another holder become cached, tail first."""
+        """Release the chain that ends in `node`; blocks that no other request holds become cached, tail first."""
         current: PrefixNode | None = node
         while current is not None and current.parent is not None:
             current.references -= 1

@@ -18,20 +18,22 @@ from fairlead_simulator.traces.rows import TraceRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePreset(EngineSettings):
-    """One instance's engine, and what is known of its surroundings.
-
-    `dram_tokens` None = the prefix cache lives in GPU memory.
+    """An instance's engine, and figures about its environment. `dram_tokens` None = the prefix cache
+    is in GPU memory.
     """
 
     name: str
     about: str
     dram_tokens: int | None
     """Capacity of a prefix cache in host memory, from which hits are loaded at `dram_seconds_per_token`."""
+    host_tokens: int = 0
+    """Capacity of a cache in host memory behind the one in GPU memory; 0 = none."""
     eviction: Eviction = "lru"
-    """Which blocks the DRAM cache evicts first. The cache in GPU memory always evicts the block released longest ago.
+    """Which blocks the DRAM cache evicts first. The cache in GPU memory always evicts the block
+    released longest ago.
     """
     max_input_tokens: int | None
-    """Prompts this long or longer cannot run there."""
+    """Prompts of at least this length cannot run on the instance."""
     transfer: TransferCost
     slo_ttft_seconds: float
     slo_tpot_seconds: float
@@ -121,7 +123,7 @@ PRESETS: dict[str, EnginePreset] = {
         ),
         EnginePreset(
             name="simulated",
-            about="What a pool of engine.type simulated runs: as dualmap-910b4-qwen7b, with all of its KV cache in GPU memory.",
+            about="The engine of pools with engine.type simulated: like dualmap-910b4-qwen7b, with all of its KV cache in GPU memory.",
             mode="prefill_priority",
             block_tokens=16,
             kv_tokens=1_198_368,
@@ -147,9 +149,9 @@ def preset(name: str) -> EnginePreset:
 
 
 MOST_BUSY = 0.9
-"""Share of an engine's time that its prefills are assumed to have at most. With more its steps are a guess."""
+"""Maximum share of an engine's time that its prefills are assumed to take. Above it, step times are a guess."""
 FURTHEST = 20.0
-"""A model that would need a larger factor than this, up or down, belongs to another engine and stays unscaled."""
+"""Maximum factor, up or down, by which a model is scaled; a larger factor means that it belongs to another engine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,11 +160,11 @@ class UsualLoad:
 
     requests_per_second: float
     output_tokens: float
-    """Mean of a request."""
+    """Mean output tokens of a request."""
     context_tokens: float
     """Mean number of context tokens of a sequence while it decodes."""
     prefill_seconds: float
-    """Mean of a request, for the uncached part of its prompt."""
+    """Mean prefill seconds of a request, for the uncached part of its prompt."""
 
 
 def usual_load(rows: Sequence[TraceRow], hits: Sequence[int], engine: EnginePreset, requests_per_second: float) -> UsualLoad:
@@ -181,8 +183,8 @@ def usual_load(rows: Sequence[TraceRow], hits: Sequence[int], engine: EnginePres
 
 
 def with_measured_steps(engine: EnginePreset, step_seconds: float, load: UsualLoad, *, prefills: bool) -> EnginePreset | None:
-    """The engine with decode costs by which its steps take as long as a pool's were measured to; None if no model so
-    far off can be right. `prefills`: its instances compute prompts too.
+    """The engine with decode costs scaled so that its steps take as long as those measured in a pool; None if the model
+    is too far off. `prefills`: whether the instances compute prompts too.
 
     Routers measure how long a token takes after the first, averaged over the batches it decoded in and the prefills
     that delayed it. A model has a cost for a step, for each sequence in it and for each token of context. So its decode

@@ -1,4 +1,4 @@
-"""A request as an engine sees it: how long it is, and where it has got to."""
+"""A request as an engine sees it: its length and its progress."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -6,9 +6,8 @@ from typing import TypeVar
 
 
 class Phase(Enum):
-    """Where a request is.
-
-    FINISHED, REFUSED and FAILED are final; an engine sets only those from WAITING to FINISHED.
+    """The phase of a request. FINISHED, REFUSED and FAILED are final; an engine sets only the phases from WAITING to
+    FINISHED.
     """
 
     PLANNED = "planned"
@@ -28,24 +27,26 @@ class Phase(Enum):
 class EngineRequest:
     """One generation of exactly `output_tokens` tokens. Times in seconds of the engine's clock; -1 = not yet.
 
-    What its prompt says is known to the engine's memory only, so each kind of memory has its kind of request.
+    Only the engine's memory knows the prompt's content, so each kind of memory has its own kind of request.
     """
 
     input_tokens: int
     output_tokens: int
-    """At least 1: the first comes with the prefill."""
+    """Number of tokens, at least 1: the first one comes with the prefill."""
     slow_factor: float = 1.0
     """Its prefill, and decode steps it takes part in, take this many times as long (failure injection)."""
 
     phase: Phase = Phase.PLANNED
     instance: str = ""
     decode_instance: str | None = None
-    """Where it decodes, if not where it is prefilled."""
+    """For one-token requests: the KV stays where it was computed until `Instance.release`, for another
+    engine to fetch.
+    """
     kept: bool = False
     """For one token: its KV stays where it was computed until `Instance.release`, for another engine to fetch."""
     admitted_at: float = -1.0
     first_token_at: float = -1.0
-    """For the attempt that succeeded."""
+    """Time of the first token, for the attempt that succeeded."""
     finished_at: float = -1.0
     hit_tokens: int = 0
     """Prompt tokens the engine did not compute when it first admitted the request."""
@@ -58,7 +59,7 @@ class EngineRequest:
     joined_step: int = 0
     finish_step: int = 0
     batch_place: int = 0
-    """Tells this stay in a decode batch from an earlier one, before a preemption."""
+    """Distinguishes this stay in a decode batch from one before a preemption."""
 
     @property
     def context_tokens(self) -> int:

@@ -17,7 +17,7 @@ from fairlead_simulator.engine_model.steps import EngineStep, StepKind
 
 
 class StepScheduler(Generic[RequestT]):
-    """Chooses the steps of one engine, and takes in the prompts they begin with."""
+    """Chooses the steps of one engine, and admits the prompts with which they begin."""
 
     def __init__(self, settings: EngineSettings, occupancy: Occupancy[RequestT]) -> None:
         self.largest_step_tokens = 0
@@ -28,7 +28,7 @@ class StepScheduler(Generic[RequestT]):
         self._chunked = settings.mode == "chunked"
 
     def next_step(self, now: float) -> EngineStep[RequestT] | None:
-        """The step that begins now; None when there is nothing to do."""
+        """The step that begins now; None if there is nothing to do."""
         occupancy = self._occupancy
         if occupancy.arriving:
             occupancy.admit_arriving()
@@ -47,6 +47,7 @@ class StepScheduler(Generic[RequestT]):
         while occupancy.waiting and not occupancy.full:
             request = occupancy.waiting[0]
             hits = occupancy.memory.hit_tokens(request)
+            loaded = occupancy.memory.loaded_tokens(request, hits)
             context = request.context_tokens
             new = context - hits
             # A prompt above the whole budget runs alone.
@@ -54,13 +55,13 @@ class StepScheduler(Generic[RequestT]):
                 break
             if not occupancy.admit(hits, now):
                 break
-            seconds += settings.prefill.variable(new, context) * request.slow_factor + hits * settings.dram_seconds_per_token
+            seconds += settings.prefill.variable(new, context) * request.slow_factor + loaded * settings.dram_seconds_per_token
             tokens += new
             chunks.append((request, new))
         return EngineStep(StepKind.PREFILL, now, now + seconds, chunks) if chunks else None
 
     def _decode_step(self, now: float) -> EngineStep[RequestT] | None:
-        """A run of steps up to the first end of a request; who finds no blocks is preempted."""
+        """A run of steps up to the first end of a request; a request without free blocks is preempted."""
         occupancy = self._occupancy
         batch = occupancy.batch
         while batch.requests:
@@ -101,8 +102,7 @@ class StepScheduler(Generic[RequestT]):
         return step
 
     def _chunks(self, budget: int, now: float) -> tuple[list[tuple[RequestT, int]], float, int]:
-        """Pieces of prompts for one step, those already begun first; with their seconds, and what is left of the
-        budget."""
+        """Pieces of prompts for one step, those already begun first; with their seconds, and the rest of the budget."""
         settings, occupancy = self._settings, self._occupancy
         variable = settings.prefill.variable
         chunks: list[tuple[RequestT, int]] = []
@@ -117,18 +117,20 @@ class StepScheduler(Generic[RequestT]):
         while budget > 0 and occupancy.waiting and not occupancy.blocked and not occupancy.full:
             request = occupancy.waiting[0]
             hits = occupancy.memory.hit_tokens(request)
+            loaded = occupancy.memory.loaded_tokens(request, hits)
             if not occupancy.admit(hits, now):
                 break
             request.prefilled = hits
             tokens = min(budget, request.context_tokens - hits)
             chunks.append((request, tokens))
-            seconds += variable(tokens, hits + tokens) * request.slow_factor + hits * settings.dram_seconds_per_token
+            seconds += variable(tokens, hits + tokens) * request.slow_factor + loaded * settings.dram_seconds_per_token
             budget -= tokens
         return chunks, seconds, budget
 
     def _extend(self, step: EngineStep[RequestT], available: int) -> None:
-        """One prompt fills this step: take those that it fills after it as one run, as long as the batch does not
-        change."""
+        """One prompt fills this step: combine it with the following steps that it also fills, as long as the batch does
+        not change.
+        """
         request, tokens = step.chunks[0]
         settings, batch = self._settings, self._occupancy.batch
         steps = 1 + (request.context_tokens - request.prefilled - tokens) // tokens

@@ -1,4 +1,4 @@
-"""What one engine is made of: how it schedules, how much it holds, what its steps cost."""
+"""The settings of one engine: its scheduling, its memory sizes, and the costs of its steps."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,7 +10,7 @@ Mode = Literal["prefill_priority", "chunked"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """One engine. Token counts unless the name says otherwise."""
+    """One engine. Integers are token counts unless the name says otherwise."""
 
     mode: Mode
     block_tokens: int
@@ -22,7 +22,9 @@ class EngineSettings:
     """
     max_sequences: int = 256
     dram_seconds_per_token: float = 0.0
-    """Seconds to load one token of the prefix cache from host memory."""
+    """Seconds to load one token of the prefix cache from host memory, whether that is all of the cache or behind the
+    GPU's.
+    """
     overhead_seconds: float = 0.0
     """Seconds that a request takes before the engine's steps: network, HTTP, tokenizer."""
     prefill: PrefillCost

@@ -22,7 +22,7 @@ class StepKind(Enum):
 
 @dataclass(slots=True)
 class EngineStep(Generic[RequestT]):
-    """A step in progress, or a run of steps alike that is taken at once. Times in seconds of the engine's clock."""
+    """A step in progress, or a run of equal steps that is computed at once. Times in seconds of the engine's clock."""
 
     kind: StepKind
     began_at: float
@@ -34,14 +34,14 @@ class EngineStep(Generic[RequestT]):
     """MIXED: when each step of a run ends."""
 
     def over_by(self, now: float, batch: DecodeBatch[RequestT]) -> int:
-        """How many steps of a run are over by `now`, but for its last one."""
+        """How many steps of a run have ended by `now`, not counting its last one."""
         if self.steps < 2:
             return 0
         over = bisect_right(self.run_ends, now) if self.run_ends else batch.whole_steps(now - self.began_at)
         return min(over, self.steps - 1)
 
     def cut_short(self, now: float, batch: DecodeBatch[RequestT]) -> bool:
-        """End a run with the step in progress; whether that is earlier than it would have ended."""
+        """End a run after the step in progress; returns whether that is earlier than planned."""
         if self.steps < 2:
             return False
         over = bisect_left(self.run_ends, now) if self.run_ends else batch.whole_steps(now - self.began_at)

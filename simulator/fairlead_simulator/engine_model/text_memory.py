@@ -1,5 +1,6 @@
-"""KV memory for requests whose prompts are text, as an engine behind HTTP has them; answers are found again as parts of
-later prompts."""
+"""KV memory for requests whose prompts are text, as for an engine behind HTTP; answers are found again as parts of
+later prompts.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,9 +18,9 @@ class TextRequest(EngineRequest):
     """The text of the first n tokens of the answer, so that it can be cached for the next turn; None: answers are not
     cached."""
     node: PrefixNode | None = None
-    """Where its known blocks end, while it holds memory."""
+    """The deepest node of its known blocks, while it holds memory."""
     tree_blocks: int = 0
-    """Blocks up to `node`."""
+    """Number of blocks up to `node`."""
 
     def context_text(self) -> bytes:
         """Prompt plus the answer so far: what a recomputation must prefill."""
@@ -36,14 +37,18 @@ class TextMemory(KvBlockPool):
         self._block_tokens = block_tokens
 
     def hit_tokens(self, request: TextRequest) -> int:
-        """Leading tokens of its context found; never all of them."""
+        """Leading tokens of the context that are cached; never all of them."""
         text = request.context_text()
         usable = min((request.context_tokens - 1) // self._block_tokens, len(text) // self.block_bytes)
         known, _ = self.match(text, usable)
         return known * self._block_tokens
 
+    def loaded_tokens(self, request: TextRequest, hit_tokens: int) -> int:
+        """None: all of the cache is on the GPU."""
+        return 0
+
     def take_in(self, request: TextRequest, hit_tokens: int, reserve: int) -> bool:
-        """Give it blocks for its context, if they fit beside the reserve."""
+        """Give a request blocks for its context, if they fit in addition to the reserve."""
         text, known = request.context_text(), hit_tokens // self._block_tokens
         new = self._blocks_for(request.context_tokens) - known
         _, unpinned = self.match(text, known)
@@ -60,8 +65,8 @@ class TextMemory(KvBlockPool):
         return (full - known) * self._block_tokens
 
     def adopt(self, text: bytes, tokens: int) -> int:
-        """Cache whole blocks of the first `tokens` of a text, received from another engine, as far as running requests
-        leave room; returns how many tokens are new here.
+        """Cache whole blocks of the first `tokens` of a text, received from another engine, as far as there is room;
+        returns how many tokens are new here.
         """
         full = min(tokens // self._block_tokens, len(text) // self.block_bytes)
         node, known = self.pin(text, full)
@@ -71,13 +76,11 @@ class TextMemory(KvBlockPool):
         return new * self._block_tokens
 
     def computed(self, request: TextRequest) -> None:
-        """The text's whole blocks can be hit from now on."""
+        """From now on, other requests can hit the text's whole blocks."""
         self._share(request, request.context_tokens)
 
     def let_go(self, request: TextRequest, stored_tokens: int) -> None:
-        """The request leaves, with this many tokens stored; its answer's whole blocks stay cached with those of its
-        prompt.
-        """
+        """The request leaves, with this many tokens stored; whole blocks of its prompt and answer stay cached."""
         held = self._blocks_for(stored_tokens)
         if request.phase is Phase.DECODING and request.answer is not None:
             self._share(request, stored_tokens)

@@ -1,4 +1,5 @@
-"""KV memory for requests whose prompts are known by a trace's block ids, with or without a tier in host memory.
+"""KV memory for requests whose prompts are known by a trace's block ids, with or without a tier in host memory: in
+place of the cache on the GPU (DualMap's engine), or behind it (vLLM's OffloadingConnector, SGLang's HiCache).
 
 Left out: answers are not cached, because a trace does not say which block ids they become.
 """
@@ -37,7 +38,7 @@ class DramTier:
         return leading_run(blocks, limit, self._cache)
 
     def insert(self, blocks: Sequence[int]) -> None:
-        """A prompt was computed: its blocks are the freshest now, the first one freshest of all."""
+        """A prompt was computed: its blocks are now the most recently used, the first one last."""
         cache = self._cache
         fitting = blocks[: self.capacity]
         if self._watcher is not None:
@@ -54,8 +55,8 @@ class DramTier:
 
 
 class RankedDramTier:
-    """A prefix cache in host memory that gives up blocks by another rule. The middle of a prompt may go before its end,
-    so what is present is no longer closed under prefixes; only the leading blocks are of use.
+    """A prefix cache in host memory with another eviction rule. The middle of a prompt may be evicted before its end,
+    so what is present need not be a whole prefix; only the leading blocks are useful.
     """
 
     __slots__ = ("_cache",)
@@ -82,16 +83,19 @@ def _dram_tier(capacity: int, eviction: Eviction, watcher: PrefixCacheWatcher | 
     if eviction == "lru":
         return DramTier(capacity, watcher)
     if watcher is not None:
-        raise ValueError(f"a tier evicted by {eviction} cannot be watched: events tell whole prefixes")
+        raise ValueError(f"a tier evicted by {eviction} cannot be watched: events describe whole prefixes")
     return RankedDramTier(capacity, eviction)
 
 
 class TraceMemory(KvMemory):
     """Memory of `capacity` engine blocks; with `dram_tokens` the prefix cache is a tier in host memory of that size,
     which gives up blocks by the rule `eviction`. `watcher` is notified about the prefix cache, wherever it is.
+
+    With `host_tokens` the cache is on the GPU, and all that is computed is copied into host memory of that size too, of
+    which `host_watcher` is notified. From the first block on that the GPU lacks, blocks are loaded from there.
     """
 
-    __slots__ = ("_block_tokens", "dram")
+    __slots__ = ("_block_tokens", "_watching", "dram", "host")
 
     def __init__(
         self,
@@ -100,30 +104,54 @@ class TraceMemory(KvMemory):
         dram_tokens: int | None,
         eviction: Eviction = "lru",
         watcher: PrefixCacheWatcher | None = None,
+        host_tokens: int = 0,
+        host_watcher: PrefixCacheWatcher | None = None,
     ) -> None:
+        if host_tokens and dram_tokens is not None:
+            raise ValueError("a host cache stands behind the GPU's cache, and this engine has none there")
         super().__init__(capacity, block_tokens, caching=dram_tokens is None, watcher=watcher)
         self._block_tokens = block_tokens
+        self._watching = watcher
+        self.host = DramTier(host_tokens // PREFIX_BLOCK_TOKENS, host_watcher) if host_tokens else None
         self.dram = None if dram_tokens is None else _dram_tier(dram_tokens // PREFIX_BLOCK_TOKENS, eviction, watcher)
 
     def hit_tokens(self, request: TracedRequest) -> int:
-        """Leading tokens of its context found; never all of them."""
+        """Leading tokens of the context that are cached; never all of them."""
         usable = min(len(request.blocks), (request.context_tokens - 1) // PREFIX_BLOCK_TOKENS)
-        return (self if self.dram is None else self.dram).match(request.blocks, usable) * PREFIX_BLOCK_TOKENS
+        return self._held(request.blocks, usable) * PREFIX_BLOCK_TOKENS
+
+    def _held(self, blocks: Sequence[int], limit: int) -> int:
+        if self.dram is not None:
+            return self.dram.match(blocks, limit)
+        on_gpu = self.match(blocks, limit)
+        return on_gpu if self.host is None else max(on_gpu, self.host.match(blocks, limit))
+
+    def loaded_tokens(self, request: TracedRequest, hit_tokens: int) -> int:
+        """Of these hit tokens, those that the GPU lacks."""
+        if self.dram is not None:
+            return hit_tokens
+        if self.host is None:
+            return 0
+        return hit_tokens - self.match(request.blocks, hit_tokens // PREFIX_BLOCK_TOKENS) * PREFIX_BLOCK_TOKENS
 
     def take_in(self, request: TracedRequest, hit_tokens: int, reserve: int) -> bool:
-        """Give it blocks for its context, if they fit beside the reserve."""
+        """Give a request blocks for its context, if they fit in addition to the reserve."""
         pinned = hit_tokens // PREFIX_BLOCK_TOKENS if self.caching else 0
         total = self._blocks_for(request.context_tokens)
         if not self.fits(request.blocks, pinned, total, reserve):
             return False
+        if self.host is not None and self._watching is not None:
+            tell_stored(self._watching, request.blocks[:pinned], self.match(request.blocks, pinned))
         self.admit(request.blocks, pinned, total)
         request.held = pinned
         return True
 
     def computed(self, request: TracedRequest) -> None:
-        """The prompt's blocks can be hit from now on."""
+        """From now on, other requests can hit the prompt's blocks."""
         if self.dram is None:
             request.held = self.publish(request.blocks, request.held, len(request.blocks))
+            if self.host is not None:
+                self.host.insert(request.blocks)
         else:
             self.dram.insert(request.blocks)
 
@@ -134,10 +162,10 @@ class TraceMemory(KvMemory):
 
     def holds(self, blocks: Sequence[int]) -> int:
         """Leading prefix blocks that other instances could fetch from here."""
-        return (self if self.dram is None else self.dram).match(blocks, len(blocks))
+        return self._held(blocks, len(blocks))
 
     def fetched(self, blocks: Sequence[int]) -> None:
-        """Leading prefix blocks have come from another instance and are cached here now."""
+        """Leading prefix blocks have arrived from another instance and are now cached here."""
         if self.dram is None:
             self.adopt(blocks)
         else:

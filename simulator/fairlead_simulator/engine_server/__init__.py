@@ -1,4 +1,4 @@
-"""The simulated engine as a server: what a router, a scraper and a readiness probe see of one vLLM-like instance.
+"""The simulated engine as a server: to routers, scrapers and readiness probes it looks like a vLLM instance.
 
 Raw ASGI on uvicorn around the engine model that `fairlead simulate` runs: the OpenAI endpoints with streaming, vLLM's
 metric names, failure injection by header, a time scale. It advances the model by the clock and wakes only when a client

@@ -13,8 +13,8 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class AnswerBook:
-    """A fixed stock of different words; an answer is a run of it whose start depends on the prompt, so equal prompts
-    get equal answers, and a part of an answer goes on as the whole does.
+    """A fixed stock of distinct words; an answer is a run of them whose start depends on the prompt, so equal prompts
+    get equal answers, and a prompt that ends within an answer continues it.
     """
 
     def __init__(self, seed: int, bytes_per_token: int) -> None:
@@ -28,7 +28,7 @@ class AnswerBook:
 
     def start_of(self, prompt: bytes, *, continues: bool = False) -> int:
         """Where in the stock the answer to this prompt begins. With `continues` the prompt may end within an answer,
-        which then goes on.
+        which is then continued.
         """
         if continues and (last := self._places.get(prompt[-self._width :])) is not None:
             return (last + 1) % len(self._places)
@@ -46,5 +46,5 @@ class AnswerBook:
 
 
 def _word(number: int, letters: int) -> str:
-    """The word of this number: its digits of base 26, the last letter first."""
+    """The word with this number: its digits in base 26 as letters, the last one first."""
     return "".join(_LETTERS[number // len(_LETTERS) ** place % len(_LETTERS)] for place in range(letters))

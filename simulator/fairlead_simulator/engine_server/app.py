@@ -1,5 +1,6 @@
-"""The ASGI application of one simulated engine: finds the route, lets it serve, and turns refusals into vLLM's error
-documents."""
+"""The ASGI application of one simulated engine: finds the route, runs its handler, and turns refusals into vLLM's error
+documents.
+"""
 
 from http import HTTPStatus
 
@@ -61,7 +62,7 @@ class EngineApp:
             await _refuse(exchange, route, RequestInvalid(str(error), status=503, kind="ServiceUnavailableError"))
 
     async def _fail(self, exchange: Exchange) -> bool:
-        """Whether the request was made to fail, because it asked for that or because the engine is not ready."""
+        """Whether the request must fail, because it asked for that or because the engine is not ready."""
         exchange.read_failure()
         if exchange.fails(FailureKind.REFUSE):
             await exchange.cut()
@@ -80,8 +81,9 @@ class EngineApp:
 
 
 async def _refuse(exchange: Exchange, route: Route, error: RequestInvalid) -> None:
-    """vLLM spells errors of Anthropic's paths as Anthropic does, except those of a field's form, which it finds before
-    it looks at the path."""
+    """Answers a refusal. On Anthropic's paths vLLM uses Anthropic's error format, except for errors in a field's form,
+    which it finds before it looks at the path.
+    """
     if route.anthropic and error.kind != "Bad Request":
         document = {"type": "error", "error": {"type": error.kind, "message": str(error)}}
     else:

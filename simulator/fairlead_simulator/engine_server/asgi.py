@@ -1,4 +1,4 @@
-"""The few shapes of raw ASGI this server uses, and the connections behind them."""
+"""The few ASGI types that this server uses, and the connections behind them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -60,7 +60,7 @@ async def read_body(receive: Receive, limit_bytes: int) -> bytes:
 async def answer(
     send: Send, status: int, body: bytes, content_type: bytes | None = JSON, headers: tuple[tuple[bytes, bytes], ...] = ()
 ) -> None:
-    """A complete response; one without a body may have no type."""
+    """A complete response; a response without a body may have no content type."""
     fixed = [(b"content-length", str(len(body)).encode("ascii"))]
     if content_type is not None:
         fixed.append((b"content-type", content_type))

@@ -1,7 +1,7 @@
 """One engine model, brought up to any moment its caller names.
 
-It never sleeps and never looks at a clock. Requests end at the same times however often it is advanced, because steps
-end when the model says, and what arrives or is given up counts from the end of the step in progress.
+It never sleeps and never looks at a clock. Requests end at the same times however often it is advanced, because the
+model determines when steps end, and arrivals and cancellations take effect at the end of the step in progress.
 """
 
 from dataclasses import dataclass, field
@@ -18,8 +18,8 @@ from fairlead_simulator.errors import ContextTooLong, EngineOverloaded
 
 @dataclass(slots=True)
 class ServedProgress:
-    """What clients would have seen: generations that got their first token, and generations that ended, each in order
-    of time.
+    """The progress that clients would have seen: generations that got their first token, and generations that ended,
+    each in order of time.
     """
 
     first_tokens: list[Generation] = field(default_factory=list)
@@ -27,7 +27,7 @@ class ServedProgress:
 
 
 class ServedEngine:
-    """An engine and the limits its server sets. `now` is in seconds of engine time, starts at 0 and never goes back."""
+    """An engine and the limits of its server. `now` is in seconds of engine time, starts at 0 and never goes back."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class ServedEngine:
         self._progress = ServedProgress()
 
     def submit(self, generation: Generation, now: float) -> None:
-        """Queue a generation. Raises EngineOverloaded or ContextTooLong, and keeps nothing then."""
+        """Queue a generation. If it cannot be accepted, raises EngineOverloaded or ContextTooLong and keeps nothing."""
         settings = self.settings
         context = generation.input_tokens + generation.output_tokens
         if -(-(context - 1) // settings.block_tokens) > settings.capacity_blocks:
@@ -62,7 +62,7 @@ class ServedEngine:
         self.instance.submit(generation, now)
 
     def release(self, generation: Generation, now: float) -> None:
-        """The KV that was kept for another engine is not needed any more."""
+        """The KV kept for another engine is no longer needed."""
         self.advance(now)
         self.instance.release(generation, now)
 
@@ -71,21 +71,23 @@ class ServedEngine:
         return self.memory.missing_tokens(prompt, tokens)
 
     def adopt(self, prompt: bytes, tokens: int, now: float) -> int:
-        """Blocks of a prompt came from another engine; how many tokens are new here."""
+        """Blocks of a prompt arrived from another engine; returns how many tokens are new here."""
         self.advance(now)
         return self.memory.adopt(prompt, tokens)
 
     def abort(self, generation: Generation, now: float) -> None:
         """Give a generation up; its memory is free once the step in progress has ended.
 
-        Nothing happens when it has ended.
+        Does nothing if it has ended.
         """
         self.advance(now)
         if generation.phase is not Phase.FINISHED and self.instance.has(generation):
             self.instance.abort(generation, now)
 
     def advance(self, to: float) -> None:
-        """Let the engine work until then; what clients would have seen is added to what `take_progress` returns."""
+        """Let the engine work until then; progress that clients would have seen is added to what `take_progress`
+        returns.
+        """
         if to < self.now:
             raise ValueError(f"time went back from {self.now} to {to}")
         instance, progress = self.instance, self._progress
@@ -97,12 +99,12 @@ class ServedEngine:
         self.now = to
 
     def take_progress(self) -> ServedProgress:
-        """What clients would have seen since the last call."""
+        """The progress that clients would have seen since the last call."""
         progress, self._progress = self._progress, ServedProgress()
         return progress
 
     def next_event_at(self) -> float | None:
-        """When the engine must be advanced next for a first token or an end to be seen in time; None while it
-        is idle.
+        """When the engine must be advanced next, so that first tokens and ends are seen in time; None
+        while it is idle.
         """
         return self.instance.ends_at

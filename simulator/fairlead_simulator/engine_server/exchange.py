@@ -1,4 +1,4 @@
-"""One request and its answer, as the protocols of the engine see them."""
+"""One request and its answer, as the engine's protocols handle them."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ _STREAM_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"ca
 
 
 class Exchange:
-    """A request as it came, and the ways to answer it. `name` is the part of the path a route leaves open."""
+    """A request as received, and the ways to answer it. `name` is the variable part of the path."""
 
     __slots__ = ("_body_limit_bytes", "_connections", "_receive", "_scope", "_send", "failure", "headers", "name", "status", "timing")
 
@@ -34,7 +34,7 @@ class Exchange:
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.timing = TIMING_HEADER in self.headers
         self.failure: Failure | None = None
-        """The failure the request asks for; None before `read_failure`."""
+        """The failure that the request asks for; None before `read_failure`."""
 
     def read_failure(self) -> None:
         """Read which failure the request asks for, if any. Raises RequestInvalid."""
@@ -60,7 +60,7 @@ class Exchange:
         return await read_body(self._receive, self._body_limit_bytes)
 
     async def document(self) -> Document:
-        """The body as a JSON object. Raises RequestInvalid besides what `body` raises."""
+        """The body as a JSON object. Raises RequestInvalid and the errors of `body`."""
         return json_object(await self.body(), self.headers.get(b"content-type", b""))
 
     async def answer(
@@ -80,11 +80,11 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": events, "more_body": not last})
 
     def watch(self) -> "asyncio.Future[None]":
-        """A future that is done when the client has gone away; the caller cancels it."""
+        """A future that is done when the client has disconnected; the caller cancels it."""
         return asyncio.ensure_future(self.gone())
 
     async def gone(self) -> None:
-        """Return when the client has gone away."""
+        """Return when the client has disconnected."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 

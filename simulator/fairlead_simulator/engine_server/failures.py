@@ -1,4 +1,4 @@
-"""Failures a client may ask for with the header `x-sim-fail`."""
+"""Failures that a client may request with the header `x-sim-fail`."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,7 +15,7 @@ class FailureKind(StrEnum):
     """The connection is cut before any answer."""
     ERROR_500 = "error-500"
     HANG = "hang"
-    """Never answers; ends when the client goes away."""
+    """Never answers; ends when the client disconnects."""
     DIE_MID_STREAM = "die-mid-stream"
     """The connection is cut once half of the answer (at least one token) was produced."""
     SLOW = "slow"

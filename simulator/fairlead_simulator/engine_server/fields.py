@@ -64,7 +64,7 @@ def count(document: Mapping[str, Any], field: str, least: int = 1) -> int | None
 
 
 def choice(document: Mapping[str, Any], field: str, known: tuple[str, ...]) -> str:
-    """One of the known words; the first when the field is absent."""
+    """One of the known words; the first one if the field is absent."""
     value = document.get(field)
     if value is None:
         return known[0]
@@ -84,9 +84,8 @@ _NOT_SIMULATED: Mapping[str, str] = {
     "top_logprobs": "leave it out",
     "use_beam_search": "leave it out",
 }
-"""Fields that would change the answer's shape or content, and what to do instead.
-
-Sampling parameters are taken: answers depend on the prompt only.
+"""Fields that would change the answer's shape or content, with the remedy for each. Sampling parameters are accepted:
+answers depend only on the prompt.
 """
 
 

@@ -27,7 +27,7 @@ _LAST = (-1).to_bytes(8, "big", signed=True)
 
 
 class PrefixCacheEvents:
-    """Watches a KV block pool; `take` gives its events since the last call, as vLLM words them."""
+    """Watches a KV block pool; `take` returns its events since the last call, in vLLM's form."""
 
     def __init__(self, tokenizer: ByteTokenizer, block_tokens: int, hashing: EngineHashing) -> None:
         self._tokenizer = tokenizer
@@ -106,11 +106,11 @@ class KvEventPublisher:
         threading.Thread(target=self._run, name="kv-events", daemon=True).start()
 
     def publish(self, events: list[Event]) -> None:
-        """Send a batch, stamped now. Never waits."""
+        """Send a batch with the present time as its stamp. Never waits."""
         self._batches.put((time.time(), events))
 
     def source(self) -> dict[str, Any]:
-        """What `GET /kv_event_sources` says of the rank."""
+        """The entry of `GET /kv_event_sources` for this rank."""
         settings = asdict(self._settings)
         del settings["arrays"]
         return (
@@ -148,7 +148,7 @@ class KvEventPublisher:
 
 
 def open_publishers(settings: PublisherSettings, host: str, ranks: int) -> list[KvEventPublisher]:
-    """One for each rank. Raises InvalidInput if an endpoint cannot be used."""
+    """A publisher for each rank. Raises InvalidInput if an endpoint cannot be used."""
     try:
         return [KvEventPublisher(settings, host, rank) for rank in range(ranks)]
     except zmq.ZMQError as error:
@@ -157,7 +157,7 @@ def open_publishers(settings: PublisherSettings, host: str, ranks: int) -> list[
 
 
 def _opened(socket: "zmq.Socket[bytes]", endpoint: str, host: str) -> str:
-    """Bind or connect; the endpoint with the port it has now."""
+    """Bind or connect; returns the endpoint with its actual port."""
     if not any(sign in endpoint for sign in ("*", "::", "ipc://", "inproc://")):
         socket.connect(endpoint)
         return endpoint
@@ -169,7 +169,7 @@ def _opened(socket: "zmq.Socket[bytes]", endpoint: str, host: str) -> str:
 
 
 def _of_rank(endpoint: str, rank: int) -> str:
-    """vLLM adds the rank to a port."""
+    """The endpoint of a rank: vLLM adds the rank to the port."""
     before, sign, port = endpoint.rpartition(":")
     return f"{before}{sign}{int(port) + rank}" if endpoint.startswith("tcp://") and port.isdecimal() and int(port) else endpoint
 

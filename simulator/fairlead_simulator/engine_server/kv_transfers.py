@@ -1,4 +1,4 @@
-"""KV blocks on their way from one served engine to another: vLLM's handshake, and the modelled time of the transfer.
+"""Transfers of KV blocks from one served engine to another: vLLM's handshake, and the modelled transfer time.
 
 The engine that prefilled holds the blocks and says where (`kv_transfer_params` of its answer); the engine that decodes
 connects to that side channel, waits as long as the transfer takes, says so, and has the prompt's whole blocks in its
@@ -27,7 +27,7 @@ CONNECT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteBlocks:
-    """Where another engine holds the KV blocks of a prompt, of which it had `cached_tokens` in its own cache."""
+    """Where another engine holds the KV blocks of a prompt; it had `cached_tokens` of it in its own cache."""
 
     engine: str
     request: str
@@ -38,7 +38,7 @@ class RemoteBlocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handover:
-    """What a request asks of its KV blocks: to hold them for another engine, or to fetch them from one."""
+    """A request's instruction about its KV blocks: to hold them for another engine, or to fetch them from one."""
 
     holds: bool = False
     fetches: RemoteBlocks | None = None
@@ -88,7 +88,7 @@ class TransferSettings:
 
 
 class KvTransfers:
-    """Both ends of one engine. The side channel opens when blocks are held for the first time."""
+    """Both sides of one engine's transfers. The side channel opens when blocks are held for the first time."""
 
     def __init__(self, pacer: EnginePacer, settings: TransferSettings) -> None:
         self._pacer = pacer
@@ -103,8 +103,8 @@ class KvTransfers:
     # ---- the end that prefilled
 
     async def hold(self, generation: Generation, request: str, host: str) -> dict[str, Any]:
-        """Hold the blocks of a finished prompt; returns the parameters that the decoding engine, which reaches this
-        one at `host`, needs.
+        """Hold the blocks of a finished prompt; returns the parameters for the decoding engine, which reaches this one
+        at `host`.
         """
         port = await self._side_channel(host)
         name = f"{request}-0-{uuid.uuid4().hex[:8]}"
@@ -153,7 +153,9 @@ class KvTransfers:
             self._pacer.release(held.generation)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one fetch: how many tokens are held and how many transfers share the link; then wait for its end."""
+        """Answer one fetch: how many tokens are held and how many transfers share the link; then wait for the end of
+        the transfer.
+        """
         try:
             asked = orjson.loads(await reader.readline())
             name = asked["request"]
@@ -182,9 +184,9 @@ class KvTransfers:
     # ---- the end that decodes
 
     async def fetch(self, remote: RemoteBlocks, prompt: bytes) -> int | None:
-        """Bring the prompt's whole blocks here; how many tokens came, None when they are not held any more.
+        """Fetch the prompt's whole blocks; returns the number of tokens, or None if they are no longer held.
 
-        Raises RequestInvalid when this engine is set to fail then.
+        Raises RequestInvalid if this engine is set to fail in that case.
         """
         try:
             fetched = await self._fetch(remote, prompt)
@@ -221,7 +223,7 @@ class KvTransfers:
                 await writer.wait_closed()
 
     async def _lost(self, reader: asyncio.StreamReader, seconds: float) -> bool:
-        """Wait for this long; True when the other engine was gone before."""
+        """Wait for this long; returns True if the other engine disappeared before that."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 return not await reader.read(1)

@@ -9,7 +9,7 @@ from fairlead_simulator.engine_server.statistics import Histogram
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 AnswerCounts = Mapping[tuple[str, str, str], int]
-"""HTTP answers by handler (the path in the route table), method and class of status such as `2xx`."""
+"""Number of HTTP answers by handler (the path in the route table), method and class of status such as `2xx`."""
 
 
 def render_metrics(engines: Sequence[ServedEngine], model: str, answered: AnswerCounts) -> bytes:
@@ -20,7 +20,7 @@ def render_metrics(engines: Sequence[ServedEngine], model: str, answered: Answer
 
 
 def _families(lines: Iterable[str]) -> list[list[str]]:
-    """Each header with its samples."""
+    """Each metric family's header with its samples."""
     families: list[list[str]] = []
     for line in lines:
         if line.startswith("#"):
@@ -49,7 +49,7 @@ def _lines(engine: ServedEngine, rank: int, model: str) -> Iterator[str]:
     yield from _single("num_preemptions_total", "counter", "Requests preempted for lack of blocks.", labels, statistics.preemptions)
     yield from _single("prompt_tokens_total", "counter", "Prompt tokens of prefilled requests.", labels, statistics.prompt_tokens)
     cached = statistics.prompt_tokens_cached
-    yield from _single("prompt_tokens_cached_total", "counter", "Those of them that the cache had.", labels, cached)
+    yield from _single("prompt_tokens_cached_total", "counter", "Prompt tokens of prefilled requests that the cache had.", labels, cached)
     yield _header("prompt_tokens_by_source_total", "counter", "Prompt tokens by where they came from.")
     external = statistics.prompt_tokens_external
     sources = {"local_compute": statistics.prompt_tokens - cached, "local_cache_hit": cached - external, "external_kv_transfer": external}

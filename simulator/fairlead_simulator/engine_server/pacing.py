@@ -10,8 +10,9 @@ from fairlead_simulator.engine_server.engine import ServedEngine
 from fairlead_simulator.engine_server.requests import Generation
 
 _LATE_SECONDS = 0.0005
-"""Timers are set this much later than needed: uvloop rounds them to milliseconds, and one that fires early is set
-again."""
+"""Timers are set this much later than needed, because uvloop rounds to milliseconds and a timer that fires early must
+be set again.
+"""
 
 
 class Turn:
@@ -25,7 +26,7 @@ class Turn:
         self.generation = generation
         self.streaming = streaming
         self.gone = False
-        """The client went away or the request was given up."""
+        """Whether the client disconnected or the request was given up."""
 
     @property
     def ended(self) -> bool:
@@ -36,7 +37,7 @@ class Turn:
         return self._pacer.engine.instance.generated(self.generation)
 
     async def progress(self, seen_tokens: int) -> None:
-        """Return when there are more tokens than `seen_tokens` to show, or the request ended."""
+        """Return when there are more tokens to show than `seen_tokens`, or the request ended."""
         while not self.ended and self.tokens() <= seen_tokens:
             await self._wait()
 
@@ -50,7 +51,7 @@ class Turn:
             self._waiter.set_result(None)
 
     def give_up(self) -> None:
-        """Abort the generation and wake the task that waits for it."""
+        """Abort the generation and wake its waiting task."""
         if not self.gone:
             self.gone = True
             self._pacer.abort(self.generation)
@@ -65,10 +66,10 @@ class Turn:
 
 
 class EnginePacer:
-    """Drives `engine` at `time_scale` times the seconds of `clock`, from its creation on.
+    """Runs `engine` at `time_scale` times the speed of `clock`, from its creation on.
 
-    Prefill ends and completions wake their request at once (to the timer's millisecond); requests that are decoding and
-    stream are woken together, every `stream_interval_seconds`. `moved` is called whenever the model has moved on.
+    Prefill ends and completions wake their request at once (to the timer's millisecond); streaming requests in decode
+    are woken together, every `stream_interval_seconds`. `moved` is called whenever the model has advanced.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class EnginePacer:
         self._streaming: dict[Turn, None] = {}
         self._timer: asyncio.Handle | None = None
         self._due = 0.0
-        """When `_timer` fires. A handle of uvloop does not say when it is due, if that is soon."""
+        """When `_timer` fires; stored because a handle of uvloop does not say when it is due if that is soon."""
         self._next_tick = 0.0
 
     def now(self) -> float:
@@ -98,7 +99,7 @@ class EnginePacer:
         return max(self.engine.now, (self._clock() - self._started_at) * self._time_scale)
 
     def submit(self, generation: Generation, streaming: bool) -> Turn:
-        """Queue a generation. Raises what ServedEngine.submit raises."""
+        """Queue a generation. Raises the errors of ServedEngine.submit."""
         try:
             self.engine.submit(generation, self.now())
         finally:
@@ -118,13 +119,13 @@ class EnginePacer:
         self._arm()
 
     def release(self, generation: Generation) -> None:
-        """Let go of the KV that a finished generation kept for another engine."""
+        """Release the KV that a finished generation kept for another engine."""
         self.engine.release(generation, self.now())
         self._deliver()
         self._arm()
 
     def adopt(self, prompt: bytes, tokens: int) -> int:
-        """Blocks of a prompt came from another engine; how many tokens are new here."""
+        """Blocks of a prompt arrived from another engine; returns how many tokens are new here."""
         fetched = self.engine.adopt(prompt, tokens, self.now())
         self._deliver()
         self._arm()

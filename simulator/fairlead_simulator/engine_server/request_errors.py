@@ -1,5 +1,6 @@
-"""Requests the engine refuses, with what vLLM puts into the error document: a message, a type, the field at fault, the
-HTTP status."""
+"""Requests that the engine refuses, with the content of vLLM's error document: a message, a type, the field at fault,
+the HTTP status.
+"""
 
 from typing import Any
 
@@ -18,8 +19,9 @@ class RequestInvalid(Exception):
 
 
 class FieldInvalid(RequestInvalid):
-    """A field that is missing or of the wrong form; vLLM's type for these is the phrase of status 400, and `param`
-    begins with `body`."""
+    """A field that is missing or of the wrong form; as in vLLM, the type is the phrase of status 400, and `param`
+    begins with `body`.
+    """
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(
@@ -28,24 +30,24 @@ class FieldInvalid(RequestInvalid):
 
 
 def missing(field: str) -> FieldInvalid:
-    """The field must be there."""
+    """Refuses a missing field."""
     return FieldInvalid(field, "Field required")
 
 
 def unsuitable(field: str, value: object, wanted: str) -> FieldInvalid:
-    """The field is there and cannot be used; `wanted` completes "should be"."""
+    """Refuses an unusable field; `wanted` completes "should be"."""
     if value is None:
         return missing(field)
     return FieldInvalid(field, f"Input should be {wanted}, not {shown(value)}")
 
 
 def not_simulated(field: str, value: object, remedy: str) -> RequestInvalid:
-    """A field that vLLM serves and this engine does not."""
+    """Refuses a field that vLLM supports and this engine does not."""
     return RequestInvalid(f"{field}={shown(value)} is not simulated; {remedy} (parameter={field})", field)
 
 
 def unknown_model(asked: object, served: str) -> RequestInvalid:
-    """The 404 of a model the engine does not serve."""
+    """The 404 for a model that the engine does not serve."""
     return RequestInvalid(f"The model `{asked}` does not exist. Valid aliases: {served}.", "model", 404, "NotFoundError")
 
 

@@ -11,8 +11,9 @@ class Generation(TextRequest):
 
     finish_reason: str = "length"
     pooled: bool = False
-    """Only the prompt is computed, as for an embedding: `output_tokens` is 1, and that token is neither produced nor
-    counted."""
+    """Only the prompt is computed, as for an embedding: `output_tokens` is 1, but that token is neither produced nor
+    counted.
+    """
     fetched_tokens: int = 0
     """Tokens of the prompt whose KV came from another engine."""
     prefill_cached_tokens: int | None = None
@@ -21,7 +22,9 @@ class Generation(TextRequest):
     """
     arrived_at: float = -1.0
     last_token_at: float = -1.0
-    """When the last token came that a prefill brought, or the last one before the request left the decode batch."""
+    """When the last token came that was made by a prefill, or, after the request left the decode
+    batch, its last token.
+    """
 
     @property
     def external_tokens(self) -> int:

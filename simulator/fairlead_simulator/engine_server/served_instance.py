@@ -1,4 +1,4 @@
-"""How protocols use the instance: pieces of work go into the one engine, and come back as whole answers or as streams.
+"""How protocols use the instance: work goes into the engine, and comes back as whole answers or as streams.
 
 Prefill queue, prefix cache, decode pacing, failure injection and metrics are the same for every path; a protocol only
 reads a request and writes the answer's form.
@@ -27,7 +27,7 @@ RANK_HEADER = b"x-data-parallel-rank"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSettings:
-    """Settings of the server besides the engine's own. `ready_at` is in seconds of time.monotonic."""
+    """Settings of the server, in addition to the engine's own. `ready_at` is in seconds of time.monotonic."""
 
     model: str
     bytes_per_token: int
@@ -36,20 +36,20 @@ class InstanceSettings:
     ready_at: float
     id_prefix: str
     created: int
-    """When the model is said to have been created, in Unix seconds."""
+    """Reported creation time of the model, in Unix seconds."""
     version: str
 
 
 class Rank(NamedTuple):
-    """A data-parallel rank: it computes and caches for itself."""
+    """A data-parallel rank, with its own batch and cache."""
 
     pacer: EnginePacer
     transfers: KvTransfers
 
 
 class ServedInstance:
-    """One simulated instance behind HTTP. `now` is Unix seconds, for times in answers. `others` are its data-parallel
-    ranks behind the first, each with an engine of its own.
+    """One simulated instance behind HTTP. `now` returns Unix seconds, for times in answers. `others` are its
+    data-parallel ranks after the first, each with its own engine.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ServedInstance:
     ) -> None:
         self.settings = settings
         self.kv_event_sources = dict(kv_event_sources or {})
-        """Keyed by rank, where KV events are published."""
+        """For each rank, where KV events are published."""
         self.tokenizer = ByteTokenizer(settings.bytes_per_token)
         self.ranks = (Rank(pacer, transfers), *others)
         self.load = 0
@@ -88,8 +88,8 @@ class ServedInstance:
         return f"{prefix}{self.settings.id_prefix}{next(self._numbers):x}"
 
     def rank_of(self, exchange: Exchange) -> Rank:
-        """The rank that a request's header names, as vLLM reads it; else the least loaded rank, where waiting requests
-        count four times. Raises RequestInvalid.
+        """The rank that a request's header names, as vLLM reads it; else the least loaded one, where a waiting request
+        counts as four. Raises RequestInvalid.
         """
         try:
             named = int(exchange.headers[RANK_HEADER])
@@ -109,8 +109,7 @@ class ServedInstance:
         arrived_at: float = -1.0,
         fetched: int | None = None,
     ) -> Run:
-        """Queue work that arrived then (engine time; -1 = now). `fetched` tokens of its prompt came from elsewhere.
-
+        """Queue work that arrived at this engine time (-1 = now). `fetched` tokens of its prompt came from elsewhere.
         Raises ContextTooLong or EngineOverloaded.
         """
         start = self._answers.start_of(work.prompt, continues=work.continues)
@@ -134,8 +133,9 @@ class ServedInstance:
         return Run(work, ticket, self._answers, rank.pacer.engine.settings.block_tokens)
 
     async def compute(self, exchange: Exchange, works: Sequence[Work]) -> list[Run] | None:
-        """Compute all works; None when the client has gone away, or was cut off because its request asked for that
-        failure."""
+        """Compute all works; None if the client has disconnected, or was cut off because its request asked for that
+        failure.
+        """
         dies, rank = exchange.fails(FailureKind.DIE_MID_STREAM), self.rank_of(exchange)
         async with self._running(rank, exchange, works, streaming=dies) as runs:
             if dies:
@@ -149,7 +149,7 @@ class ServedInstance:
             return None if any(run.ticket.gone for run in runs) else runs
 
     async def stream(self, exchange: Exchange, work: Work, form: StreamForm) -> Run | None:
-        """Answer as a stream; the run once it is complete, None when the client went away before."""
+        """Answer as a stream; returns the run once it is complete, None if the client disconnected before."""
         dies_at = (work.max_tokens + 1) // 2 if exchange.fails(FailureKind.DIE_MID_STREAM) else None
         async with self._running(self.rank_of(exchange), exchange, (work,), streaming=True) as (run,):
             ticket = run.ticket
@@ -180,7 +180,7 @@ class ServedInstance:
 
     @asynccontextmanager
     async def _running(self, rank: Rank, exchange: Exchange, works: Sequence[Work], *, streaming: bool) -> AsyncIterator[list[Run]]:
-        """Submit the works; they are given up when the block ends or the client goes away."""
+        """Submit the works; they are given up when the block ends or the client disconnects."""
         runs: list[Run] = []
         slow_factor = exchange.failure.factor if exchange.failure is not None else 1.0
 

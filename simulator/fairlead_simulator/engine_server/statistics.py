@@ -15,7 +15,7 @@ REQUEST_BUCKETS = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.
 
 
 class Histogram:
-    """Counts of observed seconds (or tokens) by upper bound (inclusive); the last count is of those above every
+    """Counts of observed seconds (or tokens) by upper bound (inclusive); the last count is for values above every
     bound.
     """
 
@@ -38,7 +38,8 @@ class Histogram:
 class EngineStatistics:
     """Totals since the engine started, kept by observing the engine model. Histograms hold tokens or seconds.
 
-    `wall_seconds` are those that one second of engine time takes: a sped-up engine shows what its clients see.
+    `wall_seconds` is the real duration of one second of engine time, so that a sped-up engine's metrics show what
+    clients see.
     """
 
     wall_seconds: float = 1.0
@@ -51,7 +52,7 @@ class EngineStatistics:
     """Prompt tokens whose blocks came from another engine."""
     transfers_failed: int = 0
     transfers_expired: int = 0
-    """Prompts whose blocks nobody fetched in time."""
+    """Prompts whose blocks were not fetched in time."""
     transfer_time: Histogram = field(default_factory=lambda: Histogram(TRANSFER_BUCKETS))
     transfer_bytes: Histogram = field(default_factory=lambda: Histogram(TRANSFER_BYTES_BUCKETS))
     generation_tokens: int = 0
@@ -80,7 +81,7 @@ class EngineStatistics:
         self._observe(self.queue_time, now - request.arrived_at)
 
     def transferred(self, seconds: float, size: int) -> None:
-        """Record how long KV blocks took from another engine to this one, and their bytes."""
+        """Record the duration and size of a transfer of KV blocks from another engine to this one."""
         self._observe(self.transfer_time, seconds)
         self.transfer_bytes.observe(size)
 
@@ -115,7 +116,7 @@ class EngineStatistics:
         self._last_decode_at = last_end
 
     def stopped_decoding(self, request: Generation) -> None:
-        """The batch no longer holds the time of its last token, so the request keeps it."""
+        """The request leaves the batch, which no longer stores the time of its last token; the request keeps it."""
         if request in self._fresh:
             del self._fresh[request]
         else:
@@ -137,7 +138,7 @@ class EngineStatistics:
         self.request_generation_tokens.observe(0 if request.pooled else request.generated)
 
     def aborted(self, request: Generation) -> None:
-        """The request's client went away."""
+        """The request's client disconnected."""
         self.ended["abort"] += 1
 
     def _observe(self, histogram: Histogram, seconds: float, times: int = 1) -> None:

@@ -26,13 +26,13 @@ class ByteTokenizer:
         return -(-len(prompt) // self._width)
 
     def ids(self, prompt: bytes) -> list[int]:
-        """Its token ids. Raises RequestInvalid where tokens are too wide to have ids."""
+        """The token ids of a prompt. Raises RequestInvalid if tokens are too wide to have ids."""
         self._check_width()
         width = self._width
         return [int.from_bytes(prompt[at : at + width].ljust(width, _FILLER), "little") for at in range(0, len(prompt), width)]
 
     def prompt(self, ids: Sequence[object], field: str) -> bytes:
-        """The bytes of token ids. A short token within them keeps its filling, so that every id stays one token."""
+        """The bytes of token ids. A short token in the middle keeps its padding, so that every id stays one token."""
         self._check_width()
         pieces: list[bytes] = []
         for place, number in enumerate(ids):

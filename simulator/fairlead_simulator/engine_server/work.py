@@ -1,4 +1,4 @@
-"""What a protocol asks of the engine and what it gets: pieces of work, their runs, and the forms of streams."""
+"""The work that protocols give to the engine, its results, and the formats of streams."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -11,8 +11,8 @@ from fairlead_simulator.engine_server.pacing import Turn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """One prompt to compute and the length of its answer. The model ends an answer (`stop`), or the client's limit does
-    (`length`).
+    """One prompt to compute and the length of its answer. The answer is ended by the model (`stop`) or by the client's
+    limit (`length`).
     """
 
     prompt: bytes
@@ -22,7 +22,7 @@ class Work:
     """Only the prompt is computed, as for an embedding; nothing is generated."""
     handover: Handover = NO_HANDOVER
     continues: bool = False
-    """The prompt may end within an answer, which goes on."""
+    """Whether the prompt may end within an answer that is continued."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Run:
         self.work = work
         self.ticket = ticket
         self.held: dict[str, Any] | None = None
-        """Where its KV blocks are held, as sent to the engine that may fetch them."""
+        """Where its KV blocks are held; the parameters for the engine that may fetch them."""
         self._answers = answers
         self._start = answers.start_of(work.prompt, continues=work.continues)
         self._block_tokens = block_tokens
@@ -58,7 +58,7 @@ class Run:
         return self.ticket.generation.input_tokens
 
     def words(self, first: int, stop: int) -> bytes:
-        """Tokens `first..stop` of the answer: ASCII words that JSON need not escape."""
+        """Tokens `first..stop` of the answer: ASCII words without characters that JSON must escape."""
         return self._answers.words(self._start, first, stop)
 
     def text(self) -> str:
@@ -102,4 +102,4 @@ class StreamForm(Protocol):
         """Some words, and how many tokens there are with them."""
 
     def closing(self, words: bytes, run: Run, extra: dict[str, Any]) -> bytes:
-        """The last words and all that ends the stream; `extra` are fields for the last document."""
+        """The last words and everything that ends the stream; `extra` are fields for the last document."""

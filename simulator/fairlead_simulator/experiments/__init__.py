@@ -1,4 +1,5 @@
-"""Experiments: a trace planned at several rates, run through simulated pools for several policies, measured and shown.
+"""Experiments: a trace is planned at several rates and run through simulated pools with several policies; the results
+are measured and shown.
 
 A cell is one combination of policy, rate, early rejection mode and seed; cells share nothing and may run in several
 processes. It must not decide anything about routing or engines. Its danger: figures that compare different requests;

@@ -1,5 +1,6 @@
-"""From a trace to the requests of one run: cut, scaled to a rate and spread, with block ids and sessions that depend on
-the seed."""
+"""Turns a trace into the requests of one run: cut, scaled to a rate and spread, with block ids and sessions that depend
+on the seed.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from fairlead_simulator.traces.rows import TraceRow
 from fairlead_simulator.traces.sessions import Sessions, find_sessions
 
 STRETCHES = 10
-"""Parts of equal length of a workload's time, within each of which sessions' starts are exchanged."""
+"""Number of equal parts of a workload's time; the start times of sessions are exchanged only within a part."""
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 
@@ -26,9 +27,8 @@ Spread = Literal["random", "even", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Rows of a trace ready to be planned at any rate.
-
-    `seconds` since the first arrival, equal stamps spread evenly over the gap to the next.
+    """Rows of a trace, ready to be planned at any rate. `seconds` since the first arrival; equal stamps are spread
+    evenly over the gap to the next stamp.
     """
 
     rows: tuple[TraceRow, ...]
@@ -43,7 +43,7 @@ class Workload:
     dropped: int = 0
     """Rows left out because their prompt was too long."""
     found_sessions: Sessions | None = None
-    """How the sessions are known; None if none were looked for."""
+    """How sessions were found; None if none were looked for."""
 
     @property
     def native_rate(self) -> float:
@@ -56,7 +56,7 @@ def load_workload(rows: Iterable[TraceRow], *, requests: int | None, max_input: 
     """The first `requests` rows whose prompt is shorter than `max_input` tokens. Gaps left by dropped rows stay in the
     arrival times.
 
-    Rows without a session get one inferred from prefixes and times, as in `fairlead replay`, if wanted.
+    If requested, rows without a session get one inferred from prefixes and times, as in `fairlead replay`.
     """
     kept: list[TraceRow] = []
     seconds: list[float] = []
@@ -84,8 +84,9 @@ def load_workload(rows: Iterable[TraceRow], *, requests: int | None, max_input: 
 
 
 def _groups(rows: Iterable[TraceRow]) -> Iterator[tuple[float, float, list[TraceRow]]]:
-    """Rows of equal stamps: seconds since the first, the gap to the next stamp (of the last group: the gap before it),
-    the rows."""
+    """Groups of rows with equal stamps: seconds since the first, the gap to the next stamp (for the last group: the gap
+    before it), the rows.
+    """
     first: float | None = None
     gap = 0.0
     stamp = 0.0
@@ -116,8 +117,9 @@ class ArrivalPlan:
     warmup: int = 0
     warmup_rate: float | None = None
     spread: Spread = "random"
-    """Rows of equal stamps come at random times in the gap to the next stamp (drawn by the seed), at even distances, or
-    at once."""
+    """How rows with equal stamps are spread: at random times in the gap to the next stamp (drawn with the seed), at
+    equal distances, or all at once.
+    """
     seed: int = 0
     closed_loop: bool = False
 
@@ -175,12 +177,8 @@ def check_closed_loop(workload: Workload) -> None:
 
 
 def exchanged(workload: Workload, seed: int) -> Workload:
-    """Other requests of the same traffic: the workload as it is by seed 0, else with its sessions' starts exchanged.
-
-    A recorded trace is one outcome of many, and to replay it with another seed for what a policy draws by chance shows
-    nothing where the policy draws nothing. So each session keeps its requests and pauses, and begins when another one
-    of the same stretch of time began: a block bootstrap without replacement, by sessions. The load rises and falls as
-    recorded, and a cache can save as much. A row without a session counts as one.
+    """Another sample of the same traffic: for seed 0 the workload unchanged, else with its sessions' start times
+    exchanged.
     """
     if seed == 0 or len(workload.rows) < 2:
         return workload
@@ -198,7 +196,7 @@ def exchanged(workload: Workload, seed: int) -> Workload:
 
 
 def _by_stretch(workload: Workload, sessions: list[list[int]]) -> list[list[list[int]]]:
-    """The sessions that begin in each stretch; empty stretches are left out."""
+    """The sessions that begin in each part; empty parts are left out."""
     first, length = workload.seconds[0], (workload.seconds[-1] - workload.seconds[0]) / STRETCHES
     found: dict[int, list[list[int]]] = {}
     for session in sessions:
@@ -223,14 +221,14 @@ def _in_order(workload: Workload, at: list[float]) -> Workload:
 
 
 def ideal_hits(workload: Workload) -> tuple[list[int], IdealCache]:
-    """Per row, the tokens an endless shared cache would save; and that cache's totals."""
+    """For each row, the tokens that an unlimited shared cache would save; and that cache's totals."""
     cache = IdealCache()
     return [cache.add(row) for row in workload.rows], cache
 
 
 def arrivals(workload: Workload, plan: ArrivalPlan) -> list[float]:
-    """Arrival times at the plan's rates: warm-up and measured part are each stretched to have their rate on average.
-    Where all have one stamp there is nothing to stretch, and they come evenly.
+    """Arrival times at the plan's rates: warm-up and measured part are each stretched to their average rate. If all
+    rows have one stamp, they arrive at equal distances.
     """
     seconds = _spread(workload, plan)
     warmup = min(plan.warmup, len(seconds))
@@ -260,8 +258,9 @@ def _stretched(seconds: Sequence[float], rate: float, start: float) -> list[floa
 
 
 def _scrambled(workload: Workload, seed: int) -> list[int]:
-    """The ids of all rows' full blocks, one row after the other, renamed by the seed: SplitMix64's finalizer, a
-    bijection of 64-bit numbers."""
+    """The block ids of all rows, one row after the other, renamed with the seed: SplitMix64's finalizer, a bijection of
+    64-bit numbers.
+    """
     full = chain.from_iterable(row.hash_ids[: row.full_blocks] for row in workload.rows)
     try:
         ids = np.fromiter(full, dtype=np.int64).view(np.uint64)

@@ -27,7 +27,7 @@ from fairlead_simulator.simulation.timeline import TimelineEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One run to be made. `label` is the policy as the user wrote it."""
+    """A run to be made. `label` is the policy as the user wrote it."""
 
     label: str
     spec: SimulatedPool
@@ -35,7 +35,7 @@ class Cell:
     quality: ObservationQuality = field(default_factory=ObservationQuality)
     timeline: tuple[TimelineEvent, ...] = ()
     scaling: SimulatedScaling | None = None
-    """None: the pool keeps its size but for the timeline."""
+    """Rules of scaling; None: the pool keeps its size except for the timeline."""
     targets: Targets
 
     @property
@@ -46,7 +46,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellResult:
-    """A cell's figures; `cpu_seconds` is of the simulation alone. `loads` and `moves` only when asked for."""
+    """The figures of a cell; `cpu_seconds` is for the simulation alone. `loads` and `moves` only if requested."""
 
     cell: Cell
     figures: Figures
@@ -60,7 +60,7 @@ class CellResult:
     sizes: tuple[SizeChange, ...] = ()
     """The changes that scaling made, in order of time."""
     parts: tuple[Part, ...] = ()
-    """Keyed by tenant and priority class, where there are several."""
+    """Figures by tenant and priority class, if there are several."""
 
     def document(self) -> dict[str, Any]:
         """The row for a JSON file."""
@@ -87,7 +87,9 @@ class CellResult:
 
 
 def check_fits(workload: Workload, spec: SimulatedPool) -> None:
-    """Raises WorkloadImpossible when a row could never be served: longer than the KV memory of one instance."""
+    """Raises WorkloadImpossible if some row could never be served, because it is longer than the KV memory of one
+    instance.
+    """
     capacity = spec.preset.kv_tokens // spec.preset.block_tokens * spec.preset.block_tokens
     for number, row in enumerate(workload.rows, start=1):
         if row.input_length + row.output_length > capacity * 0.98:
@@ -142,10 +144,10 @@ def simulate_cell(
 def run_cells(
     workload: Workload, cells: Sequence[Cell], *, processes: int, keep_loads: bool, on_progress: Callable[[int], None]
 ) -> Generator[CellResult, None, None]:
-    """Results as they come (in the cells' order with one process).
+    """Yields results as they become available (in the cells' order with one process).
 
-    `on_progress` gets the number of requests that ended. Raises CellFailed for a policy that fails. A caller that stops
-    asking for results ends the runs in progress.
+    `on_progress` gets the number of requests that ended. Raises CellFailed for a policy that fails. If the caller stops
+    iterating, runs in progress end.
     """
     ideal, _ = ideal_hits(workload)
     if processes == 1 or len(cells) == 1:
@@ -178,7 +180,7 @@ def run_cells(
 
 @contextmanager
 def _naming(cell: Cell) -> Iterator[None]:
-    """An error that tells a person nothing of the choices it came with, as a policy's own, tells which run failed."""
+    """Adds the failed run's name to errors that do not name it, such as a policy's own."""
     try:
         yield
     except (SimulatorError, FairleadError):
@@ -188,7 +190,7 @@ def _naming(cell: Cell) -> Iterator[None]:
 
 
 def _begin_worker() -> None:
-    """A worker leaves Ctrl-C to its parent, and ends with it however that ends."""
+    """Starts a worker process: it leaves Ctrl-C to its parent, and ends with the parent in any case."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -202,7 +204,9 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _without_collecting() -> Iterator[None]:
-    """A run makes no reference cycles worth collecting, and looking for them takes a fifth of its time."""
+    """Disables garbage collection: a run makes few reference cycles, and searching for them takes a
+    fifth of its time.
+    """
     collecting = gc.isenabled()
     gc.disable()
     try:

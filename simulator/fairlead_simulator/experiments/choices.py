@@ -1,5 +1,5 @@
-"""Choices as a person writes them on the command line: policies with parameters, rates, early rejection modes, and the
-file that says how the pool scales.
+"""Reads choices from the command line: policies with parameters, rates, early rejection modes, and the file with the
+pool's scaling rules.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,16 +20,16 @@ from fairlead_simulator.errors import ScalingInvalid
 from fairlead_simulator.simulation.autoscaling import SimulatedScaling
 
 HIGHEST_RATE = 1e6
-"""Requests per second; at higher rates a whole trace comes at once."""
+"""Maximum rate in requests per second; at higher rates a whole trace would arrive at once."""
 
 SLOWEST, FASTEST = 0.01, 100.0
-"""Speeds of instances, as multiples of the preset's."""
+"""Minimum and maximum speed of instances, as multiples of the preset's."""
 
 LEAST_BELIEF, MOST_BELIEF = 1.0, 1e9
-"""Tokens per second, as `spec.engine.prefillTokensPerSecond` may be."""
+"""Minimum and maximum speed in tokens per second, as in `spec.engine.prefillTokensPerSecond`."""
 
 EARLY_REJECTION_MODES = {"disabled": "Disabled", "load": "Load", "predicted": "Predicted", "after-prefill": "AfterPrefill"}
-"""Spellings on the command line → modes of a routing table."""
+"""For each spelling on the command line, the mode of a routing table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def parse_policies(text: str) -> tuple[PolicyChoice, ...]:
 
 
 def notes_of(choices: Sequence[PolicyChoice]) -> list[str]:
-    """What policies say of parameters that they do not need, a line each."""
+    """Notes of policies about parameters without effect, a line each."""
     checked = ((one, installed_policies().check_parameters(one.name, one.parameters)) for one in choices)
     return [f"{one.label}: {note}" for one, parameters in checked for note in parameters.notes]
 
@@ -66,7 +66,8 @@ def parse_rates(text: str, saturation: float) -> tuple[float, ...]:
         rate = 0.0 if number is None else number * saturation if part.endswith("x") else number
         if not 0 < rate <= HIGHEST_RATE:
             remedy = (
-                f"write numbers above 0, as 4 (requests per second, at most {HIGHEST_RATE:,.0f}) or 1.25x (of the estimated saturation)"
+                f"write numbers above 0, such as 4 (requests per second, at most {HIGHEST_RATE:,.0f}) or 1.25x (of the "
+                "estimated saturation)"
             )
             raise InvalidInput("--rates", part, remedy)
         rates.append(rate)
@@ -75,19 +76,19 @@ def parse_rates(text: str, saturation: float) -> tuple[float, ...]:
 
 
 def parse_belief(text: str, true_speed: float) -> float:
-    """`0.25x` or `1562`: the prefill speed that routers believe, relative to the true one or in tokens per second.
+    """`0.25x` or `1562`: the prefill speed that routers assume, relative to the true one or in tokens per second.
     Raises InvalidInput.
     """
     number = _number(text.strip().removesuffix("x"))
     speed = 0.0 if number is None else number * true_speed if text.strip().endswith("x") else number
     if not LEAST_BELIEF <= speed <= MOST_BELIEF:
-        remedy = "write a multiple of the true speed, as 0.25x, or 1 to 1,000,000,000 tokens per second, as 6250"
+        remedy = "write a multiple of the true speed, such as 0.25x, or 1 to 1,000,000,000 tokens per second, such as 6250"
         raise InvalidInput("--believed-speed", text, remedy)
     return speed
 
 
 def parse_speeds(text: str) -> tuple[float, ...]:
-    """`1,1,0.5`: how fast instances are, as multiples of the preset. Raises InvalidInput."""
+    """`1,1,0.5`: the speeds of instances, as multiples of the preset's. Raises InvalidInput."""
     return _in_turn("--speeds", text, SLOWEST, FASTEST)
 
 
@@ -138,7 +139,7 @@ def _policy(text: str) -> PolicyChoice:
 
 
 def parameter_path(error: InvalidInput) -> str:
-    """Where among a policy's parameters the error is: `slo_fraction`, `config.plugins[0].type`."""
+    """The path of the erroneous parameter: `slo_fraction`, `config.plugins[0].type`."""
     return error.field.removeprefix("spec.routing.parameters.")
 
 
@@ -156,15 +157,15 @@ def _object(path: Path, place: str) -> Mapping[str, Any]:
 
 
 def _refuse_twice(option: str, written: list[str]) -> None:
-    """A choice named twice would be run twice and averaged as one."""
+    """Refuses a choice that is named twice: it would be run twice and averaged as one."""
     for position, one in enumerate(written):
         if one in written[:position]:
             raise InvalidInput(option, one, "it is named twice; write it once")
 
 
 def _value(text: str, kind: str | None) -> Any:
-    """The value as the parameter's kind reads it; a value that cannot be read so is left to the check, which
-    names it.
+    """The value as the parameter's kind reads it; a value that cannot be read is passed on to the check, which names
+    it.
     """
     if text.lower() in ("none", "null", ""):
         return None
@@ -182,9 +183,8 @@ def _number(text: str) -> float | None:
 
 
 def read_scaling(path: Path, *, split: bool) -> SimulatedScaling:
-    """The rules in a file, for a pool that is `split` into prefill and decode instances or not.
-
-    Raises ScalingInvalid.
+    """The scaling rules in a file; `split`: whether the pool has prefill and decode instances. Raises
+    ScalingInvalid.
     """
     try:
         document = orjson.loads(path.read_bytes())

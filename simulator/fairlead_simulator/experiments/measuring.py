@@ -28,11 +28,11 @@ class Figures:
     served: int
     failed: int
     rate_achieved: float
-    """Measured requests per second of their arrivals."""
+    """Arrival rate of the measured requests, per second."""
     attainment: float
-    """Share of all that arrived which was served in time; refused and failed ones were not."""
+    """Share of all arrived requests that were served in time; refused and failed ones count as missed."""
     ttft_attainment: float
-    """The same by the TTFT target alone."""
+    """The same share, judged by the TTFT target alone."""
     rejected_share: float
     ttft_p50: float | None
     ttft_p90: float | None
@@ -43,10 +43,11 @@ class Figures:
     hit_rate: float
     """Share of the prompt tokens of served requests that the engines did not compute."""
     ideal_hit_rate: float
-    """The same for an endless cache shared by all, over all measured requests."""
+    """The hit rate of an unlimited cache shared by all instances, over all measured requests."""
     belief_exact: float | None
-    """Share of served requests whose cached tokens the router knew to the token when it sent them. Those that fetched
-    some are left out here and in `belief_error`."""
+    """Share of served requests whose cached tokens the router predicted exactly when it sent them. Requests that
+    fetched tokens are left out here and in `belief_error`.
+    """
     belief_error: float | None
     """The sum of each request's error in cached tokens, as a share of all cached tokens."""
     load_cv: float
@@ -56,8 +57,9 @@ class Figures:
     reroutes: int
     preemptions: int
     output_tokens_per_second: float
-    """Those that answers got while measured requests arrived, also answers to earlier ones. Until the last answer's end
-    it would be the length of that one answer."""
+    """Output tokens per second during the arrival of the measured requests, including answers to earlier ones. If it
+    were measured until the last answer's end, it would depend on the length of that answer.
+    """
 
     @property
     def moves(self) -> int:
@@ -77,7 +79,7 @@ class Part:
 
 
 def measure_parts(result: RunResult, warmup: int, targets: Targets) -> tuple[Part, ...]:
-    """Figures over the jobs from index `warmup` on, by tenant and class; none where all are of one."""
+    """Figures over the jobs from index `warmup` on, by tenant and class; empty if all belong to one."""
     parts: dict[tuple[str, str], list[Job]] = {}
     for job in result.jobs:
         if job.index >= warmup:
@@ -100,9 +102,8 @@ def _part(tenant: str, of_class: str, jobs: Sequence[Job], targets: Targets) -> 
 
 
 def measure(result: RunResult, ideal: Sequence[int], warmup: int, targets: Targets, among: Container[int] | None = None) -> Figures:
-    """Figures over the jobs from index `warmup` on, or over those with the indexes `among` them.
-
-    `ideal` are the endless cache's hits per job.
+    """Figures over the jobs from index `warmup` on, or over those with the indexes `among`. `ideal` are the unlimited
+    cache's hits per job.
     """
     measured = [job for job in result.jobs if job.index >= warmup and (among is None or job.index in among)]
     served = [job for job in measured if job.phase is Phase.FINISHED]
@@ -149,7 +150,7 @@ def _output_rate(jobs: Iterable[Job], begin: float, end: float) -> float:
 
 
 def _tokens_within(job: Job, begin: float, end: float) -> float:
-    """Tokens of an answer that came in this time: the first, and those after it as if at an even pace."""
+    """Tokens of an answer within this time: the first token, and the later ones as if at even distances."""
     first, last = job.first_token_at, job.finished_at
     lasted = min(last, end) - max(first, begin)
     later = (job.output_tokens - 1) * lasted / (last - first) if last > first and lasted > 0 else 0.0

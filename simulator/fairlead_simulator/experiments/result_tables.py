@@ -1,4 +1,4 @@
-"""Results for a person: one table per early rejection mode, and what rate each policy holds."""
+"""Results for people: one table per early rejection mode, and the rate that each policy sustains."""
 
 from collections.abc import Iterator, Sequence
 from math import fsum
@@ -51,7 +51,7 @@ def result_tables(results: Sequence[CellResult]) -> Iterator[Table]:
 
 
 def scaling_lines(results: Sequence[CellResult]) -> Iterator[str]:
-    """For each run of a pool that scales itself and role: its sizes one after the other, with their times."""
+    """For each run of a pool that scales itself, and each role: the sizes one after the other, with their times."""
     for result in results:
         if result.cell.scaling is None:
             continue

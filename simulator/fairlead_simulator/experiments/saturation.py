@@ -1,5 +1,6 @@
-"""How many requests per second a pool could take at the very most: the workload's demand on an ideal cache against what
-instances can do."""
+"""The maximum request rate of a pool: the workload's demand with an ideal cache, compared with the capacity of the
+instances.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ def estimate_saturation(
 ) -> Saturation:
     """An upper bound: no policy has an endless shared cache, nor always the largest batch.
 
-    An instance with another speed than the preset's counts in proportion to its speed.
+    An instance counts in proportion to its speed.
     """
     rows = workload.rows
     count = len(rows)

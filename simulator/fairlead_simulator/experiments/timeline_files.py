@@ -94,7 +94,7 @@ def _override(fields: "_Fields", at: float, place: str) -> Override:
 
 
 class _Fields:
-    """An event's fields, each taken once."""
+    """An event's fields; each is taken once, so that unknown ones remain."""
 
     def __init__(self, document: dict[str, Any], place: str) -> None:
         self.document = document

@@ -1,5 +1,6 @@
 """`python -m fairlead_simulator.replay`, the same as `fairlead replay`."""
 
+from fairlead_process.commands import run_program
 from fairlead_simulator.replay.command import replay
 
-replay.main(prog_name="fairlead replay")
+run_program(replay, "fairlead replay")

@@ -16,9 +16,11 @@ import uvloop
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fairlead.tables import PoolKey
+from fairlead.errors import InvalidInput
+from fairlead_process.commands import ExitCode
+from fairlead_process.option_types import InputUnusable, NumberOption, WholeOption, output_option
+from fairlead_process.pool_names import METAVAR, namespace_option, optional_pool
 from fairlead_simulator.errors import TraceInvalid
-from fairlead_simulator.option_types import InputUnusable, NumberOption, WholeOption
 from fairlead_simulator.replay.http_client import HttpClient, Origin
 from fairlead_simulator.replay.models import find_model
 from fairlead_simulator.replay.open_loop import NobodyListens, Replay, ReplaySettings
@@ -36,28 +38,31 @@ _REMEMBERED_WHEN_LOOPING = 20_000
 _POSITIVE = NumberOption(most=1e6, positive=True)
 
 
-def _pool(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
-    try:
-        return None if text is None else str(PoolKey.named(text))
-    except ValueError as remedy:
-        raise click.BadParameter(f"{text!r} cannot be used; {remedy}") from None
-
-
 @click.command()
 @click.option("--trace", type=click.Path(path_type=Path), help="A trace in Mooncake's JSONL format, also .gz; see fairlead traces convert.")
-@click.option("--generate", type=click.Choice(["conversation"]), help="Make a trace instead of reading one.")
+@click.option("--generate", type=click.Choice(["conversation"]), help="Generate a trace instead of reading one.")
 @click.option(
-    "--url", "urls", multiple=True, required=True, help="A router (or an engine); several take turns and stand in for one another."
+    "--url",
+    "urls",
+    multiple=True,
+    help="A router (or an engine); several take turns and stand in for one another. Without it those of this folder's sandbox.",
 )
 @click.option("--model", help="Model to request; default: the first one that the router lists.")
-@click.option("--pool", callback=_pool, metavar="[NAMESPACE/]NAME", help="The pool, sent as x-fairlead-pool.")
+@click.option("--pool", metavar=METAVAR, help="The pool, sent as x-fairlead-pool.")
+@namespace_option
 @click.option("--token", envvar="FAIRLEAD_GATEWAY_KEY", show_envvar=True, help="API key of the routers, sent as a bearer token.")
-@click.option("--speed", type=_POSITIVE, default=1.0, show_default=True, help="How many times as fast as recorded.")
-@click.option("--requests", type=click.IntRange(min=1), help="Only the first N requests.")
+@click.option("--speed", type=_POSITIVE, default=1.0, show_default=True, help="Speed-up relative to the recorded times.")
+@click.option("--requests", type=click.IntRange(min=1), help="Send only the first N requests.")
 @click.option("--rate", type=_POSITIVE, default=3.4, show_default=True, help="Requests per second of a generated trace.")
 @click.option("--median-input", type=WholeOption(1, 1_000_000), help="Median tokens of a generated session's first prompt.")
 @click.option("--longest-input", type=WholeOption(1, 1_000_000), help="Maximum tokens of a generated prompt.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of a generated trace and of cancellations.")
+@click.option(
+    "--seed",
+    type=WholeOption(-(2**63), 2**63 - 1),
+    default=0,
+    show_default=True,
+    help="Random seed of a generated trace and of cancellations.",
+)
 @click.option("--slo-ttft", type=_POSITIVE, default=5.0, show_default=True, help="Seconds to the first token that count as in time.")
 @click.option(
     "--time-scale", type=_POSITIVE, default=1.0, show_default=True, help="Speed-up of the engines; times are shown multiplied by it."
@@ -66,12 +71,17 @@ def _pool(_context: click.Context, _option: click.Parameter, text: str | None) -
 @click.option("--session-header", default="x-session-id", show_default=True, help="Header with the session's name.")
 @click.option("--bursts", is_flag=True, help="Send rows with equal stamps at once instead of spreading them.")
 @click.option(
-    "--max-in-flight", type=click.IntRange(min=1), default=4096, show_default=True, help="Safety limit; reaching it delays arrivals."
+    "--max-in-flight",
+    type=click.IntRange(min=1),
+    default=4096,
+    show_default=True,
+    help="Maximum number of requests in flight; reaching it delays arrivals.",
 )
-@click.option("--cancel-share", type=NumberOption(most=1), default=0.0, help="Give up this share of requests after their first token.")
+@click.option("--cancel-share", type=NumberOption(most=1), default=0.0, help="Cancel this share of requests after their first token.")
 @click.option("--retry-rejected", type=click.IntRange(min=0), default=0, help="Retries of a rejected request, after Retry-After.")
 @click.option("--timeout", type=_POSITIVE, default=600.0, show_default=True, help="Seconds one request may take.")
 @click.option("--loop", "repeat", is_flag=True, help="Repeat without end, with fresh prompts each time.")
+@output_option
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write all figures here.")
 @click.option("--rows", "rows_path", type=click.Path(path_type=Path), help="Write a JSON line per request here.")
 def replay(
@@ -80,6 +90,7 @@ def replay(
     urls: tuple[str, ...],
     model: str | None,
     pool: str | None,
+    namespace: str | None,
     token: str | None,
     speed: float,
     requests: int | None,
@@ -97,17 +108,25 @@ def replay(
     retry_rejected: int,
     timeout: float,
     repeat: bool,
+    as_json: bool,
     json_path: Path | None,
     rows_path: Path | None,
 ) -> None:
-    """Send a trace as real requests, at the times it was recorded, and account for every one.
+    """Send a trace as real requests, at their recorded times, and account for each of them.
 
-    Ends with code 0 when sent = served + rejected + failed + cancelled, else 1.
+    Ends with code 0 when sent = served + rejected + failed + cancelled, else 1; after Ctrl-C with 130.
     """
+    if not urls:
+        raise InvalidInput("--url", None, "write the address of a router, such as http://127.0.0.1:8000; no sandbox runs in this folder")
     if (trace is None) == (generate is None):
         raise click.UsageError("give either --trace FILE or --generate conversation")
+    key = optional_pool(pool, namespace)
     origins = tuple(_origin(url) for url in urls)
-    headers = [(name, value) for name, value in (("x-fairlead-pool", pool), ("authorization", token and f"Bearer {token}")) if value]
+    headers = [
+        (name, value)
+        for name, value in (("x-fairlead-pool", None if key is None else str(key)), ("authorization", token and f"Bearer {token}"))
+        if value
+    ]
     for name, value in (*headers, (session_header, "")):
         if not name.isascii() or not value.isascii() or any(sign in name + value for sign in "\r\n"):
             raise click.UsageError(f"{name}: {value!r} cannot be sent as a header")
@@ -117,12 +136,20 @@ def replay(
     ideal = None if repeat else IdealCache()
     err = Console(stderr=True)
 
+    ended_by: list[int] = []
+
+    def end(number: int, stop: asyncio.Event) -> None:
+        ended_by.append(number)
+        stop.set()
+
     async def run(on_outcome: Callable[[RequestOutcome], None]) -> float:
         client = HttpClient()
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        served_model = model or await find_model(client, origins, headers, pool, patient=repeat, stop=stop, console=err)
+            asyncio.get_running_loop().add_signal_handler(number, end, number, stop)
+        served_model = model or await find_model(
+            client, origins, headers, None if key is None else str(key), patient=repeat, stop=stop, console=err
+        )
         sender = Sender(client, origins, headers, session_header, timeout, retry_rejected, time.monotonic)
         running = Replay(
             rows=rows,
@@ -167,11 +194,14 @@ def replay(
         except NobodyListens as error:
             raise click.ClickException(f"{error}; is the router running, and is --url right?") from None
         summary = tally.summary(wall_seconds, ideal.token_hit_rate if ideal is not None else None)
-        click.echo("\n".join(summary_lines(summary, sessions)))
+        document = orjson.dumps(summary_document(summary, sessions), option=orjson.OPT_INDENT_2)
+        click.echo(document.decode() if as_json else "\n".join(summary_lines(summary, sessions)))
         if json_file is not None:
-            json_file.write(orjson.dumps(summary_document(summary, sessions), option=orjson.OPT_INDENT_2) + b"\n")
+            json_file.write(document + b"\n")
     if not summary.accounted:
         raise SystemExit(1)
+    if signal.SIGINT in ended_by:
+        raise SystemExit(ExitCode.INTERRUPTED)
 
 
 def _rows_from(
@@ -186,7 +216,7 @@ def _rows_from(
 
 
 def generated_rows(requests: int | None, seed: int, rate: float, median_input: int | None, longest_input: int | None) -> list[TraceRow]:
-    """Conversations as `--generate` makes them; None means the usual number, or the shape's own lengths."""
+    """Conversations as generated by `--generate`; None means the default number, or the shape's own lengths."""
     usual = ConversationShape()
     shape = replace(
         usual,

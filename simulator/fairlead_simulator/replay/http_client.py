@@ -1,6 +1,6 @@
-"""A light HTTP/1.1 client: keep-alive connections, streamed answers handed over as they arrive.
+"""A light HTTP/1.1 client: keep-alive connections, and streamed answers passed on as they arrive.
 
-It costs half the CPU of a general client, on the machine whose router it measures:
+It needs half the CPU time of a general client, which matters on the machine whose router it measures:
 docs/decisions/0002-replay-client.md.
 """
 
@@ -12,7 +12,11 @@ from urllib.parse import urlsplit
 
 import httptools
 
+from fairlead.errors import shown
 from fairlead_client.tls import lenient
+from fairlead_process.kinds import Address
+
+_ADDRESS = Address("http://127.0.0.1:8000")
 
 
 class AnswerReader:
@@ -59,14 +63,11 @@ class Origin:
     def parse(url: str) -> "Origin":
         """`http(s)://host[:port][/path]`. Raises ValueError with a remedy."""
         try:
-            parts = urlsplit(url)
-            port = parts.port
+            parts = urlsplit(_ADDRESS.parse(url))
         except ValueError:
-            raise ValueError(f"{url!r} is not a URL; write http://host:port") from None
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is not an http URL; write http://host:port")
+            raise ValueError(f"{shown(url)} cannot be used; write {_ADDRESS.wanted}") from None
         secure = parts.scheme == "https"
-        return Origin(url.rstrip("/"), parts.hostname, port or (443 if secure else 80), secure, parts.path.rstrip("/"))
+        return Origin(url.rstrip("/"), parts.hostname or "", parts.port or (443 if secure else 80), secure, parts.path.rstrip("/"))
 
 
 class Connection(asyncio.Protocol):
@@ -159,15 +160,16 @@ class Connection(asyncio.Protocol):
 
 
 class HttpClient:
-    """Idle connections per origin, latest used first. Unbounded: the caller bounds what is in flight."""
+    """Idle connections per origin, the most recently used first. Unbounded: the caller limits the
+    requests in flight.
+    """
 
     def __init__(self) -> None:
         self._idle: dict[Origin, list[Connection]] = {}
         self._tls: ssl.SSLContext | None = None
 
     async def request(self, origin: Origin, head: bytes, body: bytes, reader: AnswerReader) -> None:
-        """Exchange one request. A kept connection that turns out to be closed before answering is replaced by a new
-        one, once.
+        """Exchange one request. If a reused connection is closed before the answer, it is replaced by a new one, once.
 
         Raises ConnectFailed, ConnectionBroke or AnswerMalformed.
         """

@@ -1,4 +1,4 @@
-"""Finding out which model to ask for when nobody said."""
+"""Finds out which model to request if none was given."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _PAUSE_SECONDS = 2.0
 
 
 class ModelUnknown(Exception):
-    """No router offers a model to ask for; the message says why, `question` what the caller should look at."""
+    """No router offers a model; the message says why, `question` what the caller should check."""
 
     def __init__(self, words: str, question: str = "is the router running, and is --url right?") -> None:
         self.question = question
@@ -43,7 +43,7 @@ async def find_model(
 ) -> str:
     """The model of `pool`, or the first model any router lists when asked with these headers.
 
-    When `patient`, waits for one; empty when stopped meanwhile.
+    If `patient`, waits for one; empty if stopped meanwhile.
     """
     while True:
         problems = []

@@ -17,7 +17,7 @@ from fairlead_simulator.traces.sessions import Sessions
 
 
 class NobodyListens(Exception):
-    """Not a single connection could be made."""
+    """No connection at all could be made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class ReplaySettings:
 
 @dataclass(slots=True, kw_only=True)
 class Replay:
-    """One run, of the rows with a session each. `on_outcome` is called for every end, if given."""
+    """One run of rows, each with a session. `on_outcome`, if given, is called for every end."""
 
     rows: Sequence[TraceRow]
     sessions: Sessions
@@ -47,7 +47,7 @@ class Replay:
     ideal: IdealCache | None = None
     on_outcome: Callable[[RequestOutcome], None] | None = None
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    """When set: send nothing more and abandon requests in flight."""
+    """If set, send nothing more and abandon requests in flight."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _room: asyncio.Event = field(default_factory=asyncio.Event)
     _refused: str = ""
@@ -88,7 +88,7 @@ class Replay:
             raise NobodyListens(self._refused)
 
     async def _wait_until(self, due: float) -> bool:
-        """Until the time has come and there is room; False when stopped."""
+        """Wait until the time has come and there is room; False if stopped."""
         while not self.stop.is_set():
             if len(self._tasks) >= self.settings.max_in_flight:
                 self._room.clear()

@@ -1,4 +1,4 @@
-"""What became of every request: outcomes, and the tally that must add up."""
+"""The outcomes of all requests, and the tally that must add up."""
 
 from collections import Counter, deque
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class ReplayVerdict(StrEnum):
     REJECTED = "rejected"
     """Refused on purpose: 429 or 503."""
     FAILED = "failed"
-    """No or a broken answer, or any other error status."""
+    """No answer, a broken one, or any other error status."""
     CANCELLED = "cancelled"
     """Given up by the client."""
 
@@ -26,7 +26,7 @@ class RequestOutcome:
     index: int
     session: str
     due_seconds: float
-    """After the start of the replay."""
+    """When it was due, in seconds after the start of the replay."""
     lag_seconds: float
     """Seconds by which it was sent later than due."""
     verdict: ReplayVerdict
@@ -39,8 +39,8 @@ class RequestOutcome:
     ttft_seconds: float | None = None
     e2e_seconds: float | None = None
     ended_seconds: float | None = None
-    """Seconds from the start of the replay to the request's end, whatever the outcome; None when the replay was stopped
-    first.
+    """Seconds from the start of the replay to the request's end, whatever the outcome; None if the replay was stopped
+    before.
     """
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
@@ -74,7 +74,7 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A whole replay in figures. Times are wall seconds x the time scale asked for."""
+    """Figures of a whole replay. Times are wall seconds x the requested time scale."""
 
     sent: int
     served: int
@@ -96,7 +96,7 @@ class Summary:
     """Share of all sent requests whose first token arrived within the TTFT SLO; rejected and failed ones are misses."""
     token_hit_rate: float | None
     ideal_token_hit_rate: float | None
-    """What an endless cache shared by all instances would have reached on the same prompts."""
+    """The hit rate that an unlimited cache shared by all instances would have reached with the same prompts."""
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int

@@ -1,4 +1,4 @@
-"""Prompt texts for trace rows: equal block ids give equal text, whatever the process, the order or the time."""
+"""Prompt texts for trace rows: equal block ids give equal text, in any process, order and time."""
 
 import random
 from functools import lru_cache
@@ -17,7 +17,7 @@ class PromptWriter:
     """Writes the text of a row: per block id `512 x bytes_per_token` bytes of ASCII words, the last block cut to the
     row's length.
 
-    `salt` makes a different world of texts (a repetition of the trace); ids in `shared` keep their text in all of them.
+    Another `salt` gives other texts (for a repetition of the trace); ids in `shared` always keep their text.
     """
 
     def __init__(self, bytes_per_token: int, shared: frozenset[int] = frozenset(), cached_blocks: int = 1024) -> None:

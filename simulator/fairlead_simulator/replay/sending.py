@@ -1,4 +1,4 @@
-"""The life of one replayed request, from its body over its answer, read while it arrives, to its outcome."""
+"""One replayed request: builds its body, reads its answer while it arrives, and determines its outcome."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ _KEPT_BYTES = 16_384
 
 
 class StreamedAnswer(AnswerReader):
-    """An SSE answer. Only its end is kept. `clock` in seconds; `on_first_token` is called once when set."""
+    """An SSE answer; only its end is kept. `clock` returns seconds; `on_first_token`, if set, is called once."""
 
     __slots__ = ("_clock", "_end", "first_token_at", "on_first_token")
 
@@ -37,7 +37,7 @@ class StreamedAnswer(AnswerReader):
 
     @property
     def complete(self) -> bool:
-        """Whether the stream said that it was done."""
+        """Whether the stream reported its end."""
         return self._end.rstrip().endswith(b"data: [DONE]")
 
     @property
@@ -45,20 +45,20 @@ class StreamedAnswer(AnswerReader):
         return self.status in (429, 503)
 
     def rejection_reason(self) -> str:
-        """Why it was refused, from the headers, else by status."""
+        """Why the request was refused: from the headers, else from the status."""
         for name in REJECTION_HEADERS:
             if name in self.headers:
                 return self.text(name) or f"http-{self.status}"
         return f"http-{self.status}"
 
     def failure_reason(self) -> str:
-        """Why an answer that arrived is not a good one."""
+        """Why a received answer is not valid."""
         if self.status != 200:
             return f"http-{self.status}"
         return "stream-error" if b'"error"' in self._end else "stream-incomplete"
 
     def retry_after_seconds(self) -> float:
-        """What the refusal asks for; 1 second when it does not say."""
+        """Seconds that the refusal asks to wait; 1 if it does not say."""
         try:
             return max(0.0, float(self.text(b"retry-after") or 1.0))
         except ValueError:
@@ -96,7 +96,7 @@ class Planned:
     body: bytes
     first_origin: int
     cancel: bool
-    """The client gives up when it has seen the first token."""
+    """Whether the client gives up after the first token."""
 
 
 class Sender:

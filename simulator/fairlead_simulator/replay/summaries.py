@@ -1,4 +1,4 @@
-"""What a replay shows: a table for people, JSON for programs; and the files that JSON goes to."""
+"""What a replay shows: a table for people, JSON for programs, and the files that hold the JSON."""
 
 import os
 import stat
@@ -63,8 +63,8 @@ def _share(value: float | None) -> str:
 class ResultFile:
     """A file of results.
 
-    Opened before the first request, so that an unwritable file is reported before the work; emptied by the first
-    result, so that a run that never begins destroys no older one. Raises ClickException.
+    It is opened before the first request, so that an unwritable file is reported before the work. The first result
+    empties it, so a run that never begins destroys no older results. Raises ClickException.
     """
 
     def __init__(self, path: Path) -> None:
@@ -81,7 +81,7 @@ class ResultFile:
         self._file.close()
 
     def write(self, content: bytes) -> None:
-        """Append to the results of this run."""
+        """Append a line to this run's results."""
         if self._is_old:
             self._file.truncate(0)
             self._is_old = False

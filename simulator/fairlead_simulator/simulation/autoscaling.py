@@ -1,5 +1,5 @@
-"""The operator's part of scaling in virtual time: the same `fairlead.scaling`, asked every few seconds, and the
-operator's own choice of the instance that goes first.
+"""Scaling by the operator in virtual time: `fairlead.scaling` is asked every few seconds, and the operator's own rule
+chooses the instance that is removed first.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
@@ -42,8 +42,8 @@ class SimulatedScaling:
         ),
     )
 
-    scaling: ScalingSpec = nested(ScalingSpec, "As `spec.scaling` of a pool.")
-    ratio: RatioSpec = nested(RatioSpec, "As `spec.ratio` of a pool.")
+    scaling: ScalingSpec = nested(ScalingSpec, "Same fields as a pool's `spec.scaling`.")
+    ratio: RatioSpec = nested(RatioSpec, "Same fields as a pool's `spec.ratio`.")
     min_replicas: int = whole(
         "Never fewer instances of a role than this; with 0 and `scaling.mode` SLO the pool goes to zero as a whole.", 1, maximum=10_000
     )
@@ -68,7 +68,7 @@ class ScalingByRole(SimulatedScaling):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeChange:
-    """At `at` seconds the role was to have `replicas` instances."""
+    """At `at` seconds the target of a role changed to `replicas` instances."""
 
     at: float
     role: Role
@@ -109,9 +109,10 @@ class Autoscaler:
         self._used_at = 0.0
 
     def second(self, loads: Sequence[InstanceLoad], held: HeldDemand, in_flight: int, now: float) -> tuple[ScaleTo | Flip, ...]:
-        """See one more second; when a round is due, or requests are held for a pool at zero, what is to change.
+        """Take the measures of one more second.
 
-        `in_flight` counts the requests that are not held.
+        Returns the changes to make if a round is due, or if requests are held for a pool without instances. `in_flight`
+        counts the requests that are not held.
         """
         self.meter.sample(loads, now)
         if held.requests or in_flight:
@@ -145,7 +146,7 @@ class Autoscaler:
 
 
 def cheapest_first(scheduler: PoolScheduler, sessions: Collection[str], names: Sequence[str]) -> list[str]:
-    """`names` by what their drains would cost, given the sessions the router may know."""
+    """`names` sorted by the cost of draining them, given the sessions that the router may know."""
     contexts: dict[str, list[int]] = {}
     for session in sessions:
         binding = scheduler.binding(session)

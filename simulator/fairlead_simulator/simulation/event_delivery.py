@@ -1,4 +1,4 @@
-"""The way of KV events from every engine of a run to every router."""
+"""Delivers the KV events of every engine of a run to every router."""
 
 from collections.abc import Iterable
 from random import Random
@@ -9,8 +9,8 @@ from fairlead_simulator.simulation.kv_events import Batch, EventFollower, EventP
 
 
 class EventDelivery:
-    """Batches reach each router `delay_seconds` after they were published, or never. A question for lost ones takes
-    that long as well, and so does its answer, which is not lost.
+    """Batches reach each router `delay_seconds` after they were published, or never. A request for lost batches takes
+    the same time, and so does the reply, which is never lost.
     """
 
     def __init__(self, quality: KvEventQuality, events: EventQueue, seed: int) -> None:
@@ -32,7 +32,7 @@ class EventDelivery:
         return sum(follower.gaps for follower in self._followers.values())
 
     def engine_started(self, name: str) -> EventPublisher:
-        """An engine with an empty cache, in place of any of that name before."""
+        """An engine started with an empty cache; it replaces an earlier engine of the same name."""
         self._silent.discard(name)
         publisher = self._publishers[name] = EventPublisher()
         return publisher
@@ -48,13 +48,13 @@ class EventDelivery:
             self._follow(len(self._routers) - 1, name, now)
 
     def connect(self, names: Iterable[str], now: float) -> None:
-        """Engines that have started can be heard by all routers."""
+        """Connect a started engine to all routers."""
         for name in names:
             for router in range(len(self._routers)):
                 self._follow(router, name, now)
 
     def publish(self, name: str, now: float) -> None:
-        """Send what an engine's cache did since the last time."""
+        """Publish the changes of an engine's cache since the last call."""
         batch = self._publishers[name].batch(now)
         if batch is None:
             return

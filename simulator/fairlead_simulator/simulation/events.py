@@ -1,4 +1,4 @@
-"""What is to happen when, on the virtual clock of one run."""
+"""The planned events of one run, on its virtual clock."""
 
 from collections.abc import Callable
 from heapq import heappop, heappush

@@ -1,4 +1,4 @@
-"""The engines of one run: those that work, those that have died, and KV on its way from one to another."""
+"""The engines of one run: working engines, dead engines, and KV on its way from one engine to another."""
 
 from collections.abc import Callable, Iterable
 
@@ -17,10 +17,22 @@ from fairlead_simulator.simulation.routers import Routers
 
 
 class SimulatedInstance(Instance[Job]):
-    """An engine called `name`, with the memory its preset says; `watcher` is notified about its prefix cache."""
+    """An engine called `name`, with the memory its preset says; `watcher` is notified about its prefix cache, and
+    `host_watcher` about one in host memory behind it.
+    """
 
-    def __init__(self, name: str, preset: EnginePreset, watcher: PrefixCacheWatcher | None = None) -> None:
-        self.kv = TraceMemory(preset.capacity_blocks, preset.block_tokens, preset.dram_tokens, preset.eviction, watcher)
+    def __init__(
+        self, name: str, preset: EnginePreset, watcher: PrefixCacheWatcher | None = None, host_watcher: PrefixCacheWatcher | None = None
+    ) -> None:
+        self.kv = TraceMemory(
+            preset.capacity_blocks,
+            preset.block_tokens,
+            preset.dram_tokens,
+            preset.eviction,
+            watcher,
+            preset.host_tokens,
+            host_watcher,
+        )
         super().__init__(name, preset, self.kv)
         self.watched = 0
         """The state version whose step's end is scheduled as an event."""
@@ -51,7 +63,7 @@ class Fleet:
         self._coming: dict[Job, tuple[str, float]] = {}
         """Requests on their way to an engine, with their time of arrival."""
         self._told: dict[str, tuple[float, int]] = {}
-        """What their metrics said last: telling the same again would change nothing."""
+        """The engine's metrics as last sent; equal metrics are not sent again."""
         for name in names:
             self.start(name)
 
@@ -61,14 +73,15 @@ class Fleet:
         return sum(instance.preemptions for instance in self.instances.values())
 
     def alive(self, name: str) -> bool:
-        """Whether what is sent there arrives."""
+        """Whether the instance is alive, so that requests sent to it arrive."""
         return name in self.instances and name not in self._dead
 
     def start(self, name: str) -> None:
         """A new engine with empty memory, also in place of a dead one."""
         self._dead.discard(name)
         watcher = None if self._delivery is None else self._delivery.engine_started(name)
-        self.instances[name] = SimulatedInstance(name, self._preset_of(name), watcher)
+        host_watcher = None if watcher is None else watcher.host
+        self.instances[name] = SimulatedInstance(name, self._preset_of(name), watcher, host_watcher)
 
     def die(self, name: str) -> list[Job]:
         """The engine is gone; the requests lost with it, in order of arrival."""
@@ -81,7 +94,7 @@ class Fleet:
         return sorted([*self.instances[name].die(), *coming], key=lambda job: job.index)
 
     def submit(self, job: Job, name: str, now: float) -> None:
-        """A request arrives at an engine, which begins with it when its overhead is over."""
+        """A request arrives at an engine, which begins to compute it once the request's overhead has passed."""
         overhead = self.instances[name].settings.overhead_seconds
         if overhead <= 0:
             self._arrive(name, job, now)
@@ -123,13 +136,13 @@ class Fleet:
                 self._watch(instance, now)
 
     def generated(self, job: Job) -> int:
-        """Tokens of its answer so far, up to the last step that was counted."""
+        """Output tokens of the request so far, up to the last counted step."""
         names = {job.instance, job.decode_instance or job.instance}
         return max((self.instances[name].generated(job) for name in names if name in self.instances), default=0)
 
     def changed_usages(self) -> list[tuple[str, float, int]]:
-        """For living engines with waiting requests, or with changed figures: the used share of the KV cache, and the
-        number of waiting requests.
+        """The used share of the KV cache and the number of waiting requests, for living engines with waiting requests
+        or with changed figures.
         """
         told = self._told
         said = {name: (instance.kv.usage, instance.waiting) for name, instance in self.instances.items() if name not in self._dead}
@@ -138,11 +151,13 @@ class Fleet:
         return [(name, usage, waiting) for name, (usage, waiting) in fresh.items()]
 
     def forget_usages(self) -> None:
-        """A new table drops these figures, and a new router has none: send them all again."""
+        """Send all figures again: a new table drops them, and a new router has none."""
         self._told.clear()
 
     def _watch(self, instance: SimulatedInstance, now: float) -> None:
-        """Be there when its step ends; earlier appointments lapse with the version. Its cache may have changed."""
+        """Schedule an event for the end of the engine's step; events scheduled for an earlier version are ignored. The
+        cache may have changed as well.
+        """
         if self._delivery is not None and instance.name not in self._dead:
             self._delivery.publish(instance.name, now)
         version, ends_at = instance.version, instance.ends_at
@@ -180,7 +195,9 @@ class Transfers:
         """Active transfers by source."""
 
     def fetch(self, job: Job, dispatch: Dispatch, source: SimulatedInstance, now: float) -> None:
-        """Prefix blocks of the prompt go from `source` to where it will be computed, before it is."""
+        """Prefix blocks of the prompt are transferred from `source` to the instance that will compute it, before the
+        computation starts.
+        """
         count = min(source.kv.holds(job.blocks), (dispatch.hit_tokens + PREFIX_BLOCK_TOKENS - 1) // PREFIX_BLOCK_TOKENS)
         tokens = min(dispatch.transfer_tokens, count * PREFIX_BLOCK_TOKENS)
         seconds = self._begin(source, tokens)
@@ -191,7 +208,7 @@ class Transfers:
         self._events.at(now + self._begin(source, job.input_tokens), self._sent_on, (source, job))
 
     def _begin(self, source: SimulatedInstance, tokens: int) -> float:
-        """Seconds that a transfer of this many tokens takes."""
+        """Start a transfer; returns how many seconds it takes."""
         self.tokens += tokens
         active = self._active.get(source.name, 0)
         self._active[source.name] = active + 1

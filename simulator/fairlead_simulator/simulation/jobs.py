@@ -1,4 +1,4 @@
-"""A request in simulation: what is planned for it, and where it has got to."""
+"""A simulated request: its plan, and its progress."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Job(TracedRequest):
     """Closed loop: the session's next turn, which arrives `next_pause` seconds after this one finished."""
     next_pause: float = 0.0
     request: RoutingRequest | None = None
-    """The values that the router got."""
+    """The request as the router received it."""
     heard_first: bool = False
     """The router knows of the first token."""
     router: int = 0
@@ -44,6 +44,6 @@ class Job(TracedRequest):
             job = job.next_job
 
     def reset(self) -> None:
-        """Back to before it reached any engine: another attempt."""
+        """Reset the job to its state before it reached any engine, for another attempt."""
         self.generated = self.prefilled = self.held = self.preemptions = 0
         self.first_token_at = self.admitted_at = -1.0

@@ -37,7 +37,7 @@ class KvEventQuality:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBlocks:
-    """A `BlockStored`. Its tokens are made when they are asked for: kept for replays, they would fill the memory."""
+    """A `BlockStored` event. Its tokens are made on demand: kept for replays, they would fill the memory."""
 
     kind: ClassVar[Literal[EventKind.STORED]] = EventKind.STORED
 
@@ -47,6 +47,7 @@ class StoredBlocks:
     lora_id: int | None = None
     lora_name: str | None = None
     medium: str | None = None
+    locality: None = None
     extra_keys: None = None
     cache_salt: None = None
     group_idx: int | None = None
@@ -65,6 +66,7 @@ class RemovedBlocks:
 
     block_hashes: Sequence[int]
     medium: str | None = None
+    locality: None = None
     group_idx: int | None = None
 
 
@@ -82,7 +84,7 @@ class PromptKeys:
         self._known: dict[int, int] = {}
 
     def of(self, blocks: Sequence[int], prompt_tokens: int) -> tuple[int, ...]:
-        """The keys of the blocks that can be reused: all but one that ends the prompt."""
+        """The keys of the reusable blocks: all blocks except one that ends the prompt."""
         usable = blocks[: (prompt_tokens - 1) // PREFIX_BLOCK_TOKENS]
         known = self._known
         if usable and usable[-1] not in known:
@@ -99,11 +101,26 @@ class Batch:
     events: tuple[KvEvent, ...]
 
 
+class HostWatcher:
+    """Watches the host memory of an engine, for the publisher of its events."""
+
+    def __init__(self, events: list[KvEvent]) -> None:
+        self._events = events
+
+    def stored(self, parent: int | None, blocks: Sequence[int]) -> None:
+        event: BlockStored = StoredBlocks(block_hashes=tuple(blocks), parent_block_hash=parent, medium="CPU")
+        self._events.append(event)
+
+    def removed(self, blocks: Sequence[int]) -> None:
+        self._events.append(RemovedBlocks(block_hashes=tuple(blocks), medium="CPU"))
+
+
 class EventPublisher:
-    """Watches the prefix cache of one engine, from its start on."""
+    """Watches the prefix cache of one engine, from its start on; `host` watches what it has in host memory."""
 
     def __init__(self) -> None:
         self._events: list[KvEvent] = []
+        self.host = HostWatcher(self._events)
         self._published = 0
         self.kept: deque[Batch] = deque(maxlen=KEPT_BATCHES)
 

@@ -199,7 +199,7 @@ class Simulation:
             self._on_progress(200)
 
     def _give_up(self, job: Job, phase: Phase) -> None:
-        """Refused or lost; a session's later turns never come."""
+        """The request was refused or lost; the session's later turns are never sent."""
         job.phase = phase
         self._close(job)
         for later in job.later_turns():
@@ -269,7 +269,7 @@ class Simulation:
         return cheapest_first(self.scheduler, sessions, names)
 
     def _lost(self, job: Job, instance: str, now: float) -> None:
-        """The connection broke: tried again elsewhere before the first byte, else failed."""
+        """The connection broke: the request is tried on another instance before its first byte, and fails after it."""
         assert job.request is not None, "only routed jobs reach an engine"
         request_id = job.request.id
         scheduler = self.routers.of(job)
@@ -284,7 +284,7 @@ class Simulation:
         self._see(outcomes, now)
 
     def _tell_generated(self, now: float) -> None:
-        """As a router does once a second: how many tokens of its streams have come."""
+        """Tell the scheduler how many tokens its streams have produced, once a second as a router does."""
         if all(scheduler.knows_decode_times for scheduler in self.routers):
             return  # nobody learns from it
         for job in self._jobs.values():

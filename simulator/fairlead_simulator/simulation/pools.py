@@ -31,7 +31,9 @@ POOL = PoolKey(namespace="simulation", name="pool")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedPool:
-    """What a pool is made of. `instances` counts those of role both; with prefill and decode instances it is 0."""
+    """The parts of a simulated pool. `instances` counts the instances of role both; with prefill and decode instances
+    it is 0.
+    """
 
     preset: EnginePreset
     instances: int
@@ -48,20 +50,22 @@ class SimulatedPool:
     slo_ttft_seconds: float = 5.0
     slo_tpot_seconds: float = 0.1
     speeds: tuple[float, ...] = ()
-    """How many times as fast as the preset the instances compute, in order of their numbers and then again from the
-    first; empty = all alike.
+    """Speeds of the instances as multiples of the preset's, in order of their numbers, repeated from the first; empty =
+    all alike.
     """
     weights: tuple[float, ...] = ()
-    """The weights on the hash ring of the instances it begins with, as `speeds`; empty = all have 1, as later ones."""
+    """Weights of the first instances on the hash ring, repeated like `speeds`; empty = all have 1. Later instances have
+    1.
+    """
     prefill_tokens_per_second: float
-    """The speed the router believes in, of every instance."""
+    """The prefill speed that the router assumes for every instance."""
     fetching: bool = False
-    """Whether engines can fetch prefix blocks from each other, which those of a real pool cannot. Going from prefill to
-    decode is always possible.
+    """Whether engines can fetch prefix blocks from each other, which engines of a real pool cannot. The KV of a
+    prefilled prompt can always go to a decode instance.
     """
     knows_decode_times: bool = False
-    """Whether the router knows from the beginning what decode steps take. That of a real pool fits them to answers that
-    have finished.
+    """Whether the router knows the times of decode steps from the beginning. The router of a real pool fits them to
+    finished answers.
     """
     session_ttl_seconds: float = 1800.0
     routers: int = 1
@@ -86,7 +90,7 @@ class SimulatedPool:
         return self.speeds[number % len(self.speeds)] if self.speeds else 1.0
 
     def capacity(self, role: Role) -> float:
-        """How many instances of the preset's speed those of a role are worth."""
+        """The capacity of a role's instances, in instances of the preset's speed."""
         return sum(self.speed_of(entry.id) for entry in self.first_table().instances if entry.role is role)
 
     def first_table(self) -> RoutingTable:
@@ -159,12 +163,14 @@ def next_table(table: RoutingTable, instances: Iterable[InstanceEntry] | None = 
 
 
 def _outlook(entries: Iterable[InstanceEntry]) -> Outlook:
-    """What to expect while none accepts: only scaling takes a pool's last instance, and brings one for a request."""
+    """The outlook while no instance accepts: only scaling removes a pool's last instance, and it starts one for a
+    request.
+    """
     taking = [entry for entry in entries if entry.state is not InstanceState.DRAINING and entry.role is not Role.PREFILL]
     return Outlook.COMING if all(entry.state is InstanceState.STARTING for entry in taking) else Outlook.UNKNOWN
 
 
 def with_state(entry: InstanceEntry, state: InstanceState) -> InstanceEntry:
-    """The entry in another state; what does not accept has no anchors."""
+    """The entry in another state; an instance that does not accept has no anchors."""
     changed = replace(entry, state=state)
     return changed if changed.accepting else replace(changed, anchors=0)

@@ -1,4 +1,4 @@
-"""The connections of simulated routers to the one that decides for all of them."""
+"""The connections of simulated routers to the router that decides for all of them."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,7 +8,7 @@ from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead_simulator.simulation.events import EventQueue
 
 See = Callable[[Sequence[Dispatch | Refusal], float], None]
-"""Carries out what a scheduler answered."""
+"""Carries out the decisions in a scheduler's answer."""
 
 
 class RouterLink:
@@ -56,13 +56,13 @@ class RouterLink:
 
 
 class _WayBack:
-    """The same connection as its decider sees it."""
+    """The same connection, from the deciding router's side."""
 
     def __init__(self, link: RouterLink) -> None:
         self._link = link
 
     def tell(self, verdict: Dispatch | Refusal, now: float) -> None:
-        """To the front."""
+        """Sends a message to the asking router."""
         self._link.answer(verdict, now)
 
 
@@ -82,12 +82,12 @@ class RouterLinks:
             link.open(now)
 
     def break_off(self) -> None:
-        """Messages no longer get through, and no router has noticed yet."""
+        """Messages no longer arrive, and no router has noticed it yet."""
         for link in self._links:
             link.is_open = False
 
     def notice(self, now: float) -> None:
-        """Routers notice it, and each decides for itself."""
+        """The routers notice the broken connections, and each decides on its own."""
         links, self._links = self._links, []
         for link in links:
             link.notice(now)

@@ -58,7 +58,7 @@ class Routers:
         self._add(range(len(self._all), spec.routers), table)
 
     def __iter__(self) -> Iterator[SharedScheduler]:
-        """Every scheduler, also those that only end what they have begun."""
+        """Every scheduler, including schedulers that only finish their requests."""
         return iter(self._all)
 
     @property
@@ -68,7 +68,7 @@ class Routers:
 
     @property
     def leading(self) -> SharedScheduler:
-        """The one that decides for all of them, or else the first."""
+        """The router that decides for all routers, or the first router."""
         if self._links is None:
             return self.serving[0]
         names = {f"router-{number}": number for number in self._serving}
@@ -95,11 +95,11 @@ class Routers:
             self._events.at(now + SHARE_SECONDS, self._tell, None)
 
     def end(self) -> None:
-        """The run is over: nothing more is sent."""
+        """The run is over: routers send no more messages."""
         self._telling = False
 
     def _tell(self, _: None, now: float) -> None:
-        """As the control API does it: each gets the sums of the others' shares."""
+        """Give each router the sum of the other routers' loads, as the control API does."""
         assert self._spec.told_seconds is not None, "only then anything is sent"
         if not self._telling:
             return
@@ -127,7 +127,7 @@ class Routers:
                 self._links.connect(self.leading, self.serving, now)
 
     def _restart(self, now: float, *, remember: bool) -> None:
-        """Others take their places; the old ones get no more requests."""
+        """New routers take the places of the old ones, which get no more requests."""
         kept = [scheduler.prefix_memories(now) if remember else () for scheduler in self.serving]
         if self._links is not None:
             self._links.break_off()

@@ -46,7 +46,7 @@ class LoadVariations:
         return len(self._at)
 
     def add(self, at: float, pending: Sequence[float]) -> None:
-        """What every instance has pending at a later instant than all before."""
+        """Add the pending tokens of every instance at an instant later than all before."""
         if any(pending):
             self._at.append(at)
             self._variations.append(variation(pending))
@@ -59,7 +59,7 @@ class LoadVariations:
 
 @dataclass(slots=True)
 class RunResult:
-    """What a run left behind, besides the jobs themselves."""
+    """The results of a run, besides the jobs themselves."""
 
     jobs: Sequence[Job]
     ended_at: float = 0.0
@@ -69,15 +69,15 @@ class RunResult:
     reroutes: list[ReRouteRecord] = field(default_factory=list)
     variations: LoadVariations = field(default_factory=LoadVariations)
     loads: list[LoadPoint] = field(default_factory=list)
-    """Only of a run that was to keep them: each has an entry per instance."""
+    """Loads per instance; empty unless the run was to keep them."""
     events: int = 0
     preemptions: int = 0
     transferred_tokens: int = 0
     records_dropped: int = 0
     rounds: list[TrainedRound] = field(default_factory=list)
-    """Models that a learning policy was given."""
+    """Models that a learning policy received."""
     learning: LearningReport | None = None
-    """The training state of such a policy at the end."""
+    """The training state of a learning policy at the end."""
     event_gaps: int = 0
     """Times that a router missed a batch of KV events."""
 
@@ -87,7 +87,7 @@ class RunResult:
 
 
 class RunRecorder:
-    """Writes what the schedulers say of themselves into a result."""
+    """Records the schedulers' figures into a result."""
 
     def __init__(self, routers: Routers, result: RunResult, *, keep_loads: bool) -> None:
         self._routers = routers
@@ -107,7 +107,7 @@ class RunRecorder:
             self._result.loads.append(LoadPoint(now, pending))
 
     def take_records(self, now: float, *, final: bool = False) -> None:
-        """Migrations and re-routes so far; before the end only now and then."""
+        """Copy migrations and re-routes; before the end of the run only from time to time."""
         if not final:
             if now - self._taken_at < _TAKE_RECORDS_SECONDS:
                 return

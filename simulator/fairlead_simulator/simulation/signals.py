@@ -31,7 +31,7 @@ class RollingSums:
         self._begun_at: float | None = None
 
     def add(self, now: float, **amounts: float) -> None:
-        """Count more of what the names say."""
+        """Add to the sums of these names."""
         if self._begun_at is None:
             self._begun_at = now
         self._added.append((now, amounts))
@@ -45,21 +45,21 @@ class RollingSums:
                 self._sums[name] -= amount
 
     def rate(self, name: str, now: float) -> float:
-        """Per second; of the time since the first addition while that is shorter than the window."""
+        """The rate per second over the window, or over the time since the first addition if that is shorter."""
         seconds = min(self._seconds, now - self._begun_at) if self._begun_at is not None else 0.0
         return self.total(name) / seconds if seconds > 0 else 0.0
 
     def total(self, name: str) -> float:
-        """The sum, never negative for rounding."""
+        """The sum; never negative through rounding."""
         return max(0.0, self._sums.get(name, 0.0))
 
     def mean(self, name: str, of: str) -> float | None:
-        """One sum over another; None while the other is nothing."""
+        """One sum divided by another; None while the divisor is 0."""
         return self.total(name) / self.total(of) if self.total(of) > 1e-9 else None
 
 
 class SignalMeter:
-    """Told of every request and every second of one run."""
+    """Computes the signals from every request and every second of one run."""
 
     def __init__(self, pool: SimulatedPool) -> None:
         self._pool = pool
@@ -89,7 +89,7 @@ class SignalMeter:
             self._recent.add(now, first=1)
 
     def first_token(self, job: Job, now: float) -> None:
-        """Its prompt is computed."""
+        """Count a request's first token: its prompt is computed."""
         self._recent.add(now, first=1, first_in_time=self._is_in_time(job))
         self._long.add(now, computed=job.input_tokens - job.hit_tokens)
         self._prefills += 1
@@ -119,7 +119,7 @@ class SignalMeter:
         self._generated.pop(job.index, None)
 
     def sample(self, loads: Iterable[InstanceLoad], now: float) -> None:
-        """Sample a further second of all instances."""
+        """Take a sample of all instances for one more second."""
         for window in (self._recent, self._long):
             window.forget(now)
         speed = self._prefill_speed()
@@ -141,11 +141,13 @@ class SignalMeter:
             self._recent.add(now, decode_load=sum(map(self._decode_load, decoding)) / len(decoding), decode_samples=1)
 
     def prefill_figure(self, now: float) -> Figure:
-        """Prompt tokens per second of an instance as measured last, even if none is left; unknown before that."""
+        """The last measured prompt tokens per second of an instance, even if no instance is left; None before the first
+        measurement.
+        """
         return recalled(self._speed, now - self._speed_at)
 
     def signals(self, loads: Sequence[InstanceLoad], now: float) -> PoolSignals:
-        """What is known now, of each role that has instances."""
+        """The signals so far, for each role that has instances."""
         roles = [Role.BOTH] if self._pool.instances else [Role.PREFILL, Role.DECODE]
         return PoolSignals(
             window_seconds=WINDOW_SECONDS,
@@ -198,14 +200,16 @@ class SignalMeter:
         return None if not mean or square is None else sqrt(max(0.0, square / mean**2 - 1))
 
     def _prefill_speed(self) -> float | None:
-        """As measured."""
+        """The measured prefill speed."""
         return self._long.mean("computed", "busy") or None
 
     def _prefill_load(self, load: InstanceLoad) -> float:
         return load.pending_prefill_tokens / (self._prefill_speed() or inf) / self._pool.slo_ttft_seconds
 
     def _decode_load(self, load: InstanceLoad) -> float:
-        """The step of what fits the KV memory at once, longer in proportion to what does not."""
+        """Decode load of a role: the step for the requests that fit the KV memory at once, longer in proportion to the
+        rest.
+        """
         tokens, decode = load.decode_tokens, self._preset.decode
         fitting = min(1.0, self._preset.kv_tokens / tokens) if tokens else 1.0
         step = decode.fixed + fitting * (decode.per_context_token * tokens + decode.per_sequence * load.decoding)

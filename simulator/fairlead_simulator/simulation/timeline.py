@@ -1,4 +1,4 @@
-"""What happens to the pool while the requests run: scaling, role flips, failures, recoveries, and what a schedule
+"""Events of the pool while the requests run: scaling, role flips, failures, recoveries, and values that a schedule
 overrides.
 """
 
@@ -20,15 +20,17 @@ class ScaleTo:
     role: Role = Role.BOTH
     startup_seconds: float = 0.0
     victims: Victims = "newest"
-    """Which ones go: those made last, or those whose sessions, caches and requests are worth least, as the operator
-    chooses."""
+    """Which instances are removed: the newest, or the cheapest by sessions, caches and requests, as the operator
+    chooses.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """At `at` seconds an instance of `role` drains and goes: the one at `place` among serving instances, sorted by
-    the cost of their removal, lowest first. One that `is_replaced` gets a successor, which serves after
-    `startup_seconds`."""
+    """At `at` seconds an instance of `role` drains and is removed: the one at `place` among serving instances, sorted
+    by the cost of their removal, lowest first. If `is_replaced`, it gets a successor, which serves after
+    `startup_seconds`.
+    """
 
     at: float
     place: int
@@ -39,8 +41,8 @@ class Drain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flip:
-    """At `at` seconds the cheapest instance of role `source` drains; when it has nothing left to do it takes the role
-    `target`, with its memory.
+    """At `at` seconds the cheapest instance of role `source` drains; when it is idle it takes the role `target` and
+    keeps its memory.
     """
 
     at: float
@@ -62,7 +64,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """At `at` seconds a schedule changes the pool's facts; None leaves one as it is."""
+    """At `at` seconds a schedule changes fields of the pool; None leaves a field unchanged."""
 
     at: float
     slo_ttft_seconds: float | None = None
@@ -71,7 +73,9 @@ class Override:
     prefills_in_flight: int | None = None
     policy: str | None = None
     parameters: dict[str, Any] = field(default_factory=dict)
-    """Parameters of the new `policy`, or of the present one, which keeps no others."""
+    """Parameters of the new `policy`, or of the present policy if there is no new one; they replace all earlier
+    parameters.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +90,9 @@ class RestartRouters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartRouters:
-    """At `at` seconds nothing gets through from router to router any more, for `for_seconds`. They notice it
-    `noticed_after_seconds` later, and each decides for itself until then."""
+    """No message passes between routers from `at` seconds on, for `for_seconds`. The routers notice it
+    `noticed_after_seconds` later, and each decides on its own until the end.
+    """
 
     at: float
     for_seconds: float

@@ -1,7 +1,7 @@
-"""Training in virtual time: a learner takes what the policy has seen, and its models come back when a trainer beside
-the router would have had them ready.
+"""Training in virtual time: a learner takes the policy's samples, and a new model arrives after the time that a trainer
+beside the router would need.
 
-The round itself is computed at once; only its outcome waits for the clock.
+The round itself is computed at once; only its result waits for the clock.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ SECONDS_PER_STEP = 0.005
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedRound:
-    """A model that came at `at` seconds."""
+    """A model that arrived at `at` seconds."""
 
     at: float
     round: int
@@ -29,9 +29,10 @@ class TrainedRound:
 
 
 class Training:
-    """The trainer of one run. A policy that another one replaced is forgotten with all it taught.
+    """The trainer of one run.
 
-    `scheduler` tells which one learns: others take its place when the routers are restarted.
+    When another policy replaces a policy, the trainer forgets its samples and models. `scheduler` returns the scheduler
+    that learns, since a restart of the routers replaces it.
     """
 
     def __init__(self, scheduler: Callable[[], PoolScheduler], events: EventQueue, seed: int) -> None:

@@ -1,6 +1,6 @@
-"""Traces of requests in Mooncake's format: read, written, described, converted; when each row arrives and which session
-it belongs to.
+"""Traces of requests in Mooncake's format: read, written, described and converted, with the arrival time and the
+session of each row.
 
-Bottom floor of the simulator: it knows nothing of engines, policies or HTTP. Its danger: a row read wrongly is believed
-by everything above.
+This is the lowest layer of the simulator: it knows nothing of engines, policies or HTTP. Danger: all layers above
+believe a row that is read wrongly.
 """

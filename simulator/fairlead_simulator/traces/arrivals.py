@@ -1,4 +1,4 @@
-"""When each row of a trace is sent."""
+"""The time at which each row of a trace is sent."""
 
 from collections.abc import Iterable, Iterator
 
@@ -8,8 +8,9 @@ from fairlead_simulator.traces.rows import TraceRow
 def arrival_times(rows: Iterable[TraceRow], speed: float, bursts: bool) -> Iterator[tuple[float, TraceRow]]:
     """Seconds after the start at which each row is due, `speed` times as fast as recorded.
 
-    Traces stamp many rows alike (every three seconds, say). Rows with equal stamps are spread evenly over the gap to
-    the next stamp, the last group over the gap before it; with `bursts` they stay together.
+    Traces often give many rows one timestamp, for example every three seconds. Rows with equal timestamps are spread
+    evenly over the time until the next timestamp; the last group is spread over the gap before it. With `bursts` they
+    stay together.
     """
     first: float | None = None
     group: list[TraceRow] = []

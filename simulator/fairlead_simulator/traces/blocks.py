@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 from fairlead_simulator.traces.rows import BLOCK_TOKENS
 
 BYTES_PER_TOKEN = 4.0
-"""What a token of text has, where nobody counted."""
+"""Bytes per token of a text whose tokens were not counted."""
 
 
 class BlockNames:
@@ -21,8 +21,8 @@ class BlockNames:
         self._next = 0
 
     def of_ids(self, ids: Sequence[int], input_length: int, block_tokens: int) -> tuple[int, ...]:
-        """Names for a prompt whose blocks of `block_tokens` tokens have these ids. Unless one of these and 512 divides
-        the other, up to one block less is found equal where two prompts diverge.
+        """Names for a prompt whose blocks of `block_tokens` tokens have these ids. Unless `block_tokens` divides 512 or
+        512 divides it, up to one block less is found equal where two prompts diverge.
         """
         ends = [min(len(ids), -(-(place + 1) * BLOCK_TOKENS // block_tokens)) for place in range(_blocks(input_length))]
         ends[-1] = len(ids)
@@ -34,7 +34,7 @@ class BlockNames:
         return self._chained([text[begin:end] for begin, end in zip(cuts, [*cuts[1:], len(text)], strict=True)])
 
     def fresh(self, input_length: int, known: Sequence[int] = ()) -> tuple[int, ...]:
-        """Names for a prompt that begins with these blocks, and continues like no other."""
+        """Names for a prompt that begins with these blocks, and continues with unique blocks."""
         count = _blocks(input_length) - len(known)
         self._next += count
         return (*known, *range(self._next - count, self._next))

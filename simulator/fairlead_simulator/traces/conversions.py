@@ -25,12 +25,14 @@ from fairlead_simulator.traces.sources import TraceFile, opened
 
 _Reader = Callable[[TraceFile, Reading], Iterator[tuple[int, TraceRow]]]
 _UNORDERED = ("aiperf", "guidellm")
-"""Forms whose requests stand in another order than that of their times."""
+"""Forms whose rows are not in order of time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceChanges:
-    """What a conversion changes. `spread`: rows of equal stamps come evenly, at random, or stay together."""
+    """The changes of a conversion. `spread` says whether rows of equal timestamps come evenly, at
+    random, or together.
+    """
 
     spread: str = "none"
     requests_per_second: float | None = None
@@ -115,9 +117,8 @@ def write_form(rows: Iterable[TraceRow], out: TextIO, form: str) -> int:
 
 
 def _scattered(rows: Iterable[TraceRow], rng: Random) -> list[tuple[float, TraceRow]]:
-    """Rows of one stamp at random times between their stamp and the next.
-
-    Rows of the last stamp are spread over the gap before it.
+    """Rows of one timestamp at random times between it and the next. Rows of the last timestamp are spread over the gap
+    before it.
     """
     ordered = list(rows)
     stamps = sorted({row.timestamp_ms for row in ordered})

@@ -1,4 +1,4 @@
-"""What a trace is like: rates, lengths, and how much of it a cache could serve."""
+"""Describes a trace: rates, lengths, and how much of it a cache could serve."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 
 
 class IdealCache:
-    """An endless cache shared by everyone: the most that reuse of earlier prompts could ever save."""
+    """An endless cache shared by all requests: the upper bound of what reuse of earlier prompts could save."""
 
     def __init__(self) -> None:
         self._known: set[int] = set()

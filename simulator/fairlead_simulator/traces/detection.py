@@ -1,5 +1,5 @@
-"""Which tool wrote a trace file, by its first lines: formats that `fairlead traces convert` reads, and advice about
-others.
+"""Detects which tool wrote a trace file from its first lines: the forms that `fairlead traces convert` reads, and
+advice about other files.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from fairlead_simulator.errors import TraceInvalid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """A form of traces. `whose` completes "is"; `block_tokens` is how many tokens an id of it stands for."""
+    """A form of traces. `whose` completes "the file is …"; `block_tokens` is the number of tokens per block id."""
 
     whose: str
     columns: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ _KEYS = {
     "guidellm": ({"benchmarks"}, {"prompt"}),
     "jsonl": ({"input_length", "hash_ids"},),
 }
-"""Keyed by form, sets of keys of which one is in each row, or in the whole document."""
+"""Sets of field names by form; one of the sets is in each row, or in the whole document."""
 _UNTIMED = {
     (b"data", b"session_id", b"payloads"): "aiperf's inputs.json, which says of no request when it came",
     (b"input_config",): "aiperf's summary of a run, which has no single requests",
@@ -45,7 +45,7 @@ _ORDER = ("alibaba", "jsonl", "aiperf", "guidellm")
 
 
 def form_of(begin: bytes) -> str | None:
-    """The form of a file that begins so, a key of FORMS; None for one that is not known."""
+    """The key in FORMS of the file's form; None for an unknown form."""
     first = begin.lstrip().partition(b"\n")[0].strip()
     if first.startswith(b"{"):
         return _form_of_json(first, begin)
@@ -59,7 +59,7 @@ def columns_of(line: str) -> list[str]:
 
 
 def separator_of(line: str) -> str:
-    """What separates the cells of a CSV file with this first line."""
+    """The separator of the cells in a CSV file with this first line."""
     return max((",", ";", "\t"), key=line.count)
 
 

@@ -1,4 +1,4 @@
-"""What a row of a trace says, field by field: each value is checked before it is believed."""
+"""The fields of a trace's row: each value is checked before it is used."""
 
 import re
 from collections.abc import Mapping
@@ -7,11 +7,11 @@ from typing import Any
 from fairlead_simulator.errors import TraceInvalid
 
 LONGEST_TOKENS = 10_000_000
-"""The longest prompt or answer that is believed; a longer one in a file is a mistake."""
+"""The longest accepted prompt or answer; a longer one in a file is a mistake."""
 LATEST_MS = 1e15
-"""The latest time that is believed: large enough for milliseconds since 1970, too small for nanoseconds."""
+"""The latest accepted time: large enough for milliseconds since 1970, too small for nanoseconds."""
 _LEAST_ID, _GREATEST_ID = -(2**63), 2**64 - 1
-"""What JSON of this format can be written with, and a block id be in a run."""
+"""The range of block ids that JSON of this format can hold and a run can use."""
 _NUMBER = re.compile(r"[+-]?(\d{1,40}(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 
 
@@ -90,7 +90,7 @@ class Record:
 
 
 class Other(Record):
-    """A row of another maker's form, who may write whole numbers as 512.0."""
+    """A row in another tool's form; such tools may write whole numbers as 512.0."""
 
     __slots__ = ()
     NEEDS = "a request needs it"
@@ -130,6 +130,6 @@ def number_of(text: str) -> int | float | str:
 
 
 def shown(value: Any) -> str:
-    """A value of a file as a message shows it: in one short line."""
+    """A value of a file for a message, in one short line."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,4 +1,4 @@
-"""How a file in another maker's form is read: what was asked for, and notes on what is left out or assumed."""
+"""How a file in another tool's form is read: the options, and notes on what is left out or assumed."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ NOTHING_OF_CONTENT = "the file does not say what prompts hold: each is new, and 
 
 
 class Notes:
-    """Facts in words, and counts of what was left out."""
+    """Notes on a reading, in words, and counts of left-out rows."""
 
     def __init__(self) -> None:
         self._left_out: Counter[str] = Counter()
@@ -18,15 +18,17 @@ class Notes:
         self._facts: dict[str, None] = {}
 
     def leave_out(self, what: str, count: int = 1) -> None:
-        """Requests that are not in the result: `that failed`."""
+        """Count requests that are not in the result; `what` completes the note "3 requests left out …", as in `that
+        failed`.
+        """
         self._left_out[what] += count
 
     def drop(self, fields: Iterable[str]) -> None:
-        """Fields that Mooncake's form has no place for."""
+        """Count fields that Mooncake's form cannot hold."""
         self._fields.update(dict.fromkeys(fields))
 
     def say(self, fact: str) -> None:
-        """Something that was assumed or changed, once however often it is said."""
+        """Note an assumption or a change; each note appears once."""
         self._facts[fact] = None
 
     def lines(self) -> list[str]:
@@ -40,7 +42,7 @@ class Notes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The requested reading, with notes about it."""
+    """The options of a reading, with notes about it."""
 
     block_tokens: int
     """Tokens that an id of the file stands for."""

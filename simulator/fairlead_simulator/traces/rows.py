@@ -42,7 +42,7 @@ class TraceRow:
 
 
 class PrefixRule:
-    """Equal ids mean equal text from the beginning on, so an id always comes after the same id. A trace
+    """Equal block ids mean equal text from the beginning of the prompt, so an id always follows the same id. A trace
     that breaks this rule would show reuse that no engine has.
     """
 
@@ -50,7 +50,7 @@ class PrefixRule:
         self._before: dict[int, int | None] = {}
 
     def check(self, row: TraceRow, file: str, number: int) -> None:
-        """Raises TraceInvalid for a row that breaks it, or contradicts one before."""
+        """Raises TraceInvalid for a row that breaks the rule or contradicts an earlier row."""
         before = None
         for block in row.hash_ids:
             known = self._before.setdefault(block, before)
@@ -82,7 +82,9 @@ def mooncake_rows(source: TraceFile) -> Iterator[tuple[int, TraceRow]]:
 
 
 def in_order(rows: Iterable[tuple[int, TraceRow]], file: str) -> Iterator[TraceRow]:
-    """The rows. Raises TraceInvalid for one that is before another, and if there are none."""
+    """The rows in order of time. Raises TraceInvalid if a row is earlier than its predecessor, or if
+    there are no rows.
+    """
     previous = float("-inf")
     for number, row in rows:
         if row.timestamp_ms < previous:
@@ -114,7 +116,7 @@ def write_trace(rows: Iterable[TraceRow], out: TextIO) -> int:
 
 
 def object_of(line: bytes, file: str, number: int) -> dict[str, Any]:
-    """The JSON object that the line is. Raises TraceInvalid."""
+    """The JSON object in the line. Raises TraceInvalid."""
     try:
         document = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -131,7 +133,7 @@ def parse_row(line: bytes, file: str, number: int) -> TraceRow:
 
 
 def row_of(record: Record, block_tokens: int) -> TraceRow:
-    """A row whose ids are of blocks of this many tokens, unchanged. Raises TraceInvalid."""
+    """A row from a file whose blocks have this many tokens; the ids are unchanged. Raises TraceInvalid."""
     timestamp = record.time_ms("timestamp")
     input_length, output_length = record.tokens("input_length", 1), record.tokens("output_length", 0)
     ids = record.ids()

@@ -29,18 +29,18 @@ _SEVERAL = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sessions:
-    """The sessions of a trace; `names` has that of each row, in order."""
+    """The sessions of a trace; `names` has the session's name of each row, in order."""
 
     names: tuple[str, ...]
     named: int
     """Sessions that the trace names."""
     inferred: int
     unnamed_requests: int
-    """Requests that name no session; the inferred ones are theirs."""
+    """Requests that name no session; the inferred sessions consist of them."""
     largest: int
     """Requests of the largest session."""
     shared: frozenset[int]
-    """Ids of whole blocks that several sessions begin with."""
+    """Ids of whole blocks with which several sessions begin."""
 
     @property
     def words(self) -> str:
@@ -86,13 +86,13 @@ def _free_name(row: TraceRow, shared: frozenset[int], taken: set[str]) -> str:
 
 
 class _Session:
-    """What is known of a session so far."""
+    """The finder's state of one session."""
 
     __slots__ = ("free_at", "turns")
 
     def __init__(self) -> None:
         self.free_at = 0.0
-        """When its latest answer can be there, in milliseconds."""
+        """The earliest time at which the latest answer can be complete, in milliseconds."""
         self.turns = 0
 
 
@@ -143,7 +143,7 @@ class SessionFinder:
         return len(self._sessions) - 1
 
     def _repeated(self, row: TraceRow) -> int | None:
-        """The session whose latest prompt is this very one, and whose answer can be there."""
+        """The session whose latest prompt equals this one, and whose answer can be complete."""
         senders = self._latest.get((row.hash_ids[-1], row.input_length))
         while senders and senders[0][0] <= row.timestamp_ms:
             _, number, turn = senders[0]
@@ -153,7 +153,9 @@ class SessionFinder:
         return None
 
     def _continued(self, row: TraceRow, blocks: Sequence[int]) -> int | None:
-        """The session whose latest prompt, or latest but one, this one contains, and whose answer can be there."""
+        """The session whose latest prompt, or the one before it, is a prefix of this one, and whose answer can be
+        complete.
+        """
         for block in reversed(blocks):
             owner, end = self.owners.get(block), self._ends.get(block)
             if owner == _SEVERAL:
@@ -180,7 +182,7 @@ class SessionFinder:
         return 0
 
     def _share(self, blocks: Sequence[int], number: int) -> None:
-        """Blocks of a session that did not come to it from another: what another has too is nobody's own."""
+        """Blocks of a session that are its own: blocks that came from another session do not count."""
         owners = self.owners
         for block in blocks:
             if owners.setdefault(block, number) != number:

@@ -1,4 +1,4 @@
-"""Files of traces as they lie there: unpacked, line by line, with what they begin with."""
+"""Files of traces as stored: unpacked, read line by line, with their first lines kept for detection."""
 
 import sys
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from fairlead_process.text_files import TextUnreadable, text_lines
 from fairlead_simulator.errors import TraceInvalid
 
 _BEGIN_LINES = 200
-"""Lines that are read ahead of a document that is written over many."""
+"""Lines that are read ahead of a document that spans many lines."""
 
 
 class TraceFile:
@@ -22,7 +22,7 @@ class TraceFile:
         if ahead and ahead[0][1].strip() in (b"{", b"["):
             ahead += [line for _, line in zip(range(_BEGIN_LINES), lines, strict=False)]
         self.begin = b"".join(line for _, line in ahead)
-        """The first line, or more of a document whose first line says nothing."""
+        """The first line, or more of a document whose first line does not show its form."""
         self._lines = chain(ahead, lines)
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
@@ -31,7 +31,7 @@ class TraceFile:
 
 @contextmanager
 def opened(path: Path) -> Iterator[TraceFile]:
-    """A file, or standard input as `-`. Raises TraceInvalid for one that cannot be read, also while it is read."""
+    """Open a file, or standard input for `-`. Raises TraceInvalid if it cannot be read, also while it is read."""
     name = str(path)
     try:
         file = sys.stdin.buffer if name == "-" else path.open("rb")

@@ -22,7 +22,7 @@ class AgentShape:
     """
 
     requests_per_second: float = 2.0
-    """Requests per second in the long run; fewer at first, until the longest sessions have begun."""
+    """Requests per second in the long run; the rate is lower until the longest sessions have begun."""
     kinds: int = 8
     """Agent kinds, each with a system prompt of its own that its sessions share."""
     system_blocks: int = 3
@@ -78,7 +78,7 @@ CODING_SHORT = replace(
     output_sigma=0.75,
     longest_context=32_000,
 )
-"""The same for sessions that stay below 32,000 tokens."""
+"""The same shape for sessions that stay below 32,000 tokens."""
 
 
 class _Agent:

@@ -48,7 +48,7 @@ LONG_DOCUMENTS = ConversationShape(
     shortest_input=30,
     longest_output=900,
 )
-"""Questions about long prompts that come again, with short answers, as in Mooncake's synthetic trace."""
+"""Questions about long prompts that are repeated, with short answers, as in Mooncake's synthetic trace."""
 
 
 class _Session:

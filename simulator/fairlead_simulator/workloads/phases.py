@@ -1,6 +1,6 @@
-"""Phases of different work that take turns, such as long prompts with short answers and short prompts with long ones.
+"""Workload phases that alternate, such as long prompts with short answers and short prompts with long answers.
 
-Prompts share nothing, so that what a pool can do depends only on its instances and their roles.
+Prompts share nothing, so the pool's capacity depends only on its instances and their roles.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class Phase:
 
 PREFILL_HEAVY = Phase(seconds=1200.0, requests_per_second=3.4, input_median=20_000, output_median=150)
 DECODE_HEAVY = Phase(seconds=1200.0, requests_per_second=8.0, input_median=2_000, output_median=2_000)
-"""Each keeps about six of eight instances of the preset mooncake-a800-llama70b busy, of another role."""
+"""Each phase keeps about six of eight instances of the preset mooncake-a800-llama70b busy, each in another role."""
 
 
 CHAT = Phase(seconds=86_400.0, requests_per_second=5.0, input_median=1020, output_median=129, sigma=0.9)

@@ -35,7 +35,7 @@ REFUSALS = {
     "sglang-of-two-roles": "engine.type sglang takes only the role both",
     "gateway-of-two-roles": "gateway.failureMode FailOpen needs the role both",
     "missing-template": "roles[].template or selector is required unless engine.type is simulated",
-    "template-and-selector": "roles[].template cannot stand beside roles[].selector",
+    "template-and-selector": "roles[].template cannot be combined with roles[].selector",
     "empty-selector": "selector must not be empty",
 }
 TEMPLATE = {"spec": {"containers": [{"name": "engine", "image": "vllm:1"}]}}

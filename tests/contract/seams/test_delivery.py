@@ -1,5 +1,6 @@
 """A router's spool emptied into the API, by the lanes that routers run."""
 
+import time
 from itertools import count
 from pathlib import Path
 
@@ -25,7 +26,7 @@ class Desk:
     def __init__(self, folder: Path, clients: Clients) -> None:
         numbers = count(1)
         now = a_report("now").sent_at
-        self.spool = Spool(folder, 1_000_000)
+        self.spool = Spool(folder, 1_000_000, time.time)
         self.spool.open()
         self.metrics = RouterMetrics()
         pools = Pools(lambda _table: pytest.fail("no tables here"), self.metrics, lambda: now)

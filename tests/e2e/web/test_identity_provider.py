@@ -107,7 +107,7 @@ def test_who_turns_back_at_the_provider_is_told_so_and_may_begin_again(context: 
     to_provider(page, host, "/pools")
     page.get_by_role("link", name="Cancel").click()
     page.wait_for_url(f"{host}/login/oidc/answer?*")
-    assert "The identity provider says access_denied" in page.inner_text("[role=alert]")
+    assert "The identity provider reports access_denied" in page.inner_text("[role=alert]")
     page.get_by_role("link", name="Sign in with 127.0.0.1").click()
     sign_in_at_provider(page, "ann")
     page.wait_for_url(f"{host}/pools")

@@ -14,15 +14,15 @@ def test_a_button_keeps_all_decisions_of_a_session_for_ten_minutes_and_another_e
     session = next(one.session for one in site.fake.world.sessions() if one.pool == CHAT)
     page.goto(f"{site.url}{session_path(CHAT, session)}")
     told = page.locator("#kept")
-    assert "a sample of the others" in told.inner_text()
+    assert "a sample of the other requests" in told.inner_text()
     page.get_by_role("button", name="Keep all its decisions for 10 minutes").click()
     told.get_by_text("All are kept until").wait_for()
     assert "requested by operator-person" in told.inner_text()
     assert ("POST", f"/v1/pools/{CHAT}/kept-sessions") in site.fake.requests
     page.get_by_role("button", name="Stop", exact=True).click()
-    told.get_by_text("a sample of the others").wait_for()
+    told.get_by_text("a sample of the other requests").wait_for()
     page.reload()
-    assert "a sample of the others" in told.inner_text()
+    assert "a sample of the other requests" in told.inner_text()
 
 
 def test_decisions_are_found_by_why_they_are_kept_and_tell_the_attempts_of_their_request(page: Page, site: RunningSite) -> None:

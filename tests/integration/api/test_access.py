@@ -305,7 +305,7 @@ async def test_a_stranger_learns_nothing_and_their_body_is_not_read(api: ApiInst
         ('{"\\ud800": 1}', 422, "?"),
         ('{"token": "x", "y": ' + "[" * 30_000 + "]" * 30_000 + "}", 400, None),
     ],
-    ids=["half a character", "half a character for a name", "deeply nested"],
+    ids=["half of a character", "half a character for a name", "deeply nested"],
 )
 async def test_a_body_that_cannot_be_written_down_is_refused_not_an_error(
     api: ApiInstance, body: str, status: int, field: str | None

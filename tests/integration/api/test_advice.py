@@ -12,7 +12,9 @@ from fairlead.instances import InstanceState
 from fairlead.latency_cells import EDGES, cell_of
 from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.batches import Acknowledgement
+from fairlead.reports.bindings import BindingChange, BindingReason
 from fairlead.reports.engines import EngineTrouble, LearntFigure, Quantity, TroubledEngine
+from fairlead.reports.moves import MigrationRecord
 from fairlead.reports.objectives import SloSample
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.tables import PoolKey
@@ -21,7 +23,7 @@ from fairlead_client.resources.advice import Advice
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_client.resources.plans import ApplyRequest
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
-from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance, running_api
+from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_binding, a_load, a_report, a_state, an_instance, running_api
 
 LATE: dict[str, Any] = {"requests": 1, "completed": 1, "ttft_total": 1, "judged_by_slo": 1, "tpot_total": 1, "tpot_within_slo": 1}
 
@@ -126,8 +128,8 @@ async def test_an_overloaded_pool_is_told_with_a_plan_that_can_be_made_and_appli
     await api.app.state.sizing.look(api.clock())
     report = await api.viewer.advice(CHAT)
     found = report.items[0]
-    assert "by an estimate from rates alone it needs" in found.sentence
-    assert "which no simulation confirms: this control API simulates nothing" in found.sentence
+    assert "an estimate from rates alone says that it needs" in found.sentence
+    assert "no simulation confirms this: this control API simulates nothing" in found.sentence
     assert (found.cause, found.level, found.unit) == (Cause.SATURATED, Level.BAD, HarmUnit.REQUESTS)
     assert found.evidence.kind is EvidenceKind.HEATMAP
     assert found.plan == PlanRequest(kind=PlanKind.SCALE, replicas=found.plan.replicas if found.plan else 0)
@@ -249,3 +251,34 @@ async def test_the_ranks_of_an_engine_that_hang_are_named_while_no_router_finds_
     assert (await told("router-0", 1, 1)).startswith("Data-parallel rank 1 of a of default/chat has requests")
     assert (await told("router-1", 1, 0, 1)).startswith("Data-parallel ranks 0, 1 of a")
     assert (await told("router-1", 2)).startswith("The engine of a of default/chat has requests")
+
+
+async def test_caches_that_moved_say_how_many_bytes_a_token_takes(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
+    bindings: list[BindingChange] = []
+    migrations: list[MigrationRecord] = []
+    for session, tokens, size in (("s1", 1_000, 131_072_000), ("s2", 3_000, 393_216_000), ("s3", 5_000, None)):
+        cold = a_binding(session, "a", id=f"{session}-cold")
+        moved = a_binding(session, "b", id=session, reason=BindingReason.SLO, previous="a", after=cold.id)
+        bindings += [cold, moved]
+        migrations.append(
+            MigrationRecord(
+                id=moved.id,
+                pool=CHAT,
+                session=session,
+                request="q",
+                source="a",
+                target="b",
+                trigger=moved.reason,
+                at=moved.at,
+                predicted_source_ttft_seconds=2.0,
+                predicted_target_ttft_seconds=1.0,
+                benefit_seconds=1.0,
+                actual_ttft_seconds=0.5,
+                tokens_moved=tokens,
+                transfer_bytes=size,
+            )
+        )
+    await api.router.post_report(a_report("r1", bindings=tuple(bindings), migrations=tuple(migrations)))
+    found = (await api.app.state.sizing._reader.situations(CHAT, api.clock())).pools[0].moves
+    assert (found.known, found.bytes_per_token) == (3, 131_072.0)

@@ -223,6 +223,7 @@ async def test_what_became_of_a_moves_cache_is_stored_with_its_outcome(api: ApiI
         MigrationRecord(
             id=move.id, pool=CHAT, session=name, request="q", source="a", target="b", trigger=BindingReason.DRAIN, at=move.at,
             predicted_source_ttft_seconds=None, predicted_target_ttft_seconds=1.0, benefit_seconds=None, tokens_moved=4000,
+            handed_over=name == "s",
         )
         for name, move in moves.items()
     ]  # fmt: skip
@@ -241,9 +242,10 @@ async def test_what_became_of_a_moves_cache_is_stored_with_its_outcome(api: ApiI
         "t": (CacheFate.LATE, 0, 4000, 2.0),
         "u": (None, 4000, 0, None),
     }
+    assert {name for name, one in found.items() if one.handed_over} == {"s"}
     assert (found["s"].transfer_bytes, found["s"].predicted_transfer_seconds) == (227_000_000, 0.3)
-    assert "Its KV cache, 3,968 tokens, 227.0 MB, came along after 400 ms (300 ms predicted)." in found["s"].explanation
-    assert "Its KV cache did not come along: it took too long. That was known after 2.00 s, and b computed it." in found["t"].explanation
+    assert "Its KV cache, 3,968 tokens, 227.0 MB, was transferred after 400 ms (300 ms predicted)." in found["s"].explanation
+    assert "Its KV cache was not transferred: it took too long. That was known after 2.00 s, and b computed it." in found["t"].explanation
 
 
 async def test_a_move_without_its_record_still_leaves_a_migration(api: ApiInstance) -> None:

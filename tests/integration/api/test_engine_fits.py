@@ -58,7 +58,7 @@ async def test_what_engines_served_is_handed_out_as_a_fit_needs_it(api: ApiInsta
     assert len((await api.viewer.served_requests(CHAT, limit=7)).items) == 7
     with pytest.raises(RecordsUnusable, match="10% of sessions were recorded"):
         records_of(replace(found, sample_rate=0.1))
-    with pytest.raises(RecordsUnusable, match="have no first token, as they were not"):
+    with pytest.raises(RecordsUnusable, match="have no first token, because they were not"):
         records_of(replace(found, unknown=200))
 
 

@@ -91,7 +91,7 @@ async def test_there_are_never_more_than_routers_are_told(api: ApiInstance, monk
     monkeypatch.setattr(store, "MOST_KEYS", 2)
     first = await api.admin.create_gateway_key(GatewayKeyRequest(name="a"))
     await api.admin.create_gateway_key(GatewayKeyRequest(name="b"))
-    with pytest.raises(ApiProblem, match="revoke those that nobody uses"):
+    with pytest.raises(ApiProblem, match="revoke keys that are not used"):
         await api.admin.create_gateway_key(GatewayKeyRequest(name="c"))
     await api.admin.revoke_gateway_key(first.id)
     await api.admin.create_gateway_key(GatewayKeyRequest(name="c"))

@@ -546,8 +546,8 @@ async def test_decisions_and_rejections_are_found_again_with_everything_in_them(
         "Load with this request on a: 99 tokens, above the limit of 90 tokens (load at which the TTFT target is endangered). "
         "Load with this request on a: 99 tokens, above 13 tokens on b. "
         "Load with this request: 13 tokens against 99 tokens on a, lower is better. "
-        "It held 512 of 522 prompt tokens (98%), with 3 tokens waiting ahead. "
-        "Its first token was predicted in 500 ms; the request went on to a and had it there after 600 ms."
+        "It held 512 of 522 prompt tokens (98.1 %), with 3 tokens waiting ahead. "
+        "Its first token was predicted in 500 ms; the request moved to a, where its first token came after 600 ms."
     )
     assert (found.chosen, found.runner_up, found.sample_rate, found.router) == ("b", "a", 0.1, "router-0")
     assert [item.id for item in (await api.viewer.decisions({"instance": "b", "from": "now-5m"})).items] == ["d1"]

@@ -8,8 +8,9 @@ import pytest
 
 from fairlead.instances import InstanceState, Role
 from fairlead.latency_cells import cell_of
+from fairlead.reports.bindings import BindingReason
 from fairlead.reports.decisions import CandidateScore, DecisionReason, DecisionRecord, Weighing
-from fairlead.reports.moves import MigrationOutcome, MoveOutcome
+from fairlead.reports.moves import MigrationOutcome, MigrationRecord, MoveOutcome
 from fairlead.reports.objectives import SloSample
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole, TokenRequest
@@ -67,6 +68,36 @@ async def test_applying_twice_acts_once_and_undo_takes_it_back(api: ApiInstance,
     assert (await api.viewer.plan(plan.id)).state == "undone"
     actions = [entry.action for entry in (await api.admin.audit({"action": "plan.*"})).items]
     assert actions == ["plan.undone", "plan.created", "plan.applied", "plan.created"]
+
+
+async def test_what_sessions_keep_of_their_caches_is_expected_and_then_told(api: ApiInstance) -> None:
+    plan = await api.operator.create_scale_plan(CHAT, 2)
+    assert plan.effect.hand_over is not None and plan.effect.hand_over.unknown is not None, "no speed was measured"
+    before = await api.viewer.plan_hand_over(plan.id)
+    assert (before.expected, before.until) == (plan.effect.hand_over, None)
+    applied = await api.operator.apply_plan(plan.id, ApplyRequest(confirm="chat", reason="fewer"))
+    assert applied.applied_at is not None
+    at = applied.applied_at.timestamp() + 0.001
+    moves = {
+        name: a_binding(name, "c", id=f"m-{name}", previous=source, reason=BindingReason.DRAIN, based_on=1, at=at)
+        for name, source in (("s0", "a"), ("s3", "a"), ("s1", "b"))
+    }
+    came = {"s0": (70, 30, True), "s3": (0, 90, False), "s1": (0, 1000, False)}
+    records = [
+        MigrationRecord(
+            id=move.id, pool=CHAT, session=name, request="q", source=move.previous or "", target="c", trigger=BindingReason.DRAIN, at=at,
+            predicted_source_ttft_seconds=None, predicted_target_ttft_seconds=1.0, benefit_seconds=None,
+            tokens_moved=came[name][0], tokens_recomputed=came[name][1], handed_over=came[name][2],
+        )
+        for name, move in moves.items()
+    ]  # fmt: skip
+    await api.router.post_report(a_report("r2", bindings=tuple(moves.values()), migrations=tuple(records)))
+    found = await api.viewer.plan_hand_over(plan.id)
+    assert found.until is not None
+    assert (found.sessions_moved, found.sessions_handed_over) == (2, 1), "only those of the instances that the plan removes"
+    assert (found.tokens_moved, found.tokens_computed_ahead, found.tokens_lost) == (70, 30, 90)
+    assert found.hits_kept == 0, "nothing was hit meanwhile"
+    assert (await api.viewer.plan(plan.id)) == applied, "it changes no plan's tag"
 
 
 async def test_an_apply_whose_answer_was_lost_can_be_sent_again(api: ApiInstance, cluster: FakeClusterGateway) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import psycopg
 import pytest
 from psycopg.pq import TransactionStatus
 from sqlalchemy import text
@@ -10,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead_api.infra.database import CONTROL, Database, driver
 from fairlead_api.infra.pulse import Pulse
+from fairlead_testing.running.postgres import plain
 
 _TAKE = text("SELECT pg_try_advisory_xact_lock(7)")
 _WRITE = text("INSERT INTO routers (id, last_seen_at, sent_at, acknowledged, in_flight) VALUES ('half-way', now(), now(), '{}', '[]')")
@@ -81,3 +83,19 @@ async def test_work_that_fails_half_way_or_is_cancelled_has_written_nothing(data
         await cancelled
     async with database.reading() as connection:
         assert (await connection.execute(text("SELECT count(*) FROM routers"))).scalar_one() == 0
+
+
+async def test_a_connection_that_postgres_closed_a_moment_ago_costs_no_caller_an_error(database: Database, database_url: str) -> None:
+    pid = text("SELECT pg_backend_pid()")
+    for _ in range(3):
+        async with database.reading() as connection:
+            closed = (await connection.execute(pid)).scalar_one()
+        close(database_url, closed)
+        async with database.reading() as connection:
+            assert (await connection.execute(pid)).scalar_one() != closed
+
+
+def close(database_url: str, pid: int) -> None:
+    """Let Postgres close a connection, and return once it is closed."""
+    with psycopg.connect(plain(database_url), autocommit=True) as administrator:
+        administrator.execute("SELECT pg_terminate_backend(%s, 60000)", (pid,))

@@ -110,18 +110,18 @@ async def test_a_migration_whose_numbers_or_history_do_not_fit_is_found(api: Api
     await api.router.post_report(a_report("r2", bindings=(move,), migrations=(record,)))
     (stored,) = (await api.viewer.migrations({})).items
     assert (stored.crossed, stored.threshold, stored.crossed_unit, stored.least_gain_seconds) == (4.0, 3.5, Unit.SECONDS, 0.05)
-    assert "staying was predicted to miss the TTFT target (4.00 s to the first token, and the target is 3.50 s)" in stored.explanation
+    assert "staying was predicted to miss the TTFT target (4.00 s to the first token; the target is 3.50 s)" in stored.explanation
     for wrong, line in (
-        (replace(stored, target="a"), "it went nowhere"),
+        (replace(stored, target="a"), "it has no destination"),
         (replace(stored, benefit_seconds=9.0), "its benefit 9.0 is not 4.0 - 1.0"),
         (replace(stored, paid_off=True), "recorded as faster than staying"),
-        (replace(stored, id="m2"), "0 steps of its session's history"),
+        (replace(stored, id="m2"), "its session's history has 0 such steps"),
         (replace(stored, trigger=BindingReason.DRAIN), "its session moved as slo, not as drain"),
-        (replace(stored, crossed=4.0, threshold=5.0), "4.0 is said to have crossed 5.0"),
+        (replace(stored, crossed=4.0, threshold=5.0), "4.0 crossed 5.0"),
         (replace(stored, crossed=6.0, threshold=5.0), "staying was predicted in time: 4.0 against 5.0"),
-        (replace(stored, crossed=None), "the number that decided is not recorded"),
-        (replace(stored, trigger=BindingReason.PREFIX_EQUAL), "512 tokens of its prompt were held where it was and 0 where it went"),
-        (replace(stored, least_gain_seconds=3.5), "predicted to gain 3.0 s, and 3.5 s is the least"),
+        (replace(stored, crossed=None), "the figure that decided is not recorded"),
+        (replace(stored, trigger=BindingReason.PREFIX_EQUAL), "the old instance held 512 tokens of its prompt and the new one 0"),
+        (replace(stored, least_gain_seconds=3.5), "predicted to gain 3.0 s, but 3.5 s is the least"),
     ):
         verifier = Verifier()
         await asyncio.wait_for(verifier.migration(wrong, api.viewer), PATIENCE_SECONDS)

@@ -196,7 +196,7 @@ async def test_a_simulation_whose_process_is_gone_is_begun_anew_once_and_then_fa
         connection.execute("UPDATE simulations SET state = 'running', heard_at = now() - interval '1 minute', attempts = 2")
         async with simulating_api(database_url, cluster) as api:
             found = await ended(api, asked)
-    assert (found.state, found.error) == (SimulationState.FAILED, "the process that ran it ended, twice; ask for it again")
+    assert (found.state, found.error) == (SimulationState.FAILED, "the process that ran it ended twice; request it again")
     async with running_api(database_url, overrides={"simulator": SIMULATOR}, simulation_processes=0) as api:
         with pytest.raises(ApiProblem) as refused:
             await api.operator.create_simulation(CHAT, ASKED)
@@ -227,7 +227,7 @@ async def test_a_plans_effect_is_simulated_after_it_was_made_or_the_reason_is_to
     assert (await ended(api, asked)).state is SimulationState.DONE, "a plan's simulation is in nobody's way"
     assert [one.id for one in (await api.viewer.simulations(CHAT)).items] == [asked.id]
     slo = await api.admin.create_plan(CHAT, PlanRequest(kind=PlanKind.SLO, fields={"ttft": "3s"}))
-    assert "latencies that were recorded" in str((await settled(slo.id)).reason)
+    assert "recorded latencies" in str((await settled(slo.id)).reason)
     with pytest.raises(ApiProblem) as unknown:
         await api.viewer.plan_expectation("none")
     assert unknown.value.problem.status == 404
@@ -314,7 +314,7 @@ async def test_advice_sentence_button_and_plan_come_from_one_simulation_of_what_
         in beyond[0].sentence
     )
     (group,) = (await api.viewer.rejections({"pool": str(CHAT)})).groups
-    assert "no number of instances serves those in time" in group.suggestion
+    assert "no number of instances can serve them in time" in group.suggestion
     (replicas,) = [one.plan.replicas for one in advised if one.plan]
     assert replicas in (3, 4), "16,400 tokens/s come, and two instances compute 12,500"
     assert f"{replicas} replicas would " in advised[0].sentence
@@ -326,4 +326,4 @@ async def test_advice_sentence_button_and_plan_come_from_one_simulation_of_what_
         figure = next(figure for figure in expected.figures if figure.quantity is Quantity.ATTAINMENT)
         assert figure.unknown is None
         assert f"{figure.after * 100:.1f} %" in one.sentence or "would serve it" in one.sentence
-        assert "This is the simulation by which the plan was advised." in expected.notes
+        assert "This is the simulation that recommended the plan." in expected.notes

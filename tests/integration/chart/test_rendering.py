@@ -153,6 +153,20 @@ def test_the_notes_name_a_key_with_a_dot_as_kubectl_reads_it(render: Render) -> 
     assert r"get secret ours -o jsonpath='{.data.keys\.txt}' | base64 -d" in notes
 
 
+@pytest.mark.parametrize("namespaces", [[], ["rendering"]])
+def test_the_right_to_get_nodes_is_given_only_where_leaving_nodes_are_looked_for(namespaces: list[str], render: Render) -> None:
+    operator: Document = {"watchNamespaces": namespaces}
+    wanted = render(merged(EXTERNAL, {"operator": {**operator, "leavingNodes": "terminations"}})).manifests
+    made = {one["kind"]: one for one in wanted if one["metadata"]["name"].endswith("-operator-nodes")}
+    assert made["ClusterRole"]["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]
+    assert made["ClusterRoleBinding"]["roleRef"]["name"] == made["ClusterRole"]["metadata"]["name"]
+    operators = [one for one in wanted if one["kind"] == "Deployment" and one["metadata"]["name"].endswith("-operator")]
+    (container,) = operators[0]["spec"]["template"]["spec"]["containers"]
+    assert {"name": "FAIRLEAD_LEAVING_NODES", "value": "terminations"} in container["env"]
+    unwanted = render(merged(EXTERNAL, {"operator": operator})).manifests
+    assert not any("nodes" in (rule.get("resources") or ()) for one in unwanted for rule in one.get("rules") or ())
+
+
 def test_every_process_listens_on_ipv6_if_it_is_so_wished(render: Render) -> None:
     release = render(merged(BUNDLED, {"listenAddress": "::"}))
     assert "0.0.0.0" not in json.dumps(release.every())

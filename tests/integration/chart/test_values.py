@@ -32,6 +32,7 @@ OTHER: dict[str, Any] = {
     "database.bundled.existingSecret": "our-postgres",
     "operator.watchNamespaces": ["rendering"],
     "operator.engineImage": "engine:1",
+    "operator.leavingNodes": "cordons",
     "api.environment": {"FORWARDED_ALLOW_IPS": "10.0.0.1"},
     "operator.environment": {"NO_PROXY": ".svc"},
     "router.environment": {"SSL_CERT_FILE": "/etc/ours.pem"},

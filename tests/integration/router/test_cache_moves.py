@@ -4,12 +4,13 @@ the client sees, what is recorded, and what happens when that fails.
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
-from fairlead.instances import InstanceState
+from fairlead.instances import InstanceState, Role
 from fairlead.reports.engines import EngineTrouble
 from fairlead.reports.moves import CacheFate, MigrationRecord, MoveOutcome, with_transfer
 from fairlead.routing.contracts.handovers import ENOUGH
@@ -90,6 +91,32 @@ async def test_the_blocks_go_ahead_of_the_clients_request_which_stays_as_it_is(w
     assert (moved.cache, moved.tokens_recomputed, moved.tokens_moved > 1000) == (CacheFate.MOVED, 0, True)
     assert moved.transfer_seconds is not None and moved.predicted_transfer_seconds is not None
     assert running.pool.counters.transfers == {"moved": 1}
+    await until(lambda: running.busy() == 0)
+    at_rest(running)
+
+
+async def test_in_a_pool_of_prefill_and_decode_a_prompt_moves_between_prefill_instances(world: World) -> None:
+    roles = (Role.PREFILL, Role.PREFILL, Role.DECODE)
+    await world.start_engines(3)
+    table = world.table(policy="fairlead", kv_transfer=ALWAYS, roles=roles)
+    world.api.state.set_table(table)
+    running = await world.start_router()
+    await until(lambda: running.router.informing.synced)
+    home = (await running.ask(text=TEXT, headers=HOME)).headers["x-fairlead-instance"]
+    source, target = sorted(world.engines[:2], key=lambda engine: engine.name != home)
+    entries = tuple(replace(one, state=InstanceState.DRAINING if one.id == home else one.state) for one in table.instances)
+    world.api.state.set_table(replace(table, version=2, instances=entries))
+    await until(lambda: home not in running.pool.accepting)
+    answer = await running.ask(text=TEXT + "more", headers=HOME)
+    assert (answer.status_code, answer.headers["x-fairlead-instance"]) == (200, target.name)
+    named, (fetched, prefilled), decoded = asked(source)[-1], asked(target), asked(world.engines[2])[-1]
+    assert named["kv_transfer_params"]["do_remote_decode"] is True
+    assert fetched["kv_transfer_params"]["remote_engine_id"] == source.name, "what the old instance held"
+    assert prefilled["kv_transfer_params"]["do_remote_decode"] is True
+    assert decoded["kv_transfer_params"]["remote_engine_id"] == target.name, "the decode instance gets it from the new one"
+    moved = await migration(world)
+    assert (moved.source, moved.target, moved.cache) == (source.name, target.name, CacheFate.MOVED)
+    assert not moved.handed_over, "its client's own request carried it"
     await until(lambda: running.busy() == 0)
     at_rest(running)
 

@@ -85,6 +85,7 @@ async def test_the_next_turn_of_each_session_of_an_instance_that_drained_finds_i
     moves = [move for one in reports.values() for move in one.migrations]
     assert {move.trigger for move in moves} == {BindingReason.DRAIN}
     assert {move.session for move in moves} == set(moving)
+    assert all(move.handed_over for move in moves)
     assert all(move.tokens_recomputed > 800 for move in moves)
 
 
@@ -103,6 +104,20 @@ async def test_the_heirs_of_what_a_rollout_replaces_are_instances_of_the_new_rev
     world.api.state.set_table(replace(table, version=3, instances=tuple(entries)))
     await until(lambda: running.pool.counters.handed_over["warmed"] == len(moving))
     assert {(await turn(running, name, "go on"))[0] for name in moving} == {entries[new].id}
+
+
+async def test_no_instance_that_leaves_next_is_an_heir(world: World, start_engine: StartEngine) -> None:
+    running = await site(world, start_engine)
+    table = world.api.state.tables[running.pool.key]
+    where = await homes(running)
+    leaving = where["s0"]
+    moving = [name for name, home in where.items() if home == leaving]
+    states = {leaving: InstanceState.DRAINING}
+    last = next(one.id for one in table.instances if one.id != leaving)
+    entries = tuple(replace(one, state=states.get(one.id, one.state), stays=one.id == last) for one in table.instances)
+    world.api.state.set_table(replace(table, version=2, instances=entries))
+    await until(lambda: running.pool.counters.handed_over["warmed"] == len(moving))
+    assert {(await turn(running, name, "go on"))[0] for name in moving} == {last}
 
 
 async def test_a_session_that_has_found_another_home_stays_there(world: World, start_engine: StartEngine) -> None:
@@ -131,6 +146,67 @@ async def test_an_heir_fetches_the_blocks_of_an_instance_that_still_has_them_whe
     await until(lambda: running.pool.counters.handed_over["warmed"] == 1)
     assert running.pool.counters.transfers == {"moved": 1}
     assert (await running.ask(text=WORDS, headers={"x-session-id": "s"})).headers["x-fairlead-instance"] != home
+
+
+def in_use(running: RunningRouter, instance: str) -> int:
+    return next((row.in_flight for row in running.pool.account.in_flight() if row.instance == instance), 0)
+
+
+async def test_an_instance_that_drains_is_kept_while_its_sessions_fetch_their_blocks(world: World) -> None:
+    moves: dict[str, Any] = {"policy": "fairlead", "kv_transfer": KvTransferFacts(when=EVERY_MOVE, longest_seconds=1.0)}
+    running = await world.ready(2, hand_over_budget=1.0, **moves)
+    home = (await running.ask(text=WORDS, headers={"x-session-id": "s"})).headers["x-fairlead-instance"]
+    other = next(engine for engine in world.engines if engine.name != home)
+    other.fetches = "silence"
+    change(world, running, home, InstanceState.DRAINING)
+    await until(lambda: home not in running.pool.accepting)
+    assert in_use(running, home) == 1, "as soon as the router knows that it drains"
+    await until(lambda: running.pool.account.direct.get(home) == 1)
+    assert in_use(running, home) == 1, "counted once"
+    await until(lambda: running.pool.counters.handed_over["warmed"] == 1)
+    await until(lambda: in_use(running, home) == 0)
+
+
+async def test_an_instance_that_drains_is_not_kept_for_longer_than_it_may(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlead_router.relaying.heirs.FETCHES_AT_ONCE", 0)
+    monkeypatch.setattr("fairlead_router.relaying.heirs.HOLD_SECONDS", 1.0)
+    running = await world.ready(2, hand_over_budget=1.0, policy="fairlead", kv_transfer=KvTransferFacts(when=EVERY_MOVE))
+    home = (await running.ask(text=WORDS, headers={"x-session-id": "s"})).headers["x-fairlead-instance"]
+    change(world, running, home, InstanceState.DRAINING)
+    await until(lambda: in_use(running, home) == 1)
+    await until(lambda: in_use(running, home) == 0)
+    assert not running.pool.counters.handed_over
+    version = running.pool.table.version + 1
+    world.api.state.set_table(replace(world.api.state.tables[running.pool.key], version=version))
+    await until(lambda: running.pool.table.version == version)
+    assert in_use(running, home) == 0, "once is enough"
+
+
+@pytest.mark.parametrize("end", ["no budget any more", "the router ends"])
+async def test_nothing_is_kept_by_a_router_that_hands_nothing_over_any_more(
+    world: World, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr("fairlead_router.relaying.heirs.FETCHES_AT_ONCE", 0)
+    monkeypatch.setattr("fairlead_router.relaying.heirs.HOLD_SECONDS", PATIENCE_SECONDS)
+    running = await world.ready(2, hand_over_budget=1.0, policy="fairlead", kv_transfer=KvTransferFacts(when=EVERY_MOVE))
+    home = (await running.ask(text=WORDS, headers={"x-session-id": "s"})).headers["x-fairlead-instance"]
+    change(world, running, home, InstanceState.DRAINING)
+    await until(lambda: in_use(running, home) == 1)
+    if end == "the router ends":
+        running.router.informing.draining = True
+    else:
+        table = world.api.state.tables[running.pool.key]
+        routing = replace(table.routing, hand_over_budget=0.0)
+        world.api.state.set_table(replace(table, version=table.version + 1, routing=routing))
+    await until(lambda: in_use(running, home) == 0)
+
+
+async def test_where_no_blocks_are_handed_on_a_drain_waits_for_no_heir(world: World) -> None:
+    running = await world.ready(2, hand_over_budget=1e-9, policy="fairlead")
+    home = (await running.ask(text=WORDS, headers={"x-session-id": "s"})).headers["x-fairlead-instance"]
+    change(world, running, home, InstanceState.DRAINING)
+    await until(lambda: home not in running.pool.accepting)
+    assert in_use(running, home) == 0
 
 
 async def test_a_lost_instances_sessions_have_heirs_too(world: World, start_engine: StartEngine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,7 +141,7 @@ async def test_a_failing_engine_is_replaced_before_the_first_byte(world: World, 
     assert running.pool.counters.retries == len(world.engines[0].seen) > 0
 
 
-@pytest.mark.parametrize(("script", "tries", "words"), [("error-500", 2, "failed alike on"), ("hang-up", 3, "no instance")])
+@pytest.mark.parametrize(("script", "tries", "words"), [("error-500", 2, "failed in the same way on"), ("hang-up", 3, "no instance")])
 async def test_when_every_try_fails_the_client_gets_a_reason_and_tries_are_bounded(
     world: World, script: str, tries: int, words: str
 ) -> None:

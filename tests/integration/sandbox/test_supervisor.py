@@ -156,7 +156,7 @@ async def test_a_stop_during_the_start_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_circle_in_the_table_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(SandboxError, match="a needs b needs a, which is a circle"):
+    with pytest.raises(SandboxError, match="a needs b needs a, which is a cycle"):
         supervise(tmp_path, toy("a", needs=("b",)), toy("b", needs=("a",)))
 
 

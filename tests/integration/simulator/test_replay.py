@@ -104,7 +104,7 @@ def test_nobody_listening_ends_with_one_line(trace: Path, model: list[str]) -> N
     url = f"http://127.0.0.1:{free_port()}"
     ended = replay("--trace", str(trace), "--url", url, *model)
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.startswith(f"Error: cannot connect to {url}: ")
+    assert ended.stderr.startswith(f"fairlead replay: cannot connect to {url}: ")
     assert ended.stderr.endswith("is the router running, and is --url right?\n")
     assert ended.stderr.count("\n") == 1
 
@@ -112,7 +112,7 @@ def test_nobody_listening_ends_with_one_line(trace: Path, model: list[str]) -> N
 def test_a_pool_that_the_router_does_not_serve_is_told_with_those_it_does(start_engine: StartEngine, trace: Path) -> None:
     engine = start_engine(*FAST)
     ended = replay("--trace", str(trace), "--url", engine.url, "--pool", "nope")
-    assert (ended.returncode, ended.stderr) == (1, f"Error: {engine.url} serves no pool default/nope yet; its pools: none\n")
+    assert (ended.returncode, ended.stderr) == (1, f"fairlead replay: {engine.url} serves no pool default/nope yet; its pools: none\n")
 
 
 def test_nobody_listening_is_told_before_the_next_row_is_due(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_nobody_listening_is_told_before_the_next_row_is_due(tmp_path: Path) -> 
     with path.open("w") as file:
         write_trace([TraceRow(timestamp_ms=hour * 3.6e6, input_length=10, output_length=1, hash_ids=(hour,)) for hour in range(2)], file)
     ended = replay("--trace", str(path), "--url", f"http://127.0.0.1:{free_port()}", "--model", "m")
-    assert (ended.returncode, ended.stderr.startswith("Error: cannot connect")) == (1, True), ended.stderr
+    assert (ended.returncode, ended.stderr.startswith("fairlead replay: cannot connect")) == (1, True), ended.stderr
 
 
 def test_an_engine_killed_in_the_middle_costs_failures_but_no_lost_request(start_engine: StartEngine, trace: Path, tmp_path: Path) -> None:
@@ -154,8 +154,10 @@ def test_an_engine_killed_in_the_middle_costs_failures_but_no_lost_request(start
     assert set(found["failures"]) <= {"connection-broken"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_loop_goes_on_until_stopped_and_then_accounts_for_everything(start_engine: StartEngine, tmp_path: Path, number: int) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_loop_goes_on_until_stopped_and_then_accounts_for_everything(
+    start_engine: StartEngine, tmp_path: Path, number: int, code: int
+) -> None:
     engine = start_engine(*FAST)
     out, rows = tmp_path / "out.json", tmp_path / "rows.jsonl"
     for older in (out, rows):
@@ -169,7 +171,7 @@ def test_a_loop_goes_on_until_stopped_and_then_accounts_for_everything(start_eng
             time.sleep(0.05)
         running.send_signal(number)
         printed, _ = running.communicate(timeout=PATIENCE_SECONDS)
-    assert running.returncode == 0
+    assert running.returncode == code
     found = figures(out)
     assert found["accounted"]
     assert found["sent"] > 40
@@ -183,8 +185,11 @@ def test_a_loop_goes_on_until_stopped_and_then_accounts_for_everything(start_eng
     [
         ([], "give either --trace FILE or --generate conversation"),
         (["--trace", "missing.jsonl"], "missing.jsonl: cannot be read: No such file or directory"),
-        (["--generate", "conversation", "--url", "ftp://x"], "--url 'ftp://x' is not an http URL; write http://host:port"),
-        (["--generate", "conversation", "--url", "http://x:abc"], "--url 'http://x:abc' is not a URL"),
+        (
+            ["--generate", "conversation", "--url", "ftp://x"],
+            "--url 'ftp://x' cannot be used; write an address such as http://127.0.0.1:8000",
+        ),
+        (["--generate", "conversation", "--url", "http://x:abc"], "--url 'http://x:abc' cannot be used"),
         (["--generate", "conversation", "--pool", "a\r\nb"], "cannot be sent as a header"),
         (["--generate", "conversation", "--model", "m", "--rows", "/no/such/dir/x"], "/no/such/dir/x: cannot be written"),
     ],

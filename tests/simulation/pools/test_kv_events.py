@@ -8,7 +8,7 @@ import pytest
 from benchmarks.expected_blocks import Bursts
 from benchmarks.expected_blocks import figures as burst_figures
 
-from fairlead.kv_events.sources import Source
+from fairlead.kv_events.sources import Source, Tier
 from fairlead_simulator.engine_model.presets import EnginePreset, preset
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, ideal_hits, load_workload, plan_jobs
 from fairlead_simulator.experiments.measuring import Figures, Targets, measure
@@ -78,7 +78,17 @@ def wrong(simulation: Simulation, result: RunResult) -> list[tuple[str, int, int
     return found
 
 
-@pytest.mark.parametrize("engine", [small(IN_GPU), small(IN_DRAM), IN_DRAM], ids=["gpu, evictions", "dram, evictions", "dram"])
+HOST_LOAD = 100_000
+"""Tokens per second that an engine loads from host memory."""
+WITH_HOST = replace(small(IN_GPU), host_tokens=400_000, dram_seconds_per_token=1 / HOST_LOAD)
+"""Its host memory overflows too, if later."""
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [small(IN_GPU), small(IN_DRAM), IN_DRAM, WITH_HOST],
+    ids=["gpu, evictions", "dram, evictions", "dram", "gpu before host memory"],
+)
 @pytest.mark.parametrize(
     "heard",
     [KvEventQuality(), KvEventQuality(delay_seconds=0.5), KvEventQuality(delay_seconds=0.2, loss=0.2)],
@@ -92,6 +102,19 @@ def test_when_all_is_quiet_a_router_knows_exactly_what_every_engine_holds(engine
         assert any(
             instance.kv.evicted or (instance.kv.dram and instance.kv.dram.evicted) for instance in simulation.fleet.instances.values()
         )
+
+
+def test_a_host_cache_brings_hits_whose_load_time_is_learned_from_first_tokens() -> None:
+    simulation, result = run(WITH_HOST, KvEventQuality(), policy="fairlead")
+    assert all(instance.kv.host and instance.kv.host.evicted for instance in simulation.fleet.instances.values())
+    alone = figures(run(small(IN_GPU), KvEventQuality(), policy="fairlead")[1])
+    assert figures(result).hit_rate > alone.hit_rate + 0.1
+    (scheduler,) = simulation.routers.serving
+    learned = scheduler._state.load_times.figure(Tier.HOST, result.ended_at)
+    assert learned.value == pytest.approx(HOST_LOAD, rel=0.25)
+    assert result.jobs, "and what a router counts as cached is what engines do not compute"
+    beliefs = [(job.believed_tokens, job.hit_tokens) for job in result.jobs if job.believed_tokens is not None]
+    assert sum(believed == held for believed, held in beliefs) > 0.95 * len(beliefs)
 
 
 def test_without_replays_a_router_believes_in_nothing_that_an_engine_does_not_hold() -> None:

@@ -14,6 +14,7 @@ from benchmarks.command_line import a_file, above_zero, count, names_of, zero_or
 ROOT = Path(__file__).parents[3]
 COMMANDS = {
     "benchmarks.asking": ["--requests", "0"],
+    "benchmarks.attacks.__main__": ["--attacks", "nonsense"],
     "benchmarks.crashes.__main__": ["--reports", "-4"],
     "benchmarks.decisions": ["--requests", "3"],
     "benchmarks.endpoint_picker": ["--servers", "nonsense"],
@@ -29,6 +30,7 @@ COMMANDS = {
     "benchmarks.pool_operations.__main__": ["--steps", "nonsense"],
     "benchmarks.record_under_load": ["--minutes", "0"],
     "benchmarks.remedies": ["--pools", "0"],
+    "benchmarks.sessions_in_memory": ["--sessions", "0"],
     "benchmarks.simulator": ["--trace", "/nowhere.jsonl"],
     "benchmarks.store_at_scale.__main__": ["--hours", "-1"],
     "benchmarks.web_budgets.__main__": ["--instances", "2"],

@@ -71,7 +71,7 @@ def test_without_room_for_a_surge_a_successor_that_fails_stops_it_and_one_that_d
     assert stopped.regressed
     late = one(begun, instance("n", S.STARTING, spec_hash="new"), after=700)
     assert late is not None
-    assert late.trouble(SPEC, START + 700) == (RolloutTrouble.LATE, "0 instances updated, none more for 700 s")
+    assert late.trouble(SPEC, START + 700) == (RolloutTrouble.LATE, "0 instances updated, no further one for 700 s")
 
 
 def test_what_drains_since_fewer_are_wanted_does_not_prolong_it() -> None:
@@ -91,7 +91,7 @@ def test_an_attainment_that_stays_down_for_the_window_stops_it() -> None:
     assert halts(stopped, SPEC)
     assert stopped.trouble(SPEC, START + 70) == (
         RolloutTrouble.REGRESSED,
-        "SLO attainment 84.0%, 95.0% when the rollout began; roll back, or change the pool to go on",
+        "SLO attainment 84.0 %, 95.0 % when the rollout began; roll back, or change the pool to go on",
     )
     assert going(before=stopped, after=500, attainment=1.0) == stopped, "it does not go on by itself"
 
@@ -134,7 +134,7 @@ def test_paused_it_waits_and_its_clock_too() -> None:
 
 def test_a_rollout_without_progress_says_so_and_goes_on() -> None:
     late = going(before=going(), after=700)
-    assert late.trouble(SPEC, START + 700) == (RolloutTrouble.LATE, "0 instances updated, none more for 700 s")
+    assert late.trouble(SPEC, START + 700) == (RolloutTrouble.LATE, "0 instances updated, no further one for 700 s")
     assert not halts(late, SPEC)
     updated = going(instance("n", spec_hash="new"), before=late, after=701)
     assert updated.trouble(SPEC, START + 701) is None

@@ -44,5 +44,5 @@ def test_the_remedy_is_planned_and_applied(run: Command, fake: FakePublicApi) ->
 def test_a_finding_without_a_plan_or_that_is_not_there_is_one_line(run: Command) -> None:
     found = json.loads(run("--json")[1])["items"]
     without = next(place for place, one in enumerate(found, 1) if one["plan"] is None)
-    assert "no plan remedies" in run("--plan", str(without))[2]
+    assert "no plan for" in run("--plan", str(without))[2]
     assert f"there is no finding {len(found) + 1}" in run("--plan", str(len(found) + 1))[2]

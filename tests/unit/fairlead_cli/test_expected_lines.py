@@ -2,8 +2,9 @@
 
 from datetime import UTC, datetime
 
-from fairlead_cli.planning import expected_lines
+from fairlead_cli.planning import expected_lines, hand_over_lines, kept_lines
 from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
+from fairlead_client.resources.plans import HandOverForecast, HandOverResult
 
 AT = datetime(2026, 11, 23, 10, tzinfo=UTC)
 
@@ -29,7 +30,7 @@ def test_figures_are_printed_for_now_and_with_the_plan_and_unknown_ones_with_the
     assert "seeds 0 and 1 (with this plan also at 0.8 and 1.25 times the rate). The change" in head
     assert lines == [
         "  in time: 80.0% now, 95.0% with this plan",
-        "  of prompt tokens from caches: cannot be known; chance decides",
+        "  of prompt tokens from caches: unknown; chance decides",
         "  sessions that move: 2 now, 42 with this plan",
     ]
 
@@ -37,3 +38,20 @@ def test_figures_are_printed_for_now_and_with_the_plan_and_unknown_ones_with_the
 def test_a_plan_that_is_being_simulated_says_how_far_it_is() -> None:
     [line] = expected_lines(PlanExpectation(plan="p1", state=ExpectationState.QUEUED, done=5, total=4000))
     assert line == "Simulating the effect, 5 of 4,000 requests; see `fairlead plans show p1`."
+
+
+def test_what_is_kept_of_caches_is_printed_with_its_price_or_why_it_is_not_known_and_then_what_was_kept() -> None:
+    known = HandOverForecast(hits_kept=0.931, seconds_longer=40.0, more_work=0.021)
+    assert hand_over_lines(known) == ["Keeps 93% of the pool's hits in the next five minutes: 40 s longer, 2.1% more work."]
+    assert hand_over_lines(HandOverForecast(unknown="no speed")) == [
+        "How much is kept of the leaving instances' caches is not known: no speed."
+    ]
+    assert hand_over_lines(None) == kept_lines(HandOverResult(plan="p", expected=known)) == []
+    kept = HandOverResult(
+        plan="p", expected=known, until=AT, sessions_moved=9, sessions_handed_over=7, tokens_moved=5000, tokens_lost=300, hits_kept=0.9
+    )
+    (line,) = kept_lines(kept)
+    assert line.startswith(
+        "Kept of the pool's hits until 2026-11-23 10:00:00 UTC: 90% (93% expected). Of 9 sessions that moved, routers handed 7"
+    )
+    assert "5,000 tokens came along, 0 were computed ahead, 300 were computed again" in line

@@ -20,7 +20,7 @@ def run(command: Command) -> Command:
 def test_a_key_is_made_listed_and_revoked(run: Command) -> None:
     code, secret, told = run("create", "team-x", "--pool", "default/chat", "--days", "30", "--requests-per-minute", "60")
     assert (code, secret.strip()) == (0, "flk_shown-once")
-    assert "opens default/chat; limits a minute: 60 requests" in told
+    assert "gives access to default/chat; limits per minute: 60 requests" in told
     code, out, _ = run("list", role="viewer")
     line = next(line for line in out.splitlines() if "team-x" in line)
     assert code == 0

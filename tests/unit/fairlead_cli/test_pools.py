@@ -45,18 +45,17 @@ def test_a_rollout_is_paused_and_resumed_through_plans(run: Command, fake: FakeP
 
 
 def test_nothing_is_written_without_a_yes(run: Command, fake: FakePublicApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("click.confirm", lambda _: False)
-    code, out, _ = run("rollback", "chat")
-    assert (code, fake.book.applied) == (0, [])
-    assert "Nothing was changed." in out
+    monkeypatch.setattr("click.confirm", lambda _, err: False)
+    code, _, err = run("rollback", "chat")
+    assert (code, fake.book.applied, err) == (1, [], "Nothing was changed.\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "failed", "line"),
     [
-        (("rollback", "chat", "--to", "9", "--yes"), 1, "the pool's revisions are: 2, 1"),
+        (("rollback", "chat", "--to", "9", "--yes"), 2, "the pool's revisions are: 2, 1"),
         (("rollback", "nope", "--yes"), 1, "There is no pool default/nope."),
-        (("rollback", "research/code", "--role", "decode", "--yes"), 1, "role: 'decode' cannot be used; write both"),
+        (("rollback", "research/code", "--role", "decode", "--yes"), 2, "role: 'decode' cannot be used; write both"),
         (("revisions", "/chat"), 2, "NAME: '/chat' cannot be used; write a pool's name, or namespace/name"),
     ],
 )
@@ -69,7 +68,7 @@ def test_what_cannot_be_done_is_said_in_one_line(run: Command, arguments: tuple[
 
 def test_a_pool_that_git_owns_is_not_written_and_the_patch_is_given(run: Command, fake: FakePublicApi) -> None:
     fake.world.owner[CHAT] = "Argo CD (shop)"
-    code, _, err = run("rollback", "chat", "--yes")
+    code, out, err = run("rollback", "chat", "--yes")
     assert (code, fake.book.applied) == (1, [])
-    assert "Argo CD (shop) owns this pool; commit this patch there" in err
-    assert "prefillTokensPerSecond: 5000" in err
+    assert err == "fairlead: Argo CD (shop) owns this pool; commit the patch above there\n"
+    assert "prefillTokensPerSecond: 5000" in out

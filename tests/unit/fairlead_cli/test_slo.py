@@ -44,11 +44,11 @@ def test_a_budget_of_which_too_little_is_kept_says_so(run: Command, monkeypatch:
     week = replace(known, budget_left=None, windows=[one for one in known.windows if one.window != "30d"])
     assert "not known" not in run("burn", "chat")[1]
     monkeypatch.setattr(objectives, "burn", lambda _now, _pool: week)
-    assert "error budget of 30 days: not known, as less is kept" in run("burn", "chat")[1]
+    assert "error budget of 30 days: not known, because records are not kept for 30 days" in run("burn", "chat")[1]
 
 
 def test_a_target_within_a_step_says_so(run: Command) -> None:
-    assert "a target lies within one" in run("what-if", "chat", "--ttft", "2.61s")[1]
+    assert "a target lies within a step" in run("what-if", "chat", "--ttft", "2.61s")[1]
 
 
 def test_new_targets_are_planned_shown_and_applied(run: Command, fake: FakePublicApi) -> None:

@@ -150,7 +150,7 @@ def test_the_winner_is_applied_by_a_plan(run: Run) -> None:
     code, out, told = run("apply", "chat", "s1", "--yes", "--reason", "it won")
     assert code == 0, told
     assert "ear" in out
-    assert "can be undone" in out
+    assert "fairlead change undo p-0001" in out
 
 
 def test_what_cannot_be_read_is_told_in_one_line(run: Run, tmp_path: Path) -> None:

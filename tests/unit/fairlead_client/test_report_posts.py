@@ -1,10 +1,12 @@
 """Posts of reports, made of batches that were encoded long before."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import msgspec
+import pytest
 
 from fairlead.reports.batches import Acknowledgement, Report, ReportBatch, RouterState
+from fairlead.reports.engines import KnownCache, TroubledEngine
 from fairlead.reports.loads import InstanceInFlight
 from fairlead_client.report_posts import decode_batch, encode_batch, post_body
 from fairlead_testing.builders.reports import a_change
@@ -37,3 +39,28 @@ def test_a_batch_that_a_router_of_before_left_on_disk_is_sent() -> None:
     left = b'{"id":"old","router":"router-0","bindings":[]}'
     assert decode_batch(left) == ReportBatch(id="old", router="router-0")
     assert msgspec.json.decode(post_body([left], RouterState(sent_at=1.0)), type=list[Report])[0].id == "old"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"known_caches": (KnownCache(pool=CHAT, instance="i0", state="current", batches_lost=2**70),)},
+        {"known_caches": (KnownCache(pool=CHAT, instance="i0", state="current", blocks=-(2**70)),)},
+        {"troubled_engines": (TroubledEngine(pool=CHAT, instance="i0", trouble="x", words="half of a pair \ud800"),)},
+    ],
+)
+def test_a_row_that_json_cannot_carry_is_left_out_and_the_report_is_sent(row: dict[str, tuple[object, ...]]) -> None:
+    well = {name: rows + tuple(replace(one, instance="i1", **_WELL[name]) for one in rows) for name, rows in row.items()}  # type: ignore[type-var]
+    body = post_body([encode_batch(ReportBatch(id="a", router="router-0"))], replace(STATE, **well))
+    (sent,) = msgspec.json.decode(body, type=list[Report])
+    assert sent.in_flight == STATE.in_flight
+    assert [one.instance for name in row for one in getattr(sent, name)] == ["i1"]
+
+
+_WELL: dict[str, dict[str, object]] = {"known_caches": {"batches_lost": 1, "blocks": 2}, "troubled_engines": {"words": "well"}}
+
+
+def test_of_a_batch_a_row_that_json_cannot_carry_is_left_out() -> None:
+    good = a_change("a")
+    batch = ReportBatch(id="a", router="router-0", bindings=(replace(good, session="\ud800"), good))
+    assert decode_batch(encode_batch(batch)).bindings == (good,)

@@ -304,7 +304,7 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
     ),
     (ConditionType.MIGRATIONS_PAUSED, "paused and not"): (
         Step(happens=WELL, status="False", reason="NotPaused", words="Sessions move by the policy's rules"),
-        Step(happens=migrations("Paused"), status="True", reason="PausedInSpec", words="Sessions stay where they are"),
+        Step(happens=migrations("Paused"), status="True", reason="PausedInSpec", words="Sessions stay on their instance"),
         Step(happens=migrations("Enabled"), status="False", reason="NotPaused", words="Sessions move by the policy's rules"),
     ),
     (ConditionType.GATEWAY_READY, "a gateway comes"): (

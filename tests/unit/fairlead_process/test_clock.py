@@ -1,69 +1,53 @@
 """Clocks."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC
 
-from fairlead_process.clock import AwakeClock, SteadyClock, utc_now
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from fairlead_process.clock import SET_SECONDS, AwakeClock, OtherClock, SteadyClock, file_age, utc_now
+from fairlead_testing.examples import examples
 
-def test_a_wall_clock_that_is_stepped_back_does_not_take_the_steady_clock_back() -> None:
-    monotonic = iter([5.0, 6.5, 7.0, 9.0])
-    wall = iter([1_000.0, 400.0, 402.0])
-    clock = SteadyClock(lambda: next(wall), lambda: next(monotonic))
-    assert (clock(), clock(), clock()) == (1_001.5, 1_002.0, 1_004.0)
+HOURS = 48 * 3600.0
+SETTINGS = st.floats(-HOURS, HOURS)
+"""By how much someone sets a wall clock."""
 
 
 @dataclass
 class Machine:
     """The two clocks of a machine."""
 
-    wall: float = 1_000.0
+    wall: float = 1_700_000_000.0
     monotonic: float = 5.0
 
     def clock(self) -> SteadyClock:
         return SteadyClock(lambda: self.wall, lambda: self.monotonic)
 
-
-def a_minute_of(clock: Callable[[], float], machine: Machine) -> list[float]:
-    """What the clock says at the beginning, then every second for a minute."""
-    said = [clock()]
-    for _ in range(60):
-        machine.monotonic += 1.0
-        machine.wall += 1.0
-        said.append(clock())
-    return said
+    def run(self, seconds: float) -> None:
+        self.wall += seconds
+        self.monotonic += seconds
 
 
-def test_the_time_for_which_the_machine_stood_still_is_caught_up_with_after_a_minute() -> None:
+@examples(100)
+@given(st.lists(st.tuples(st.floats(0.0, 90.0), SETTINGS), max_size=20))
+def test_what_a_clock_measures_is_the_seconds_that_have_passed_however_the_wall_clock_is_set(steps: list[tuple[float, float]]) -> None:
     machine = Machine()
     clock = machine.clock()
-    machine.wall += 7_200.0
-    said = a_minute_of(clock, machine)
-    assert (said[0], said[59], said[60]) == (1_000.0, 1_059.0, 8_260.0)
-    assert a_minute_of(clock, machine)[60] == 8_320.0
+    for passed, set_by in steps:
+        began, machine.wall = clock(), machine.wall + set_by
+        machine.run(passed)
+        assert clock() - began == pytest.approx(passed, abs=1e-5)
 
 
-def test_a_wall_clock_that_is_corrected_by_little_changes_nothing() -> None:
+def test_a_clock_that_is_two_hours_ahead_for_a_minute_is_not_believed_after_it() -> None:
     machine = Machine()
     clock = machine.clock()
-    machine.wall += 4.0
-    assert a_minute_of(clock, machine)[60] == 1_060.0
-
-
-def test_a_wall_clock_that_is_set_far_ahead_and_back_within_a_minute_does_not_take_the_time_along() -> None:
-    machine = Machine()
-    clock = machine.clock()
-    for _ in range(3):
-        machine.wall += 31_536_000.0
-        machine.monotonic += 59.0
-        assert clock() == 995.0 + machine.monotonic
-        machine.wall -= 31_536_000.0 - 59.0
-        machine.monotonic += 1.0
-        machine.wall += 1.0
-        assert clock() == 995.0 + machine.monotonic
-    assert a_minute_of(clock, machine)[60] == machine.wall
+    began, machine.wall = clock(), machine.wall + 7_200.0
+    for second in range(1, 181):
+        machine.run(1.0)
+        assert clock() - began == second
 
 
 def test_the_clock_of_the_machine_goes_on_from_its_wall_clock() -> None:
@@ -74,7 +58,40 @@ def test_the_clock_of_the_machine_goes_on_from_its_wall_clock() -> None:
 
 
 def test_now_knows_its_zone() -> None:
-    assert utc_now().tzinfo is UTC
+    assert utc_now().utcoffset() is not None
+
+
+def test_a_file_of_the_future_is_new() -> None:
+    assert file_age(time.time() + 7_200.0) == 0.0
+    assert file_age(time.time() - 7_200.0) >= 7_200.0
+
+
+@examples(100)
+@given(st.lists(st.tuples(SETTINGS, st.floats(0.0, 5.0), st.floats(0.0, 5.0)), min_size=1, max_size=10))
+def test_another_clock_is_known_within_what_its_answer_took(answers: list[tuple[float, float, float]]) -> None:
+    machine, other = Machine(), OtherClock()
+    clock = machine.clock()
+    for ahead, there, back in answers:
+        asked_at = clock()
+        machine.run(there)
+        said = clock() + ahead
+        machine.run(back)
+        other.hear(said, asked_at, clock())
+        assert abs(other.ahead_seconds - ahead) <= there + back + SET_SECONDS + 1e-5
+
+
+def test_an_answer_that_a_clock_as_ours_may_have_given_changes_nothing() -> None:
+    other = OtherClock()
+    assert other.hear(101.0, 100.0, 104.0)
+    assert (other.ahead_seconds, other.is_known) == (0.0, True)
+    assert not other.hear(103.5, 100.0, 104.0)
+
+
+def test_a_process_that_says_no_times_counts_as_one_whose_clock_is_as_ours() -> None:
+    other = OtherClock()
+    assert other.hear(None, 100.0, 104.0)
+    assert (other.ahead_seconds, other.is_known) == (0.0, True)
+    assert not other.hear(None, 200.0, 204.0)
 
 
 def test_an_awake_clock_stands_still_while_its_process_does() -> None:
@@ -82,17 +99,14 @@ def test_an_awake_clock_stands_still_while_its_process_does() -> None:
     awake = AwakeClock(machine.clock())
     begun = awake()
     for _ in range(50):
-        machine.monotonic += 0.02
-        machine.wall += 0.02
+        machine.run(0.02)
         awake.look()
     assert round(awake() - begun, 6) == 1.0
-    machine.monotonic += 4_000.0
-    machine.wall += 4_000.0
+    machine.run(4_000.0)
     awake.look()
     assert awake() - begun <= 1.0 + AwakeClock.LONGEST_LOOK_SECONDS
-    machine.wall += 90.0  # the steady clock leaps to a wall clock that is far ahead
+    machine.wall += 90.0
     for _ in range(100):
-        machine.monotonic += 1.0
-        machine.wall += 1.0
+        machine.run(1.0)
         awake.look()
     assert awake() - begun <= 102.0 + AwakeClock.LONGEST_LOOK_SECONDS

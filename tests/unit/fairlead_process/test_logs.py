@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_process.logs import LogLines, LogSettings, configure
+from fairlead_process.logs import MOST_ALIKE, MOST_SUBJECTS, WINDOW_SECONDS, FloodGate, LogLines, LogSettings, configure
 
 
 def record(event: str = "report set aside", **values: Any) -> logging.LogRecord:
@@ -79,3 +79,56 @@ def test_a_program_started_with_m_is_named_after_its_module(tmp_path: Path) -> N
     )
     told = subprocess.run([sys.executable, "-m", "shipping"], cwd=tmp_path, check=True, capture_output=True, text=True)
     assert told.stderr.endswith(" INFO shipping listening\n")
+
+
+class Gate:
+    """A gate, its clock, and what it lets through."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._gate = FloodGate(lambda: self.now)
+
+    def lets(self, event: str = "cannot write", level: int = logging.WARNING, **values: Any) -> logging.LogRecord | None:
+        made = logging.getLogger("fairlead_x").makeRecord("fairlead_x", level, "f", 1, event, (), None, extra=values)
+        return made if self._gate.filter(made) else None
+
+
+def test_of_alike_lines_few_are_written_and_the_next_says_how_many_were_left_out() -> None:
+    gate = Gate()
+    written = [line for number in range(500) if (line := gate.lets(error=f"disk full {number}")) is not None]
+    assert len(written) == MOST_ALIKE and not any(hasattr(line, "left_out") for line in written)
+    gate.now = WINDOW_SECONDS
+    told = gate.lets(error="disk full")
+    assert told is not None and "left_out=490" in LogLines(as_json=False).format(told)
+    again = gate.lets(error="disk full")
+    assert again is not None and not hasattr(again, "left_out")
+
+
+def test_other_events_subjects_and_what_is_no_warning_are_not_held_back() -> None:
+    gate = Gate()
+    for _ in range(100):
+        gate.lets(instance="a")
+    assert gate.lets(instance="a") is None
+    assert gate.lets(instance="b") is not None
+    assert gate.lets("engine lost", instance="a") is not None
+    assert all(gate.lets(level=logging.INFO) is not None for _ in range(100))
+
+
+def test_a_flood_of_ever_new_events_or_subjects_is_held_back_too_and_takes_little_memory() -> None:
+    gate = Gate()
+    assert sum(gate.lets(f"event {number}") is not None for number in range(20_000)) <= MOST_SUBJECTS + MOST_ALIKE
+    assert len(gate._gate._windows) <= MOST_SUBJECTS + 1
+    gate.now = WINDOW_SECONDS
+    assert gate.lets("event 20000") is not None
+
+
+def test_the_gate_stands_before_every_process_log() -> None:
+    stream = io.StringIO()
+    before = logging.getLogger().handlers[:]
+    try:
+        configure(LogSettings(), stream)
+        for number in range(300):
+            logging.getLogger("fairlead_x").warning("cannot write", extra={"error": number})
+    finally:
+        logging.getLogger().handlers[:] = before
+    assert stream.getvalue().count("cannot write") == MOST_ALIKE

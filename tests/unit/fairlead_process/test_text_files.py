@@ -69,6 +69,6 @@ def test_what_cannot_be_read_is_told(content: bytes, told: str) -> None:
 
 def test_nothing_is_unpacked_without_bounds() -> None:
     assert complaint(packed(bytes(2**24))) == "0: holds zero bytes, so it is not text in UTF-8; save it as UTF-8"
-    assert complaint(packed(b"\n" * 2**24)) == "0: unpacks to more than 250 times its size, as no data of this kind does"
+    assert complaint(packed(b"\n" * 2**24)) == "0: unpacks to more than 250 times its size, which no data of this kind does"
     assert complaint(b"a\n" * 10, most_bytes=19) == "0: holds more than 0 MiB; give a part of it"
     assert len(lines(b"a\n" * 10, most_bytes=20)) == 10

@@ -28,8 +28,8 @@ def test_a_variable_that_nothing_reads_is_named_with_the_one_it_may_be_meant_for
         "FAIRLEAD_STATE_DIR": "x",
     }
     assert strange(environment, [ROUTER]) == [
-        "FAIRLEAD_MAX_RETRYS is set, and nothing reads it: is FAIRLEAD_MAX_RETRIES meant?",
-        "FAIRLEAD_ZZZ is set, and nothing reads it",
+        "FAIRLEAD_MAX_RETRYS is set, but nothing reads it: is FAIRLEAD_MAX_RETRIES meant?",
+        "FAIRLEAD_ZZZ is set, but nothing reads it",
     ]
 
 

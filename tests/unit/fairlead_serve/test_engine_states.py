@@ -151,7 +151,7 @@ def test_drained_on_request_it_stays_in_the_pool_until_that_is_taken_back() -> N
     assert [engines.round()["b"] for _ in range(2)] == ["Warming", "Serving"]
 
 
-@pytest.mark.parametrize(("drained", "why"), [("Requested", "as a person asked"), ("DrainedByFile", "as the file says")])
+@pytest.mark.parametrize(("drained", "why"), [("Requested", "on a person's request"), ("DrainedByFile", "as set in the file")])
 def test_a_drain_tells_who_asked_for_it(drained: str, why: str) -> None:
     engines = Engines().serving("a", "b")
     engines.wanted["b"] = replace(engines.wanted["b"], drained=drained)

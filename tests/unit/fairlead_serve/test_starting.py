@@ -164,7 +164,7 @@ def test_engines_of_another_kind_than_last_time_are_another_pool_unless_the_file
         ),
         (
             EngineFindings(url=ONE, problem="it does not accept connections"),
-            "it does not accept connections; it joins the pool when it does",
+            "it does not accept connections; it joins the pool when it answers",
         ),
         (EngineFindings(url=ONE, models=("other",)), "serves other, not m; it stays out of the pool"),
         (

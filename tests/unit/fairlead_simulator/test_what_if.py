@@ -98,6 +98,36 @@ def test_every_request_is_told_as_done_once() -> None:
     assert lines[0].notes[0].startswith("1 requests are left out")
 
 
+def host_caches_of(job: SimulationJob) -> tuple[RunFigures, int]:
+    """The figures of a run that tries a host cache, and how many requests are told as done."""
+    lines: list[JobLine] = []
+    asked = JobRun(number=3, policy="fairlead", parameters={}, rate=1.0, host_cache_tokens=800_000)
+    run_job(decode_job(encode_line(job)), [decode_run(encode_line(asked))], lines.append)
+    (found,) = [line.figures for line in lines if line.figures]
+    return found, sum(line.done for line in lines)
+
+
+def test_a_host_cache_is_tried_by_reuse_distances_and_a_simulation() -> None:
+    job = replace(a_job(), target=replace(TARGET, instances=1, kv_cache_tokens=20_000))
+    found, done = host_caches_of(job)
+    assert (found.number, done) == (3, len(job.requests))
+    assert found.host_cache is not None and found.host_cache.is_confirmed
+    assert found.host_cache.predicted > 0.3, "each turn finds what the one before has left"
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        replace(a_job(), weight=4.0),
+        replace(a_job(), target=replace(TARGET, engine=EngineModel.DUALMAP_7B)),
+        replace(a_job(), target=replace(TARGET, instances=0, prefill_instances=1, decode_instances=1)),
+    ],
+    ids=["only some sessions", "no cache on the GPU", "prefill and decode"],
+)
+def test_a_host_cache_is_unknown_where_distances_or_the_engine_do_not_say_it(job: SimulationJob) -> None:
+    assert host_caches_of(job)[0].host_cache is None
+
+
 def test_requests_come_as_they_were_recorded_whatever_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[float]] = []
 

@@ -107,6 +107,14 @@ def test_every_word_of_the_code_has_its_line(found: Iterable[str], among_them: s
     assert words - TOLD == set()
 
 
+def test_what_is_quoted_is_said_by_the_code() -> None:
+    """Words in quotes, up to what stands for a value (`…`)."""
+    quoted = [one.partition("…")[0].rstrip(" (") for one in re.findall(r'"([a-z][^"`]* [^"`]*)"', re.sub(r"`[^`]*`", "", PAGE))]
+    said = "\n".join(text for tree in trees("controlplane", "router", "operator", "core", "host", "serve") for text in texts(tree))
+    assert len(quoted) >= 2
+    assert [words for words in quoted if words not in said] == []
+
+
 def test_every_metric_that_is_named_exists() -> None:
     metrics = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     named = re.findall(r"`(fairlead_(?:router|api)_\w+)`", PAGE)

@@ -47,7 +47,7 @@ def sparkline(values: Sequence[float | None], label: str, width: int = 120, heig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One rectangle; `series` picks its colour class."""
+    """One rectangle; `series` is the index of its colour class."""
 
     x: float
     y: float
@@ -75,11 +75,11 @@ _AS = {
     BindingReason.SESSION_MOVED: BindingReason.RING_CHANGE,
     BindingReason.OUTSIDE_SUBSET: BindingReason.OPERATOR,
 }
-"""Triggers drawn in the colour of another trigger of the same kind, because there are only eight colours."""
+"""Triggers that share the colour of a similar trigger, because there are only eight colours."""
 
 
 def series_of(trigger: BindingReason) -> int:
-    """The colour class of a trigger: always the same, however often it occurs and whatever else does."""
+    """The colour class of a trigger: always the same, regardless of the other triggers."""
     named = _AS.get(trigger, trigger)
     return _COLOURED.index(named) if named in _COLOURED else len(_COLOURED) - 1
 
@@ -94,7 +94,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackedTimeline:
-    """Bars of counts per time bucket, stacked by name, the most frequent of `names` below."""
+    """Bars of counts per time bucket, stacked by name; the most frequent of `names` is at the bottom."""
 
     width: int
     height: int
@@ -135,7 +135,7 @@ def stacked_timeline(
 
 
 def bucket_seconds(buckets: Sequence[TimelineBucket], start: datetime, end: datetime) -> float:
-    """The width of a bucket: the smallest distance of two, or a sixtieth of the range when there is only one."""
+    """The width of a bucket: the smallest distance between two, or a sixtieth of the range if there is only one."""
     gaps = [(after.at - before.at).total_seconds() for before, after in pairwise(buckets)]
     return min((gap for gap in gaps if gap > 0), default=(end - start).total_seconds() / 60)
 
@@ -164,7 +164,7 @@ def even_ticks(start: datetime, end: datetime, count: int = 5) -> tuple[str, ...
 
 
 WIDTH = 720
-"""Units of a day: one is two minutes."""
+"""Width of a day in units; one unit is two minutes."""
 LANE = 12
 _MARGIN = 4
 _DAY = timedelta(days=1)
@@ -172,7 +172,7 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridBar:
-    """The part of a window that lies in one day; `series` picks its colour class."""
+    """The part of a window that lies in one day; `series` is the index of its colour class."""
 
     x: float
     y: int

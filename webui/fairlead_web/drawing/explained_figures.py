@@ -1,7 +1,7 @@
-"""The figures by which a load and a decision are explained.
+"""The figures that explain a load and a decision.
 
-A load's are rows of text: here, at the other instances, and before. A decision's are its margin, its prediction beside
-the observed figure, and the sum of its score. Pure.
+A load's figures are rows of text: for this instance, for the others, and before. A decision's are its margin, its
+prediction next to the observed figure, and the sum of its score. Pure.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ SHOWN = ("ttft_p95", "pending_prefill_tokens", "waiting", "running", "kv_usage",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureRow:
-    """One metric; `over`: it was over its limit; `asked`: it is the metric of the question."""
+    """One metric; `over`: whether it was over its limit; `asked`: whether the question is about this metric."""
 
     words: str
     here: str
@@ -64,7 +64,7 @@ def _text(value: float | None, unit: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A number with the words above and beside it; `level` is empty or `warn`."""
+    """A number with the words above and next to it; `level` is empty or `warn`."""
 
     words: str
     value: str
@@ -82,13 +82,13 @@ def margin_figure(margin: Margin) -> Figure:
     behind = margin.standing is Standing.BEHIND
     note = f"{mine} against {theirs} on {other}, {term.better} is better"
     if behind:
-        why = "" if margin.by_rule else "; the rule stands above it"
+        why = "" if margin.by_rule else "; the rule overrides it"
         return Figure(words=f"Behind in {term.words}", value=size, note=f"{note}{why}", level="warn")
-    return Figure(words=f"Margin in {term.words}", value=size, note=note if margin.by_rule else f"{note}; the rule did not ask")
+    return Figure(words=f"Margin in {term.words}", value=size, note=note if margin.by_rule else f"{note}; the rule did not compare it")
 
 
 def _digits(margin: Margin) -> int:
-    """As many digits as show that the margin is not zero."""
+    """As many digits as are needed to show that the margin is not zero."""
     zero = {digits: in_words(0.0, margin.term.unit, digits) for digits in (2, 4, 6, 9)}
     return next((digits for digits, none in zero.items() if in_words(margin.size, margin.term.unit, digits) != none), 9)
 

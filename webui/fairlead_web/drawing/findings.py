@@ -1,4 +1,6 @@
-"""What hurts, as the API ranks it: sentences, where the evidence is, and the plan that would help. Pure."""
+"""The findings of advice as the API ranks them: sentences, links to the evidence, and the plan that
+would help. Pure.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -13,7 +15,7 @@ from fairlead_web.text.addresses import instance_path, pool_path, with_query
 from fairlead_web.text.time_ranges import stamp
 
 MOST = 3
-"""Findings at the top of a page; the page of advice has all."""
+"""Maximum number of findings at the top of a page; the advice page has all."""
 
 _TABS = {
     EvidenceKind.HEATMAP: "/heatmap",
@@ -31,10 +33,10 @@ _RANGED = frozenset({EvidenceKind.HEATMAP, EvidenceKind.REJECTIONS, EvidenceKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """`level` is `bad` (out of the objectives), `warn` or `note`; `path` leads to the evidence, over its time.
+    """`level` is `bad` (out of the objectives), `warn` or `note`; `path` leads to the evidence, over its time range.
 
-    `plan` is the request of a plan that would help, as JSON for a form that is sent to `plan_path` by people with the
-    role `needed`; `plan_words` names the change. `plan` is empty if no plan helps.
+    `plan` is the request for a plan that would help, as JSON for a form sent to `plan_path` by people with the role
+    `needed`; it is empty if no plan helps. `plan_words` names the change.
     """
 
     level: str
@@ -52,12 +54,12 @@ class Finding:
 
 
 def of_advice(items: Iterable[Advice]) -> tuple[Finding, ...]:
-    """Each finding, in the order of the API."""
+    """All findings, in the API's order."""
     return tuple(_finding(one) for one in items)
 
 
 def first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings for the top of a page: the first MOST that are more than a note."""
+    """The findings for the top of a page: the first MOST whose level is above note."""
     return tuple(one for one in findings if one.level != "note")[:MOST]
 
 
@@ -98,7 +100,7 @@ def evidence_path(pool: str, evidence: AdviceEvidence) -> str:
 
 
 def harm_words(one: Advice) -> str:
-    """The harm with its unit."""
+    """The harm as a number with its unit."""
     match one.unit:
         case HarmUnit.REQUESTS:
             return f"{one.harm:.2f} requests/s"
@@ -112,3 +114,5 @@ def harm_words(one: Advice) -> str:
             return f"{one.harm:.0f} router{'' if one.harm == 1 else 's'}"
         case HarmUnit.ERROR:
             return f"{formats.share(one.harm)} off"
+        case HarmUnit.HITS:
+            return f"{formats.share(one.harm)} fewer hits"

@@ -11,7 +11,7 @@ from fairlead_web.text import formats
 
 LANES = 12
 DRAWN = 300
-"""Maximum number of instances and homes that are drawn, the newest; the sentence counts all."""
+"""Maximum number of instances and homes that are drawn (the newest); the sentence counts all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class ChartLane:
 class HolderBand:
     """The instances that held a session's KV cache: a lane for each, ordered by first time, above a time axis.
 
-    `homes` are drawn, the newest where that is not all.
+    `homes` is the number of homes drawn; if that is not all, they are the newest.
     """
 
     width: int
@@ -60,7 +60,9 @@ def holder_band(history: Sequence[BindingHistoryItem], now: datetime, width: int
 
 
 def holders_in_words(history: Sequence[BindingHistoryItem], ever: int, now: datetime) -> str:
-    """How many instances held it, which the longest, why it moved, and for how long none did. It had `ever` homes."""
+    """A sentence: how many instances held it, which one the longest, why it moved, and how long none held it. `ever` is
+    the total number of its homes.
+    """
     if not history:
         return ""
     ordered = sorted(history, key=lambda item: (item.bound_at, item.version))
@@ -79,7 +81,7 @@ def holders_in_words(history: Sequence[BindingHistoryItem], ever: int, now: date
     else:
         told += [
             f"{len(held)} instances held it within {formats.span(whole)}, {longest} the longest: {formats.span(seconds)} "
-            f"({seconds / max(whole, 1e-9):.0%})."
+            f"({formats.share(seconds / max(whole, 1e-9))})."
         ]
     why = Counter(formats.words(item.reason) for item in ordered if item.migration is not None)
     if why:
@@ -88,5 +90,5 @@ def holders_in_words(history: Sequence[BindingHistoryItem], ever: int, now: date
     if idle >= 1:
         told.append(f"For {formats.span(idle)} in between no instance held it.")
     if ordered[-1].released_at is not None:
-        told.append(f"Nobody has held it since, for {formats.span((now - until).total_seconds())}.")
+        told.append(f"No instance has held it since, for {formats.span((now - until).total_seconds())}.")
     return " ".join(told)

@@ -10,12 +10,12 @@ from fairlead_client.resources.instances import LearntOfEngines
 from fairlead_web.text import formats
 
 TIMES = {Role.BOTH: (Quantity.PREFILL, Quantity.DECODE), Role.PREFILL: (Quantity.PREFILL,), Role.DECODE: (Quantity.DECODE,)}
-"""The quantities that an instance of each role lets routers measure."""
+"""For each role, the quantities that routers can measure on its instances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """A quantity's name, the unit it is shown in, and what routers measure it from."""
+    """A quantity's name, its display unit, and the source from which routers measure it."""
 
     name: str
     unit: str
@@ -36,8 +36,8 @@ WORDS = {
 class LearntRow:
     """One figure of one router; values as text in `unit`.
 
-    `learnt` rests on `samples` observations: the sentence above the rows is their mean, weighed by samples. A router
-    that has too few for a figure of its own shows the mean of those few.
+    `learnt` rests on `samples` observations; the sentence above the rows has the mean over routers, weighted by
+    samples. A router with too few observations for its own figure shows their mean.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Learnt:
 
 
 def learnt_of(figures: Sequence[LearntOfEngines], quantities: Sequence[Quantity], known: EngineCapability = NOTHING_KNOWN) -> Learnt:
-    """The measured figures of these quantities, in this order. `known` is what the pool is assumed to be able to do."""
+    """The measured figures of these quantities, in this order. `known` is the assumed capability of the pool."""
     named = {one.name: one for one in in_words(known)}
     found = {quantity: [one for one in figures if one.quantity == quantity] for quantity in quantities}
     return Learnt(
@@ -84,7 +84,9 @@ def _row(quantity: Quantity, one: LearntOfEngines) -> LearntRow:
 
 
 def _sentence(quantity: Quantity, told: Sequence[LearntOfEngines], known: FigureWords) -> str:
-    """The figure with its source; then the errors of predictions, their means over routers by samples."""
+    """A sentence with the figure and its source, followed by the prediction errors as means over routers, weighted by
+    samples.
+    """
     words = WORDS[quantity]
     if not known.value:
         return f"{words.name}: not measured yet; {words.teacher}."

@@ -18,7 +18,7 @@ from fairlead_web.text.addresses import segment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveStep:
-    """One step: `at` is None if no time is recorded; `path` leads to what is known of it, with `link_words`.
+    """One step: `at` is None if no time is recorded; `path` is a link to the details, with the text `link_words`.
 
     `state` is `done`, `none` (there was nothing to do), or `unknown` (not recorded).
     """
@@ -33,7 +33,7 @@ class MoveStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetEffect:
-    """The effect of a move: `value` is one number with direction, `told` the numbers behind it, `level` its colour."""
+    """The effect of a move: `value` is a number with its direction, `told` explains it, `level` is its colour."""
 
     value: str
     told: str
@@ -41,7 +41,7 @@ class NetEffect:
 
 
 def steps_of(move: Migration, decision: RoutingDecision | None, history: list[BindingHistoryItem] | None) -> list[MoveStep]:
-    """Plan, transfer, cutover, release. `history` None: it could not be read."""
+    """The steps plan, transfer, cutover and release. `history` None: it could not be read."""
     return [_plan(move, decision), _transfer(move), *_homes(move, history)]
 
 
@@ -74,7 +74,7 @@ def _transfer(move: Migration) -> MoveStep:
         to = "are to be" if move.outcome is MoveOutcome.UNDERWAY else "had to be"
         told = f"Nothing was copied: {formats.count(move.tokens_recomputed)} tokens {to} computed again on {move.destination}."
     else:
-        told = f"Nothing was copied, and nothing that {move.destination} lacked was known to be cached on {move.origin}."
+        told = f"Nothing was copied: {move.origin} was not known to have cached anything that {move.destination} lacked."
     return MoveStep(words="Transfer", state="none", at=None, told=told)
 
 
@@ -88,10 +88,12 @@ def _homes(move: Migration, history: list[BindingHistoryItem] | None) -> tuple[M
     told = f"Binding {after.version}: from here on the session's requests go to {after.instance}."
     cutover = MoveStep(words="Cutover", state="done", at=after.bound_at, told=told)
     if before is None or before.released_at is None:
-        return cutover, MoveStep(words="Release", state="unknown", at=None, told=f"When {move.origin} let go is not recorded.")
+        return cutover, MoveStep(
+            words="Release", state="unknown", at=None, told=f"When {move.origin} released the session is not recorded."
+        )
     late = (after.bound_at - before.released_at).total_seconds()
     when = "in the same instant" if late == 0 else f"{formats.seconds(late)} earlier; no instance held it meanwhile"
-    told = f"{before.instance} let go {when}, after {formats.span((before.released_at - before.bound_at).total_seconds())}."
+    told = f"{before.instance} released the session {when}, after {formats.span((before.released_at - before.bound_at).total_seconds())}."
     return cutover, MoveStep(words="Release", state="done", at=before.released_at, told=told)
 
 
@@ -104,7 +106,7 @@ _FATES = {
 
 
 def cache_words(move: Migration | ReRoute) -> str:
-    """Whether the KV cache came along, in a few words for a list."""
+    """Whether the KV cache was transferred, in a few words for a list."""
     if move.cache is CacheFate.MOVED or (move.cache is None and move.tokens_moved):
         return f"{formats.count(move.tokens_moved)} tokens moved"
     if move.cache is not None:
@@ -113,7 +115,7 @@ def cache_words(move: Migration | ReRoute) -> str:
 
 
 def seconds_won(move: Migration | ReRoute) -> float | None:
-    """The TTFT predicted for staying less the real one; negative when time was lost, None if either is unknown."""
+    """The TTFT predicted for staying minus the actual one; negative if time was lost, None if either is unknown."""
     stay, actual = move.predicted_source_ttft_seconds, move.actual_ttft_seconds
     return None if stay is None or actual is None else stay - actual
 
@@ -124,14 +126,14 @@ def net_effect(move: Migration | ReRoute) -> NetEffect:
         missing = (
             "the request is still in progress"
             if move.outcome is MoveOutcome.UNDERWAY
-            else "no first token was reported for the request that went"
+            else "no first token was reported for the request that moved"
             if actual is None
-            else "what staying would have taken was not predicted"
+            else "no time was predicted for staying"
         )
         return NetEffect(value="not known", told=f"{_capital(missing)}.", level="")
-    told = f"{formats.seconds(stay)} predicted for staying, less {formats.seconds(actual)} real."
+    told = f"{formats.seconds(stay)} predicted for staying, minus {formats.seconds(actual)} measured."
     if net > 0 and not move.paid_off:
-        told += " That had not been predicted."
+        told += " This gain had not been predicted."
     return NetEffect(value=formats.won(net), told=told, level="good" if move.paid_off else "bad" if move.paid_off is False else "")
 
 

@@ -1,7 +1,7 @@
-"""The figures of a page's range as the page shows them.
+"""The figures over a page's range, with their texts.
 
-A page reads them once, and its tiles, the legends of its charts and its sentences take them from there. So one thing
-has one number on a page, of one range and the same requests.
+A page reads them once; its tiles, the legends of its charts and its sentences all use them. So each quantity has one
+number on a page, for one range and the same requests.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,8 +15,8 @@ from fairlead_web.text import formats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownFigures:
-    """`texts` has a figure by the name of the chart's metric that draws it, or its own; those of unknown figures are an
-    en dash.
+    """The text of each figure by name: that of the chart metric that draws it, or its own. Unknown figures are an en
+    dash.
     """
 
     figures: RangeFigures
@@ -28,21 +28,21 @@ class ShownFigures:
         return share is not None and share * 100 + 1e-9 < goal
 
     def above(self, limit_seconds: float) -> bool:
-        """Whether the TTFT at the percentile is over its limit, as far as its digits show."""
+        """Whether the TTFT at the percentile exceeds its limit, as far as the shown digits tell."""
         ttft = self.figures.ttft_seconds if self.figures.known else None
         return ttft is not None and ttft > limit_seconds and formats.latency(ttft) != formats.latency(limit_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownInstance:
-    """The figures of one instance, and `texts` as those of ShownFigures."""
+    """The figures of one instance, with `texts` like those of ShownFigures."""
 
     figures: InstanceFigures
     texts: Mapping[str, str]
 
 
 def shown(found: RangeFigures, more: Mapping[str, str] | None = None) -> ShownFigures:
-    """The figures with their texts, and the texts of `more` charts."""
+    """The figures with their texts, and the texts for `more` charts."""
     texts = _texts(found) if found.known else dict.fromkeys(_texts(found), formats.NONE)
     return ShownFigures(figures=found, texts={**texts, **(more or {})})
 

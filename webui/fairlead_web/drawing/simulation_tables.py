@@ -1,5 +1,5 @@
-"""The results of simulations as tables: each policy beside the first at the same rate, and two simulations beside each
-other. Pure.
+"""The results of simulations as tables: each policy compared with the first at the same rate, and two simulations
+compared. Pure.
 """
 
 import shlex
@@ -14,7 +14,7 @@ from fairlead_web.text import formats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """A difference in words with its sign, and whether it is for the better (None: no difference that shows)."""
+    """A difference in words with its sign, and whether it is an improvement (None: no visible difference)."""
 
     words: str
     better: bool | None
@@ -22,7 +22,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A figure, and how it differs from the one that it is compared with; None for that one itself."""
+    """A figure, and its difference from the one it is compared with; None for the reference itself."""
 
     words: str
     delta: Delta | None
@@ -30,7 +30,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultRow:
-    """A policy at a rate. `place` is that of the policy among the simulation's; `cells` are those of FIGURES."""
+    """A policy at a rate. `place` is the policy's index in the simulation; `cells` correspond to FIGURES."""
 
     place: int
     policy: str
@@ -41,7 +41,9 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateTable:
-    """All policies at one rate; `charts` are of the names CHARTS: per policy its bar in % of the longest, and words."""
+    """All policies at one rate; `charts` has, for each name in CHARTS and each policy, a bar in % of the longest, and
+    words.
+    """
 
     rate: float
     requests_per_second: float
@@ -51,7 +53,7 @@ class RateTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Figure:
-    """A column. `share`: differences are points of a percentage."""
+    """A column. `share`: differences are in percentage points."""
 
     words: str
     value: Callable[[SimulationResult], float | None]
@@ -98,13 +100,13 @@ def compared(mine: Simulation, other: Simulation) -> list[tuple[str, float, tupl
 
 
 def conditions(mine: Simulation, other: Simulation) -> list[tuple[str, str, str]]:
-    """The conditions in which two simulations differ: a name and the words of each."""
+    """The conditions in which two simulations differ: a name, and the words for each simulation."""
     pairs = [(name, one, two) for (name, one), (_, two) in zip(_inputs(mine), _inputs(other), strict=True)]
     return [(name, one, two) for name, one, two in pairs if one != two]
 
 
 def command_of(found: Simulation) -> str:
-    """The command that gives the same numbers; the file of an uploaded trace is to be filled in."""
+    """The command that reproduces the results; for an uploaded trace the file name must be filled in."""
     words = ["fairlead", "what-if", "run", found.pool]
     for policy in found.policies:
         words += ["--policy", policy_text(policy)]

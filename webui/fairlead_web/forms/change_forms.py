@@ -1,7 +1,6 @@
-"""The forms by which people change a pool: what they show, and what was typed as a plan's request.
+"""The forms by which people change a pool: their fields, and the typed text as a plan's request.
 
-Fields are filled in as the spec has them. A form that was refused keeps what was typed and says what was wrong beside
-it. Pure.
+Fields are filled in from the spec. A refused form keeps the typed text and shows the problem next to it. Pure.
 """
 
 from collections.abc import Callable, Mapping
@@ -53,11 +52,11 @@ class ChangeForm:
 def change_forms(
     pool: PoolSummary, spec: Mapping[str, Any], wanted: Mapping[str, int], typed: Mapping[str, str], problem: Problem | None
 ) -> list[ChangeForm]:
-    """All forms of a pool; `wanted` are its instances wanted now, by role. A pool whose engines run already has those
-    forms only that need no instance made or ended; one of a file has another for its engines, and one that scales the
-    workload of its pods the forms of their number.
+    """All forms of a pool; `wanted` are its desired instances, by role.
 
-    `typed` is the form that was refused, and `problem` why.
+    A pool of running engines has only the forms that need no instance created or removed; one from a file also has a
+    form for its engines, and one that scales its pods' workload the forms for their number. `typed` is the refused
+    form, and `problem` the reason.
     """
     roles = spec.get("roles") or [{"name": Role.BOTH.value}]
     forms: list[ChangeForm] = []
@@ -72,7 +71,7 @@ def change_forms(
 
 
 def _is_offered(facts: KindFacts, pool: PoolSummary, *, several: bool) -> bool:
-    """Whether a pool, of `several` roles or one, has a form of the kind."""
+    """Whether a pool, with `several` roles or one, has the form of this kind."""
     if not facts.title:
         return False
     if pool.runs_already and pool.scale_target is None:
@@ -91,10 +90,10 @@ def _at(section: Mapping[str, Any], path: str) -> Any:
 def _scale_form(
     spec: Mapping[str, Any], role: Mapping[str, Any], wanted: Mapping[str, int], typed: Mapping[str, str], problem: Problem | None
 ) -> ChangeForm:
-    """The form of a role's declared number, which a plan changes.
+    """The form for a role's declared number, which a plan changes.
 
-    A window, the load or the ratio may want another number now. Where the spec leaves the number out, the role's
-    InferencePoolRole has it, and the number wanted now stands for it.
+    A window, the load or the ratio may require another number now. If the spec leaves the number out, the role's
+    InferencePoolRole has it, and the form shows the number desired now.
     """
     name = str(role.get("name", Role.BOTH))
     alone = name == Role.BOTH
@@ -109,7 +108,7 @@ def _scale_form(
         kind=PlanKind.SCALE,
         role="" if alone else name,
         title="Scale" if alone else f"Scale {name}",
-        now=formats.count(number) if number == now else f"{formats.count(number)} declared, {formats.count(now)} wanted now",
+        now=formats.count(number) if number == now else f"{formats.count(number)} declared, {formats.count(now)} desired now",
         fields=(FormField(name="replicas", words="Replicas", kind="number", value=value, hint=bounds),),
         needed=PlanKind.SCALE.facts.role,
         problem=_told(problem) if mine else None,
@@ -118,7 +117,7 @@ def _scale_form(
 
 
 def _form(kind: PlanKind, spec: Mapping[str, Any], typed: Mapping[str, str], problem: Problem | None) -> ChangeForm:
-    """The form of a kind's inputs, filled in as the kind's section of the spec has them."""
+    """The form with a kind's inputs, filled in from the kind's section of the spec."""
     mine, facts = typed.get("kind") == kind, kind.facts
     section = spec.get(facts.section) or {}
     present = {one.name: _shown(one, _at(section, one.name)) for one in facts.inputs}
@@ -161,7 +160,7 @@ REPLICAS_MOST = 100_000
 
 
 def asked(form: Mapping[str, str]) -> PlanRequest:
-    """The request of a form. Raises InvalidInput for text that cannot be sent."""
+    """The plan request that a form describes. Raises InvalidInput for text that cannot be sent."""
     kind = _kind(form)
     given: dict[str, Any] = {name: _READ[name](kind, form) for name in kind.facts.takes}
     return PlanRequest(kind=kind, **given)
@@ -196,8 +195,8 @@ def _revision(_kind: PlanKind, form: Mapping[str, str]) -> int:
 
 
 def _fields(kind: PlanKind, form: Mapping[str, str]) -> dict[str, Any]:
-    """The fields by path as the kind has them: `zero.holdFor` becomes `holdFor` in `zero`. In a section, one without
-    text goes back to its default; elsewhere it is left out.
+    """The fields by path, as the kind defines them: `zero.holdFor` becomes `holdFor` in `zero`. An empty field of a
+    section is reset to its default; other empty fields are left out.
     """
     facts = kind.facts
     found: dict[str, Any] = dict(facts.says)
@@ -218,7 +217,7 @@ _READ: Mapping[str, Callable[[PlanKind, Mapping[str, str]], Any]] = {
     "revision": _revision,
     "fields": _fields,
 }
-"""How the fields of a request are read from a form."""
+"""For each type of field, how its value is read from a form."""
 
 
 def _parsed(one: Input, text: str) -> Any:

@@ -1,6 +1,6 @@
-"""The simulator's form: what was typed as a request for a simulation, and an earlier one as a form. Pure.
+"""The simulator's form: typed text as a request for a simulation, and an earlier simulation as a form.
 
-A form that was refused keeps what was typed and says why.
+Pure. A refused form keeps the typed text and says why.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,15 +18,15 @@ from fairlead_process.yaml_documents import read_yaml
 from fairlead_web.text.typed_text import whole_number
 
 NOW = "now"
-"""The box of the policy that the pool has now."""
+"""The checkbox of the pool's present policy."""
 SUGGESTED = "fairlead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationForm:
     """The form as last submitted. `present` is the pool's policy now; `boxes` are the other policies that can be
-    ticked, `ticked` those that are. `lines` are policies with parameters, one per line. `split`: the pool has prefill
-    and decode instances.
+    ticked, `ticked` those that are ticked. `lines` are policies with parameters, one per line. `split`: whether the
+    pool has prefill and decode instances.
     """
 
     present: SimulatedPolicy
@@ -51,7 +51,7 @@ class SimulationForm:
 
     @property
     def engines(self) -> tuple[str, ...]:
-        """The models of engines that can be chosen."""
+        """The engine models that can be chosen."""
         return tuple(one.value for one in EngineModel)
 
 
@@ -59,7 +59,7 @@ _TYPED = ("lines", "rates", "start", "end", "replicas", "prefill_replicas", "dec
 
 
 def form_of(spec: Mapping[str, Any], policies: Sequence[str] = ()) -> SimulationForm:
-    """The form of a pool with this spec, with these policies ticked beside the present one."""
+    """The form for a pool with this spec, with these policies ticked in addition to the present one."""
     routing = spec.get("routing") or {}
     parameters = dict(routing.get("parameters") or {})
     present = SimulatedPolicy(policy=str(routing.get("policy", SUGGESTED)), parameters=parameters)
@@ -75,7 +75,7 @@ def form_of(spec: Mapping[str, Any], policies: Sequence[str] = ()) -> Simulation
 
 
 def again(form: SimulationForm, found: Simulation) -> SimulationForm:
-    """The form of a simulation that there was: sent as it is, it gives the same numbers."""
+    """The form of an earlier simulation: submitted unchanged, it gives the same numbers."""
     window: dict[str, Any] = {"start": found.start.isoformat(), "end": found.end.isoformat()} if found.start and found.end else {}
     numbers: dict[str, Any] = {name: str(getattr(found, name) or "") for name in ("replicas", "prefill_replicas", "decode_replicas")}
     return replace(
@@ -91,7 +91,7 @@ def again(form: SimulationForm, found: Simulation) -> SimulationForm:
 
 
 def typed(form: SimulationForm, given: Mapping[str, str], ticked: Sequence[str]) -> SimulationForm:
-    """The form with what was submitted."""
+    """The form with the submitted values."""
     values: dict[str, Any] = {name: given.get(name, "").strip() for name in _TYPED}
     return replace(form, ticked=frozenset(ticked) & {NOW, *form.boxes}, **values)
 
@@ -124,7 +124,7 @@ def asked(form: SimulationForm, trace: list[TraceRequest] | None) -> SimulationR
 
 
 def policy_text(one: SimulatedPolicy) -> str:
-    """A policy as a line of the form has it, which the command line takes too: `ear:{"cooldown_seconds":60}`."""
+    """A policy as a line of the form, which the command line also accepts: `ear:{"cooldown_seconds":60}`."""
     return one.policy + (f":{msgspec.json.encode(one.parameters).decode()}" if one.parameters else "")
 
 
@@ -139,7 +139,7 @@ def _policies(lines: str) -> list[SimulatedPolicy]:
         except yaml.YAMLError:
             parameters = rest
         if parameters is not None and not isinstance(parameters, dict):
-            raise InvalidInput("lines", line.strip(), 'write a policy per line, as ear:{"cooldown_seconds": 60}')
+            raise InvalidInput("lines", line.strip(), 'write one policy per line, such as ear:{"cooldown_seconds": 60}')
         found.append(SimulatedPolicy(policy=name.strip(), parameters=parameters or {}))
     return found
 
@@ -148,7 +148,7 @@ def _rates(text: str) -> list[float]:
     try:
         return [float(part) for part in text.replace(",", " ").split()] or [1.0]
     except ValueError as error:
-        raise InvalidInput("rates", text, "write multiples of the recorded rate, as 1, 1.5") from error
+        raise InvalidInput("rates", text, "write multiples of the recorded rate, such as 1, 1.5") from error
 
 
 def _whole(name: str, text: str) -> int:

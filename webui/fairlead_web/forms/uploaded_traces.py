@@ -1,4 +1,4 @@
-"""Reads a trace that somebody uploads: a row that cannot be used costs that row, and is named. Pure."""
+"""Reads an uploaded trace: rows that cannot be used are left out and named. Pure."""
 
 import io
 from collections.abc import Iterable
@@ -15,21 +15,21 @@ from fairlead_process.text_files import TextUnreadable, text_lines
 MOST_BYTES = 32 * 1024 * 1024
 """Maximum number of bytes of an upload with its form, and of the unpacked trace."""
 MOST_NAMED = 12
-"""Rows left out that are named one by one."""
+"""Maximum number of left-out rows that are named one by one."""
 _ROW = msgspec.json.Decoder(TraceRequest)
 _MOST_TOKENS = 10_000_000
 _MOST_ID = 2**63
 CAUSES = {
-    "json": "no row in Mooncake's format, which fairlead traces convert writes",
+    "json": "not a row in Mooncake's format (fairlead traces convert writes it)",
     "time": "its timestamp is before the row above",
-    "lengths": "its numbers of tokens cannot be",
+    "lengths": "its numbers of tokens are impossible",
     "blocks": f"hash_ids are not one for each {TRAFFIC_BLOCK_TOKENS} tokens of input_length",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A line of an upload that was left out, by its number from 1, and a key of CAUSES."""
+    """A line of an upload that was left out: its number from 1, and a key of CAUSES."""
 
     line: int
     cause: str
@@ -83,13 +83,13 @@ def _row(line: bytes, earliest: float) -> tuple[TraceRequest | None, str]:
 
 
 def told(left_out: Iterable[LeftOut]) -> str:
-    """Lines left out as an address keeps them: the first ones, then how many there are: `3-json.17-time.2041`."""
+    """Left-out lines in an address: the first ones, then their total number: `3-json.17-time.2041`."""
     found = list(left_out)
     return ".".join([*(f"{one.line}-{one.cause}" for one in found[:MOST_NAMED]), str(len(found))]) if found else ""
 
 
 def heard(text: str) -> tuple[list[LeftOut], int]:
-    """What `told` wrote: the lines that are named, and how many were left out; nothing of any other text."""
+    """Reads the text that `told` wrote: the named lines, and the total number; nothing for any other text."""
     *named, total = text.split(".")[: MOST_NAMED + 1]
     pairs = [one.partition("-") for one in named]
     if not (_number(total) and all(_number(line) and cause in CAUSES for line, _, cause in pairs)):

@@ -2,5 +2,5 @@
 
 `visits` is a request with its person, client and answers, `shells` the data of a page's frame, `rendering` makes HTML
 of contexts, `routes` are a page module's addresses, and `security` protects pages from hostile ones. It must not know
-any single page. Its danger is weight: whatever is read here is read for every page.
+any single page. Its danger is weight: everything read here is read for every page.
 """

@@ -3,10 +3,10 @@
 Browsers may cache them forever, and scripts can load others by relative paths. `vendor/CHECKSUMS` lists third-party
 files with version, licence and SHA-256; `verify_vendor` compares.
 
-Scripts of pages are joined: what a page always loads becomes one file, and so does each part that it loads later. As
-modules of their own they would be two dozen answers, whose headers weigh a third of what is in them, and a browser
-finds each only once it has read the one that imports it. Joined, each still has its own scope and runs once. Only the
-forms of import and export that our scripts use are known; any other is an error when the process starts.
+Scripts are joined: those that every page loads become one file, and so does each part that is loaded later. As separate
+modules they would be two dozen answers, with headers a third as large as their content, and a browser finds each only
+after reading the module that imports it. Joined, each still has its own scope and runs once. Only the forms of import
+and export that our scripts use are known; any other is an error when the process starts.
 """
 
 import gzip
@@ -27,7 +27,9 @@ is still loading.
 """
 CSS_PARTS = tuple(f"css/{name}.css" for name in ("base", "layout", "parts", "tables", "forms", "pictures", "print"))
 CSS = "css/fairlead.css"
-"""What every page needs, in one file; the other style sheets are for the pages that name them in their head block."""
+"""Style sheets that every page needs, in one file; other style sheets are named in the head block of the pages that
+need them.
+"""
 SCRIPTS = "js/"
 """Our own scripts are joined (`joined_scripts`), and only the joined files are served."""
 
@@ -102,7 +104,7 @@ def load_assets(folder: Path = STATIC) -> Assets:
 
 def _shortened(body: bytes) -> bytes:
     """A script or style sheet without indentation and the comments that have lines of their own: a tenth of its packed
-    bytes. Nothing within a line is touched, as only a parser could.
+    bytes. Lines themselves are not changed, because that would need a parser.
     """
     return _INDENTATION.sub(b"", _COMMENTS.sub(b"", body))
 
@@ -125,7 +127,7 @@ def verify_vendor(folder: Path = STATIC / "vendor") -> list[str]:
 
 
 ENTRY = "main.js"
-"""What every page loads."""
+"""The script that every page loads."""
 _IMPORT = re.compile(r'^import (?:\{ ([^}]+) \}|\* as (\w+)) from "\./(\w+\.js)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async function|function|class|const) (\w+))", re.MULTILINE)
 _LATER = re.compile(r'\bimport\("\./(\w+\.js)"\)')
@@ -133,8 +135,8 @@ _OTHER = re.compile(r"^(?:import|export)\b(?!\().*", re.MULTILINE)
 
 
 def joined(scripts: Mapping[str, str]) -> dict[str, str]:
-    """Keyed by name: the script of every page and those that some script loads later, each with all that it imports;
-    what every page has is not in the others. Raises ValueError for an import or export of another form.
+    """By name: the script of every page, and the scripts that are loaded later, each with everything it imports except
+    what every page already has. Raises ValueError for an import or export of another form.
     """
     later = {name for script in scripts.values() for name in _LATER.findall(script)}
     shared = _order(scripts, ENTRY)[:-1]
@@ -152,7 +154,7 @@ def joined(scripts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _order(scripts: Mapping[str, str], entry: str) -> list[str]:
-    """A script and all that it imports, each after what it needs."""
+    """A script and everything that it imports, in the order in which they must run."""
     found: list[str] = []
 
     def visit(name: str, above: tuple[str, ...]) -> None:
@@ -177,13 +179,13 @@ def _scope(name: str) -> str:
 
 
 def _scoped(name: str, script: str) -> str:
-    """The script as a scope of its own, which gives what it exports."""
+    """The script wrapped in its own scope, which returns its exports."""
     names = _EXPORT.findall(script)
     return f"const {_scope(name)} = (() => {{\n{_EXPORT.sub('', _linked(name, script))}return {{ {', '.join(names)} }};\n}})();\n"
 
 
 def _linked(name: str, script: str) -> str:
-    """The script with its imports as names of the scopes before it."""
+    """The script with its imports replaced by names of earlier scopes."""
 
     def link(match: re.Match[str]) -> str:
         return f"const {match[2] or '{ ' + match[1].replace(' as ', ': ') + ' }'} = {_scope(match[3])};\n"

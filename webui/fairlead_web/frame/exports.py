@@ -33,7 +33,7 @@ def csv_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 async def harmless_csv(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """A CSV stream with every cell made harmless; holds one record at a time.
+    """A CSV stream with every cell made harmless; keeps one record in memory at a time.
 
     A record ends at a newline outside quotes.
     """
@@ -49,7 +49,7 @@ async def harmless_csv(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _last_record_end(data: bytes) -> int:
-    """Index after the last newline that ends a record; 0 when there is none yet."""
+    """Index after the last newline that ends a record; 0 if there is none yet."""
     end = len(data)
     while (newline := data.rfind(b"\n", 0, end)) >= 0:
         if data.count(b'"', 0, newline) % 2 == 0:

@@ -10,7 +10,7 @@ from fairlead_client.resources.pools import PoolCondition, PoolSummary
 
 _GOOD_WHEN_FALSE = frozenset({"Degraded", "MigrationsPaused", "Progressing", "ScalingLimited"})
 _NOTICES = frozenset({"GatewayReady", "MigrationsPaused", "Progressing", "ScalingActive", "ScalingLimited"})
-"""Conditions that never alarm: whatever they say, the wanted instances serve the routers' clients."""
+"""Conditions that never alarm: in any state, the desired instances still serve the routers' clients."""
 
 _ROUNDING = 1e-9
 
@@ -31,14 +31,14 @@ def in_time(pool: PoolSummary) -> float | None:
 
 
 def out_of_slo(pool: PoolSummary) -> bool:
-    """Whether fewer requests than the pool's percentile asks for were in time; False without traffic."""
+    """Whether fewer requests were in time than the pool's percentile requires; False without traffic."""
     share = in_time(pool)
     return share is not None and share * 100 + _ROUNDING < pool.slo_percentile
 
 
 def health_of(pool: PoolSummary) -> Health:
     """Ready and within its SLO is good; starting instances alone are a notice. A ready pool without current figures is
-    a notice too: missing figures make nothing better.
+    a notice too.
     """
     late = out_of_slo(pool)
     if pool.ready and pool.figures_behind_seconds:
@@ -54,7 +54,7 @@ def health_of(pool: PoolSummary) -> Health:
 def condition_level(condition: PoolCondition) -> str:
     """Level of a condition's mark.
 
-    An unknown condition, and scaling that nobody asked for, is neither good nor bad; one in progress is a notice.
+    An unknown condition, and disabled scaling, is neither good nor bad; a condition in progress is a notice.
     """
     if condition.status not in ("True", "False") or condition.reason == "ScalingDisabled":
         return "plain"

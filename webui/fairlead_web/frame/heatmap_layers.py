@@ -1,5 +1,5 @@
-"""The request in a heatmap's address: the metrics drawn above each other, their common rows, and what they are compared
-with.
+"""The choices in a heatmap's address: the metrics drawn above each other, their common rows, and the earlier time they
+are compared with.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ USUAL = "pending_prefill_tokens"
 MOST_COLUMNS, COLUMNS = 360, 120
 MOST_LAYERS = 3
 COMPARED = {"previous": "the same time before", "day": "a day before", "week": "a week before"}
-"""What a range can be compared with. Days and weeks are multiples of every width of columns."""
+"""Earlier times with which a range can be compared. Days and weeks are multiples of every column width."""
 _SECONDS = {"day": 86_400, "week": 7 * 86_400}
 
 
@@ -33,14 +33,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """One metric of the pool, and the same earlier when it is compared."""
+    """One metric of the pool, and its earlier values if it is compared."""
 
     heatmap: Heatmap
     earlier: Earlier | None
 
 
 def asked_of(visit: Visit) -> Asked:
-    """Reads the address: `metric` is drawn first, `stack` names up to two more, separated by commas."""
+    """Reads the address: `metric` is the first, `stack` names up to two more, separated by commas."""
     first = visit.param("metric") or ""
     named = [first if first in METRICS else USUAL, *(visit.param("stack") or "").split(",")]
     metrics = tuple(dict.fromkeys(one for one in named if one in METRICS))[:MOST_LAYERS]
@@ -64,7 +64,7 @@ async def layers(visit: Visit, asked: Asked) -> list[Layer]:
 
 
 async def layer(visit: Visit, asked: Asked) -> Layer:
-    """One metric as a layer; rows are in the order of the metric `by` if that is another one."""
+    """One metric as a layer; if `by` is another metric, rows are in the order of that one."""
     by = visit.param("by")
     if by in METRICS and by != asked.metrics[0] and asked.sort != "name":
         heatmap, first = await asyncio.gather(fetch(visit, asked, asked.metrics[0]), fetch(visit, asked, by))
@@ -73,7 +73,7 @@ async def layer(visit: Visit, asked: Asked) -> Layer:
 
 
 async def fetch(visit: Visit, asked: Asked, metric: str) -> Heatmap:
-    """One metric over the address's range, as many seconds earlier as its `earlier` says."""
+    """One metric over the address's range, shifted back by the seconds of `earlier`."""
     back = timedelta(seconds=whole(visit.param("earlier")))
     start, end = visit.range.start_text, visit.range.end_text
     if back:
@@ -121,5 +121,5 @@ def _without_data(row: HeatmapRow, columns: int) -> HeatmapRow:
 
 
 def whole(text: str | None) -> int:
-    """A whole number of a query, 0 when missing or not one."""
+    """A whole number of a query, 0 if it is missing or invalid."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 9 else 0

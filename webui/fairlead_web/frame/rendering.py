@@ -24,7 +24,7 @@ from fairlead_web.text.time_ranges import stamp
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
 FRAME = ("layouts/page.html", "partials/_sidebar.html")
-"""Templates around every page, whose blocks can be rendered alone as those of the page itself."""
+"""Templates that frame every page; their blocks can be rendered alone, like those of the page itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Context:
 class _Unindented(Extension):
     """Removes the indentation of templates: a fifth less to send and to keep.
 
-    A Jinja tag swallows the newline after it, so there one space stays: it may be the only thing that separates two
+    A Jinja tag removes the newline after it, so one space is kept there: it may be the only separator between two
     attributes or words.
     """
 
@@ -113,7 +113,7 @@ class Renderer:
 
     def regions(self, context: Context, names: Iterable[str]) -> str:
         """The named regions that the page has, each wrapped for the swap that replaces it on the page, without the
-        spaces around its element: those would be put beside it again with every swap.
+        spaces around its element, which would otherwise accumulate with every swap.
         """
         found = [(name, name.replace("-", "_")) for name in names]
         return "".join(

@@ -29,7 +29,7 @@ SESSION_SECONDS = 24 * 3600
 def csrf_token(session_token: str, nonce: str) -> str:
     """A form token of one session: derived, so nothing is stored.
 
-    `nonce` is fresh per page, so that compressed pages do not leak it.
+    `nonce` is new for each page, so that compressed pages do not leak the token.
     """
     return f"{nonce}.{hmac.new(session_token.encode(), b'fairlead form token ' + nonce.encode(), hashlib.sha256).hexdigest()}"
 
@@ -61,7 +61,8 @@ def cross_site_refusal(method: str, headers: Mapping[str, str], scheme: str, set
 
 class Shield:
     """Refuses foreign hosts and cross-site writes, and puts the security headers on every answer. Scripts and style
-    sheets have only those that mean something for them: a page loads a dozen or two, and the others weigh 350 bytes.
+    sheets get only the headers that matter for them, because a page loads a dozen or two and the other headers take 350
+    bytes.
     """
 
     def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
@@ -130,7 +131,7 @@ def clear_session_cookie(request: Request, response: Response, settings: WebSett
 
 
 def set_attempt_cookie(request: Request, response: Response, settings: WebSettings, attempt: str) -> None:
-    """Lax, as the identity provider's page leads back here by a link."""
+    """A cookie with SameSite=Lax, because the identity provider's page leads back here by a link."""
     response.set_cookie(
         settings.attempt_cookie_name(host_of(request)),
         attempt,
@@ -149,7 +150,7 @@ def clear_attempt_cookie(request: Request, response: Response, settings: WebSett
 
 
 def local_path(target: str | None) -> str:
-    """A `next` address that cannot lead off this site; anything doubtful becomes `/`."""
+    """A `next` address that cannot lead off this site; any doubtful address becomes `/`."""
     if not target or not target.startswith("/") or target.startswith("//") or "\\" in target or any(ord(c) < 32 for c in target):
         return "/"
     return target

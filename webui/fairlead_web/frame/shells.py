@@ -1,6 +1,7 @@
 """The frame around every page: the signed-in person, pools, time range, preferences, breadcrumbs.
 
-It asks the API for its own data while the page asks for its content (`Ahead`), since one after the other takes longer.
+It requests its own data from the API while the page requests its content (`Ahead`), because one after the other would
+take longer.
 """
 
 import asyncio
@@ -59,9 +60,9 @@ POOL_TABS = (
 )
 """The tabs of a pool: name, words, and path below the pool's own."""
 NOT_OF_ENGINES = frozenset({"scaling", "schedules"})
-"""Tabs that a pool of running engines lacks, as nobody here makes or ends those engines."""
+"""Tabs that a pool of running engines lacks, because Fairlead neither starts nor stops those engines."""
 SIDEBAR_POOLS = 8
-"""Maximum number of pools named in the sidebar, those that hurt most first; the list of pools has all."""
+"""Maximum number of pools named in the sidebar, the worst first; the list of pools has all."""
 THEMES = ("auto", "light", "dark")
 TIME_MODES = ("relative", "local", "utc", "zone")
 DENSITIES = ("comfortable", "compact")
@@ -98,9 +99,9 @@ def crumbs_below(pool: str, *rest: Crumb) -> tuple[Crumb, ...]:
 class Shell:
     """The frame of one page: first the fields of the visit, then the fields of the page.
 
-    `partial` names the sources that did not answer, and why. `stale_seconds` is the age of answers from memory while
-    the database is away, None when all are fresh. `ranged` says that the page depends on the time range. When
-    `live_topics` is empty, the page streams nothing. `pools_cut` says which pools `pools` are, where there are more.
+    `partial` names the sources that did not answer, and why. `stale_seconds` is the age of cached answers while the
+    database is unreachable, None if all are fresh. `ranged` says whether the page depends on the time range. With empty
+    `live_topics` the page has no live updates. `pools_cut` says which part of all pools `pools` is, if there are more.
     """
 
     here: Here
@@ -131,7 +132,7 @@ class Shell:
 
     @property
     def workspace(self) -> bool:
-        """Whether the page is one of a pool's: its head names the pool, its tabs stay in it."""
+        """Whether the page is one of a pool's: its head names the pool, and its tabs are those of the pool."""
         return self.pool is not None and (bool(self.tab) or self.section == "pools")
 
     @property
@@ -152,13 +153,13 @@ class Shell:
 
     @property
     def behind_seconds(self) -> float:
-        """Seconds that figures of the page's pool, or of any pool, are behind; 0 if they are not."""
+        """Seconds by which figures of the page's pool, or of any pool, are behind; 0 if they are not."""
         found = self.pools if self.of_pool is None else [self.of_pool]
         return max((one.figures_behind_seconds for one in found), default=0.0)
 
     @property
     def sidebar_pools(self) -> list[PoolSummary]:
-        """The pools that hurt most, and the page's own."""
+        """The worst pools, and the page's own."""
         ranked = sorted(self.pools, key=pain)
         own = [one for one in ranked[SIDEBAR_POOLS:] if f"{one.namespace}/{one.name}" == self.pool]
         return ranked[: SIDEBAR_POOLS - len(own)] + own
@@ -170,23 +171,25 @@ class Shell:
 
     @property
     def engines_file(self) -> str | None:
-        """The file with the addresses of the page's pool, whose engines run already; None for a pool of pods."""
+        """The file with the engines' addresses, if the page's pool consists of running engines; None for a pool of
+        pods.
+        """
         return self.of_pool.engines_file if self.of_pool else None
 
     @property
     def runs_already(self) -> bool:
-        """Whether the instances of the page's pool are made and ended elsewhere."""
+        """Whether the instances of the page's pool are started and stopped elsewhere."""
         return self.of_pool is not None and self.of_pool.runs_already
 
     @property
     def namespace(self) -> str | None:
-        """The namespace of the page's pool; None of a page about all pools."""
+        """The namespace of the page's pool; None for a page about all pools."""
         return self.pool.partition("/")[0] if self.pool else None
 
     @property
     def role(self) -> str:
-        """Words for what the signed-in person is here: in the page's namespace, or without one in all of them and in
-        each that adds to it.
+        """Words for the person's role: in the page's namespace; or, without one, in all namespaces and in single ones
+        with a higher role.
         """
         if self.identity is None:
             return "not signed in"
@@ -196,8 +199,8 @@ class Shell:
         return ", ".join([role] * (role is not AccessRole.NONE or not found) + found)
 
     def may(self, role: AccessRole | str) -> bool:
-        """Whether the signed-in person has at least `role`: in the namespace of the page's pool, or without one in all
-        of them. Pages only mirror this; the API decides.
+        """Whether the signed-in person has at least `role`: in the namespace of the page's pool; on a page without a
+        pool, in all namespaces. Pages only mirror this; the API decides.
         """
         return self.identity is not None and self.identity.reaches(AccessRole(role), self.namespace)
 
@@ -213,7 +216,7 @@ async def first_pools(api: ControlApi, most: int | None = MOST_POOLS) -> Taken[P
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
-    """Answers that are on their way; one that nobody awaits is not an error."""
+    """Answers that were requested ahead; an answer may stay without anyone awaiting it."""
 
     identity: asyncio.Task[Identity]
     pools: asyncio.Task[Taken[PoolSummary]]
@@ -228,7 +231,7 @@ class Ahead:
         return Ahead(identity=asyncio.create_task(asked()), pools=asyncio.create_task(first_pools(api)))
 
     def close(self) -> None:
-        """The page is made, or never will be: drop the answers that nobody awaits."""
+        """The page is finished or failed: drop answers that nobody awaits."""
         for task in (self.identity, self.pools):
             task.cancel()
             task.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -1,6 +1,6 @@
-"""One attempt to sign in at an identity provider: kept in a cookie of the browser that began it, for ten minutes.
+"""One attempt to sign in at an identity provider: kept for ten minutes in a cookie of the browser that began it.
 
-So this browser can bring no code of another attempt, and no code that it brings back is of use elsewhere.
+So a browser cannot bring back the code of another attempt, and its own code is useless elsewhere.
 """
 
 import base64
@@ -17,7 +17,7 @@ from fairlead_client.resources.access import OidcProvider
 
 SECONDS = 600
 LONGEST_TARGET = 1500
-"""Bytes of the address to go to afterwards; a longer one would not fit into a cookie."""
+"""Maximum length in bytes of the address to return to; a longer one would not fit into a cookie."""
 
 _COOKIE = re.compile(r"([\w-]{20,100})\.([\w-]{20,100})\.([\w-]{43,128})\.([\w-]*=*)", re.ASCII)
 
@@ -50,7 +50,7 @@ class Attempt:
         return str(httpx.URL(provider.authorization_endpoint).copy_merge_params(asked))
 
     def refusal(self, brought: Mapping[str, str], provider: OidcProvider) -> str | None:
-        """Why the browser's answer gives no code, or None."""
+        """Why the browser's answer contains no valid code; None if it does."""
         if not hmac.compare_digest(self.state.encode(), brought.get("state", "").encode("utf-8", "replace")):
             return "The identity provider's answer belongs to another attempt to sign in; begin again."
         issuer = brought.get("iss")
@@ -58,12 +58,12 @@ class Attempt:
             return "The answer is from another identity provider; begin again."
         if "error" in brought:
             more = f": {brought['error_description'][:300]}" if brought.get("error_description") else ""
-            return f"The identity provider says {brought['error'][:100]}{more}."
+            return f"The identity provider reports {brought['error'][:100]}{more}."
         return None if brought.get("code") else "The identity provider sent no code; begin again."
 
 
 def begun(target: str, new_secret: Callable[[], str]) -> Attempt:
-    """`new_secret` makes random text of 256 bits, safe in addresses."""
+    """A new attempt. `new_secret` makes random text of 256 bits, safe in addresses."""
     fits = len(target.encode()) <= LONGEST_TARGET
     return Attempt(state=new_secret(), nonce=new_secret(), verifier=new_secret(), target=target if fits else "/")
 

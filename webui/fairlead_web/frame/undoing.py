@@ -1,4 +1,4 @@
-"""Whether the change of an audit entry can be taken back from the page that shows it."""
+"""Whether the change of an audit entry can be undone from the page that shows it."""
 
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import Identity
@@ -19,7 +19,7 @@ async def undoable(visit: Visit, entry: AuditEntry, identity: Identity | None) -
 
 
 async def _kept(visit: Visit, plan: str) -> Plan | None:
-    """The plan; None if it is no longer kept, though the audit log names it."""
+    """The plan; None if it is no longer stored, although the audit log names it."""
     try:
         return await visit.api.plan(plan)
     except ApiProblem as error:

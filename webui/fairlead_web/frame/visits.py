@@ -41,15 +41,15 @@ ZONE_COOKIE, DENSITY_COOKIE = "fairlead-zone", "fairlead-density"
 PAGE_ROWS = 50
 """Maximum number of rows of a list; more make a page slow and too long for a phone."""
 NEWEST_ROWS = 15
-"""Maximum number of new rows that an open list gets at once, above those it shows."""
+"""Maximum number of new rows that an open list gets in one update."""
 REGIONS_HEADER = "Fairlead-Regions"
 REGIONS_MOST = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """The objects that all requests share. `api` carries no token; `clock` gives the time in UTC; parts of open pages
-    are rendered in `turns`, at their page's pace.
+    """The objects that all requests share. `api` has no token; `clock` returns the time in UTC; parts of open pages are
+    rendered in `turns`, at their page's pace.
     """
 
     settings: WebSettings
@@ -64,9 +64,9 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """A request of a signed-in person; `identity` is set if the API was already asked for it, and `ahead` if it is
-    asked for what the frame needs.
+    """A request of a signed-in person.
 
+    `identity` is set if the API was already asked for it, and `ahead` if the data of the frame was already requested.
     `range_problem` says what was wrong with the URL's range; the range is then the last hour.
     """
 
@@ -94,7 +94,7 @@ class Visit:
     def filters(self, *names: str, ranged: bool = False, results: str | None = None) -> dict[str, str | int | float | bool | None]:
         """Query for the API: the named parameters, paging, and the range if the list has one.
 
-        Without the region `results`, if that is given, only the newest rows are asked for.
+        If regions are named and `results` is not among them, only the newest rows are requested.
         """
         query: dict[str, str | int | float | bool | None] = {name: self.param(name) for name in (*names, "cursor")}
         query["limit"] = PAGE_ROWS if results is None or self.wants(results) else NEWEST_ROWS
@@ -103,7 +103,7 @@ class Visit:
         return query
 
     async def figures(self, pool: PoolKey | None = None) -> RangeFigures:
-        """The figures of the page's range, of a pool or of all in sight. Raises ApiProblem."""
+        """The figures over the page's range, for a pool or for all visible pools. Raises ApiProblem."""
         asked = self.range.asked
         return await self.api.figures(pool, start=asked["from"], end=asked["to"])
 
@@ -123,7 +123,7 @@ class Visit:
 
     @property
     def rights(self) -> tuple[object, ...]:
-        """What the person may see, as far as the API was asked: persons with equal rights get the same rendering."""
+        """What the person may see, as far as known: people with equal rights get the same rendering."""
         who = self.identity
         return (who.role, tuple(sorted(who.namespaces.items()))) if who else ()
 
@@ -141,7 +141,7 @@ class Visit:
         return self.here.base + path
 
     def wants(self, *regions: str) -> bool:
-        """Whether the answer needs one of these regions; a whole page needs all."""
+        """Whether the answer needs one of these regions; a whole page needs all of them."""
         wanted = regions_of(self.request)
         return not wanted or not set(regions).isdisjoint(wanted)
 
@@ -149,7 +149,8 @@ class Visit:
         """Await an answer that the page can do without.
 
         Returns None, and puts a note on the page, when its source fails. An ended session still ends the visit.
-        `regions` are those that show the answer, () where only the whole page does; it is asked for if one is wanted.
+        `regions` are the regions that show the answer, () if only the whole page does; the answer is requested only if
+        one of them is needed.
         """
         if regions is not None and not self.wants(*regions):
             answer.close()
@@ -164,7 +165,7 @@ class Visit:
 
     @contextmanager
     def asking_ahead(self) -> Iterator["Visit"]:
-        """This visit, whose frame is asked for from now on."""
+        """This visit, with the data of its frame requested in advance."""
         ahead = Ahead.ask(self.api, self.identity)
         try:
             yield replace(self, ahead=ahead)
@@ -172,7 +173,9 @@ class Visit:
             ahead.close()
 
     def without_frame(self) -> None:
-        """The answer has no frame, so the API need not be asked for it; to be said before anything is awaited."""
+        """Declare that the answer has no frame, so that the API is not asked for its data; call it before anything is
+        awaited.
+        """
         if self.ahead is not None:
             self.ahead.close()
 
@@ -192,8 +195,8 @@ class Visit:
     ) -> Shell:
         """The page's frame; asks the API for the identity and the pools.
 
-        A page over a fixed range has no live updates. `summary` is the page's pool as its content shows it: the frame
-        shows no other. A list of all pools becomes a tab of the pool it is below.
+        A page over a fixed range has no live updates. `summary` is the page's pool as its content shows it, so that the
+        frame shows the same. If the address is below a pool, a list of all pools becomes a tab of that pool.
         """
         if self.in_pool and not tab and section != "pools":
             key = str(self.pool_key())
@@ -244,9 +247,7 @@ class Visit:
         return await (self.api.whoami() if self.ahead is None else self.ahead.identity)
 
     async def _pools(self) -> Taken[PoolSummary]:
-        """The pools for the frame; no pools for somebody who may see none, of whose pages that is not a missing
-        part.
-        """
+        """The pools for the frame; empty, without a note, for a person who may see none."""
         none: Taken[PoolSummary] = Taken(items=[], cut=False, total=0)
 
         async def in_sight() -> Taken[PoolSummary]:
@@ -260,7 +261,7 @@ class Visit:
         return await self.attempt("pools", in_sight()) or none
 
     async def _beyond(self, taken: Taken[PoolSummary], own: str | None) -> PoolSummary | None:
-        """The page's pool where it is beyond the first ones: what is offered depends on it."""
+        """The page's pool if it is not among the first ones: it decides what the page offers."""
         if own is None or not taken.cut or any(f"{one.namespace}/{one.name}" == own for one in taken.items):
             return None
         return await self.attempt("pool", self._pool_named(own))
@@ -302,7 +303,7 @@ class Visit:
 
 
 def regions_of(request: Request) -> tuple[str, ...]:
-    """Ids of the regions that a live page asks for again, at most REGIONS_MOST; empty = the whole page."""
+    """Ids of the regions that a live page requests again, at most REGIONS_MOST; empty = the whole page."""
     return tuple(request.headers.get(REGIONS_HEADER, "").split()[:REGIONS_MOST])
 
 
@@ -344,7 +345,7 @@ def zone_of(text: str) -> str | None:
 
 
 def here_of(request: Request, base: str) -> Here:
-    """The current address without empty parameters; of repeated ones the last counts."""
+    """The current address without empty parameters; of repeated parameters the last one counts."""
     path = quote(str(request.scope["path"]), safe="/:@!$&'()*+,;=~")
     return Here(base=base, path=path.removeprefix(base) or "/", params={k: v for k, v in request.query_params.items() if v})
 

@@ -1,7 +1,7 @@
 """Encodes a heatmap's cells as bytes: palette levels for the picture, exact steps for the numbers; and its legend.
 
-Pure; shared by PNG, canvas, table and CSV. The legend says which colour means which number, at the points where a
-reader looks.
+Pure; shared by PNG, canvas, table and CSV. The legend says which colour stands for which number, at the most important
+points.
 """
 
 import json
@@ -28,24 +28,24 @@ METRIC_WORDS = {
     "failed": "Failed requests",
 }
 EXACT_CELLS = 20_000
-"""Up to this many cells the exact numbers are sent with the picture; for a larger one the page asks for one row at a
-time.
+"""Up to this many cells, the exact numbers are sent with the picture; for a larger picture the page requests them row
+by row.
 """
 _RESOLUTION = {"tokens": 1.0, "requests": 0.1, "requests/s": 0.01, "share": 0.001, "seconds": 0.001}
 
 
 def resolution_of(unit: str) -> float:
-    """The smallest step in which a unit's numbers are shown; unknown units have hundredths."""
+    """The smallest step in which numbers of a unit are shown; hundredths for unknown units."""
     return _RESOLUTION.get(unit, 0.01)
 
 
 def step_of(value: float | None, unit: str) -> int | None:
-    """The number shown, in steps of the unit's resolution."""
+    """The shown number, counted in steps of the unit's resolution."""
     return None if value is None else int(value / resolution_of(unit) + 0.5)
 
 
 def text_of(value: float | None, unit: str) -> str:
-    """The exact number with its unit, as table, CSV title and tooltip show it."""
+    """The exact number with its unit, as in the table, CSV titles and tooltips."""
     step = step_of(value, unit)
     if step is None:
         return "no data"
@@ -84,7 +84,8 @@ def _seconds(milliseconds: int) -> str:
 def top_of(heatmap: Heatmap) -> float:
     """The value of the scale's last colour.
 
-    Beyond a limit it is at least twice the limit, so that a little over it never looks like the worst; shares end at 1.
+    If there is a limit, it is at least twice the limit, so that a value slightly over it never looks like the worst;
+    shares end at 1.
     """
     if heatmap.limit is None or heatmap.unit == "share":
         return heatmap.maximum
@@ -104,7 +105,7 @@ def levels(heatmap: Heatmap) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extremes:
-    """The lowest and the highest value of a row that has any."""
+    """The lowest and the highest value of a row with any value."""
 
     row: HeatmapRow
     lowest: float
@@ -118,19 +119,19 @@ def extremes_of(heatmap: Heatmap) -> list[Extremes]:
 
 
 def _known(row: HeatmapRow) -> Sequence[float]:
-    """The values that were measured; a row that has them all is not copied."""
+    """The measured values; the same list object if all are known."""
     return [value for value in row.values if value is not None] if None in row.values else cast(list[float], row.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
-    """What a map is compared with: the same grid `seconds` before, its rows in the same order."""
+    """The earlier map with which a map is compared: the same grid, `seconds` earlier, with rows in the same order."""
 
     heatmap: Heatmap
     seconds: int
 
     def differences(self, now: Heatmap) -> list[float | None]:
-        """What each cell has more (+) or less (-) than then, row-major; None if either is not known."""
+        """For each cell, how much more (+) or less (-) it has than earlier, row-major; None if either is unknown."""
         return [
             None if one is None or other is None else one - other
             for row, before in zip(now.rows, self.heatmap.rows, strict=True)
@@ -139,7 +140,7 @@ class Earlier:
 
 
 def most_change(differences: list[float | None]) -> float:
-    """The biggest change either way: the ends of the scale."""
+    """The largest change in either direction: the ends of the scale."""
     return max((abs(value) for value in differences if value is not None), default=0.0)
 
 
@@ -159,12 +160,12 @@ def _change_levels(heatmap: Heatmap, earlier: Earlier) -> tuple[bytes, float]:
 
 
 def packed(heatmap: Heatmap, earlier: Earlier | None = None, words: str = "") -> bytes:
-    """The canvas's input: u32 header length, JSON header, levels (u8), zero padding to 4 bytes, exact
-    steps (u32, all ones = none), and in a comparison those of then.
+    """The canvas's input: u32 header length, JSON header, levels (u8), zero padding to 4 bytes, exact steps (u32, all
+    ones = none), and in a comparison the earlier steps.
 
-    A level above the header's `limit_level` is of a value over the limit. Moves are [id, seconds from the start, row
-    of the source, row of the target, trigger, count]; those of rows that are not shown are left out. `words` is what
-    the page says of the map, as HTML.
+    A level above the header's `limit_level` means a value over the limit. Moves are [id, seconds from the start, row of
+    the source, row of the target, trigger, count]; moves of rows that are not shown are left out. `words` is the page's
+    text about the map, as HTML.
     """
     rows = {row.instance: index for index, row in enumerate(heatmap.rows)}
     shown, most = (levels(heatmap), None) if earlier is None else _change_levels(heatmap, earlier)
@@ -219,15 +220,15 @@ def _steps(heatmap: Heatmap) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellSize:
-    """Size of one cell, in screen pixels, in the picture that works without scripts."""
+    """Size of one cell in screen pixels, in the picture for browsers without scripts."""
 
     width: int
     height: int
 
 
 def cell_size(columns: int, rows: int, stacked: int = 1) -> CellSize:
-    """Whole pixels per cell, so that a click's coordinates map back exactly; about 900 px wide, rows as tall
-    as fits when `stacked` maps are above each other.
+    """Whole pixels per cell, so that a click's coordinates map back exactly; about 900 px wide; the more `stacked` maps
+    there are, the lower the rows.
     """
     sizes = ((24, 24), (48, 16), (96, 10), (200, 6))
     height = next((size for most, size in sizes if rows * stacked <= most), 3)
@@ -253,7 +254,10 @@ def summary(heatmap: Heatmap, extremes: Sequence[Extremes]) -> str:
     text = f"Highest: {text_of(peak.highest, heatmap.unit)} on {peak.row.instance} at {formats.clock(at)} UTC."
     if heatmap.limit is not None:
         breaches = sum(len(row.breaches) for row in heatmap.rows)
-        text += f" {breaches:,} of {sum(len(row.values) for row in heatmap.rows):,} cells over the limit of {text_of(heatmap.limit, heatmap.unit)}."
+        text += (
+            f" {breaches:,} of {sum(len(row.values) for row in heatmap.rows):,} cells over the limit of "
+            f"{text_of(heatmap.limit, heatmap.unit)}."
+        )
     return text
 
 
@@ -268,7 +272,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Legend:
-    """The colour bar of one map: the name of its palette, its marks, and what the scale is measured by."""
+    """The colour bar of one map: the name of its palette, its marks, and the reference of the scale."""
 
     palette: str
     marks: tuple[Mark, ...]
@@ -284,8 +288,8 @@ def legend_of(heatmap: Heatmap, earlier: Earlier | None = None) -> Legend:
         return Legend(
             palette="change",
             marks=(Mark(percent=0, words=f"−{words}"), Mark(percent=50, words="same"), Mark(percent=100, words=f"+{words}")),
-            note="blue is less than then, orange is more",
-            alt="blue is less than then, grey the same, orange more",
+            note="blue is less than earlier, orange is more",
+            alt="blue is less than earlier, grey the same, orange more",
         )
     unit, top, limit = heatmap.unit, top_of(heatmap), heatmap.limit
     if limit is None:
@@ -311,7 +315,7 @@ def legend_of(heatmap: Heatmap, earlier: Earlier | None = None) -> Legend:
 
 
 def short_of(value: float, unit: str) -> str:
-    """A mark's number in the digits that fit: `12.5 k tokens`, `90 %`, `5 s`, `850 ms`."""
+    """A mark's number, with as many digits as fit: `12.5 k tokens`, `90 %`, `5 s`, `850 ms`."""
     match unit:
         case "tokens":
             return f"{_three(value)} tokens" if value else "0"

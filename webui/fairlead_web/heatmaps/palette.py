@@ -15,13 +15,11 @@ import numpy as np
 LEVELS = 255
 NO_DATA = 255
 LIMIT_LEVEL = 152
-"""The level of a value at the limit. Levels above it are of values beyond the limit, so a level shows whether its value
-is.
-"""
+"""The level of a value exactly at the limit; higher levels stand for values beyond it."""
 LIMIT_AT = LIMIT_LEVEL / (LEVELS - 1)
 """Share of the limited scale that is within the limit."""
 SAME_LEVEL = 127
-"""The level of no change."""
+"""The level that means no change."""
 
 _BEYOND = ((250, 145, 40), (222, 68, 45), (150, 12, 44))
 _LESS, _SAME, _MORE = (24, 106, 196), (146, 150, 154), (236, 128, 22)
@@ -69,8 +67,9 @@ def _between(stops: tuple[tuple[int, int, int], ...], t: float) -> tuple[int, in
 def levels_of(values: Sequence[float | None], maximum: float, limit: float | None = None) -> bytes:
     """Palette indices of values on a scale 0..maximum; None → NO_DATA, values beyond the scale saturate.
 
-    With a limit the scale has two slopes: values within it use the levels to LIMIT_LEVEL, whatever the maximum is;
-    values beyond it share those above, so that the smallest excess is seen. All at once: a map may have 184,000 cells.
+    With a limit the scale has two slopes: values within it use the levels up to LIMIT_LEVEL, regardless of the maximum;
+    values beyond it use the levels above, so that even the smallest excess is visible. All values are computed at once,
+    because a map may have 184,000 cells.
     """
     found = np.array(values, dtype=np.float64)  # None becomes NaN
     known = ~np.isnan(found)

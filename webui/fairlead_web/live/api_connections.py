@@ -4,9 +4,9 @@ httpx's own ASGITransport collects the whole body before it answers, so a server
 an export would sit in memory. Here the app runs as a task; each chunk of a body is handed over as it comes, one at a
 time, and closing the response tells the app that its client has gone.
 
-The API marks answers that it gave from memory, because its database was away, with `x-fairlead-stale` and `age`. The
-typed client hides headers, so a hook on the connection collects the ages of one request's answers in a list of that
-request, and pages can show them.
+The API marks answers that come from memory, because its database is unreachable, with `x-fairlead-stale` and `age`. The
+typed client hides headers, so a hook on the connection collects the ages in a list per page request, and pages can show
+them.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ App = Callable[[Any, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[Non
 class _Exchange(httpx.AsyncByteStream):
     """One request: `receive` and `send` for the app, an async iterator of body chunks for the client.
 
-    A page makes ten requests and a stream lasts, so nothing here is a task or a queue but the app itself: each side
-    waits for a future that the other one sets.
+    Because a page makes ten requests and streams last long, only the app is a task: each side waits for a future that
+    the other side sets.
     """
 
     def __init__(self, body: bytes) -> None:
@@ -64,7 +64,7 @@ class _Exchange(httpx.AsyncByteStream):
                 _set(self._news)
 
     async def _offer(self, chunk: bytes) -> None:
-        """Waits until the client took the chunk before, or went away."""
+        """Waits until the client has taken the previous chunk, or disconnected."""
         while self._chunk is not None and not self._gone.is_set():
             self._room = asyncio.get_running_loop().create_future()
             await self._room
@@ -153,7 +153,7 @@ class StreamingAsgiTransport(httpx.AsyncBaseTransport):
 
 
 def streaming(transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncBaseTransport | None:
-    """The transport itself, or its streaming twin when it is httpx's collecting one."""
+    """The same transport, or its streaming counterpart if it is httpx's collecting one."""
     if isinstance(transport, httpx.ASGITransport):
         return StreamingAsgiTransport(transport.app, transport.client)
     return transport

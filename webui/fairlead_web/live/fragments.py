@@ -1,7 +1,7 @@
 """Renders parts of pages once for all people who look at the same ones.
 
-Concurrent requests wait for one rendering, which is reused for a moment longer. A part may depend on the address and on
-the role, never on the person; before a person gets a shared part, the API is asked who they are.
+Concurrent requests wait for one rendering, which is reused for a moment. A part may depend on the address and on the
+role, never on the person; before a person gets a shared part, the API is asked who that person is.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 SECONDS = 1.0
 PICTURE_SECONDS = 5.0
-"""For pictures and what charts draw, which pages ask for again each ten or fifteen seconds."""
+"""How long pictures and chart data are reused; pages request them every ten or fifteen seconds."""
 MOST = 512
 _REUSABLE = frozenset({200, 304})
 
@@ -27,7 +27,7 @@ class Fragment:
     body: bytes
 
     def response(self) -> Response:
-        """A fresh response; middleware changes the headers of the one it sends."""
+        """A new response with this content, because middleware changes the headers of the response it sends."""
         return Response(self.body, self.status, dict(self.headers))
 
 
@@ -75,8 +75,6 @@ async def _rendered(make: Callable[[], Awaitable[Response]]) -> Fragment | None:
 
 
 async def _outcome(task: "asyncio.Task[Fragment | None]") -> Fragment | None:
-    """The task's result; None when it failed in any way: then the waiting request tries for itself and gets its own
-    error.
-    """
+    """The task's result; None if it failed in any way: the waiting request then tries itself and gets its own error."""
     await asyncio.wait({task})
     return None if task.cancelled() or task.exception() is not None else task.result()

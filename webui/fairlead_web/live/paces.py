@@ -1,7 +1,7 @@
 """Decides when the parts of open pages are rendered again: in rounds, for all tabs that show the same page at once.
 
-Each tab hears every event separately, a moment before or after the others. A tab that kept time alone would render what
-another has just rendered; so an event belongs to a round of its page, whichever tab hears it first.
+Each tab receives every event separately, a moment before or after the others, and must not render again what another
+tab has just rendered. So an event belongs to a round of its page, regardless of which tab receives it first.
 """
 
 import itertools
@@ -11,18 +11,20 @@ from collections.abc import Callable, Hashable, Iterable
 from weakref import WeakValueDictionary
 
 GAP_SECONDS, MOST_GAP_SECONDS = 0.9, 1.5
-"""Least time between two rounds of a page, and where they take long, as with many people looking."""
+"""Minimum time between two rounds of a page, and its maximum for rounds that take long because many people look."""
 RESTS = 3.0
-"""The time between two rounds is at least this many times the duration of the former, up to the most."""
+"""The time between two rounds is at least this many times the duration of the previous one, up to the maximum."""
 TICK_SECONDS = 10.0
-"""What no event reports (ages, a stale database, the time that the page shows) is at most this old."""
+"""Maximum age of content that no event reports: ages, a stale database, the time on the page."""
 REMEMBERED = 128
-"""Events of which a page knows the round; a tab that hears one later waits for a round of its own."""
+"""Number of events whose round a page remembers; a tab that receives an older event waits for a new round."""
 _rounds = itertools.count(1)
 
 
 class Pace:
-    """The rounds of one page. `round` is the last that began, with the parts `names`; numbers are never used twice."""
+    """The rounds of one page. `round` is the number of the last one that began, `names` are its parts; numbers are
+    never reused.
+    """
 
     def __init__(self) -> None:
         self.round = 0
@@ -50,12 +52,12 @@ class Pace:
         return self._begun_at + self.gap
 
     def begin(self, now: float) -> None:
-        """Begin the next round, with all that is due."""
+        """Begin the next round, with all parts that are due."""
         self._begun_at, self.round, self._next = now, self._next, next(_rounds)
         self.names, self._due = frozenset(self._due), set()
 
     def took(self, seconds: float) -> None:
-        """Note how many seconds the last round took."""
+        """Record how many seconds the last round took."""
         self.gap = min(MOST_GAP_SECONDS, max(GAP_SECONDS, RESTS * seconds))
 
 
@@ -73,8 +75,8 @@ class Paces:
 
 
 def ticks(address: str) -> Callable[[float], tuple[int, float]]:
-    """A page's ticks by the time of day: the number of the last one and the seconds to the next. All tabs of a page
-    have them together, and other pages at other times, so that not everything is rendered at once.
+    """A page's ticks by the time of day: the number of the last one, and the seconds to the next. All tabs of a page
+    tick together; different pages tick at different times, so that not everything is rendered at once.
     """
     offset = zlib.crc32(address.encode()) % 1000 / 1000 * TICK_SECONDS
 

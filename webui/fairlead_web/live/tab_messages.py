@@ -1,7 +1,7 @@
 """The messages to one tab: events of the API, and parts of its page.
 
-Events are cut where they end, and their items lose the fields that no script of the page reads: a pool of 500 instances
-sends 200 kB every two seconds, of which a page reads the event's name, or one figure of each. A tab gets only those
+The stream is split into events, and fields that no script of the page reads are removed: a pool of 500 instances sends
+200 kB every two seconds, of which a page reads the event's name, or one figure per instance. A tab gets only those
 parts that it does not have.
 """
 
@@ -14,20 +14,20 @@ from functools import lru_cache
 import msgspec
 
 Reads = Mapping[str, frozenset[str]]
-"""Keyed by topic the fields of its items that scripts of a page read."""
+"""For each topic, the fields of its items that the page's scripts read."""
 MOST_READS = 1000
 _FIELD = re.compile(r"[a-z_0-9]{1,40}")
 _END = b"\n\n"
 
 
 class EventCutter:
-    """Puts a stream's chunks together and cuts them into whole events, each with the empty line that ends it."""
+    """Joins a stream's chunks and splits them into whole events, each including its final empty line."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The events that are whole now."""
+        """The events that are now complete."""
         *whole, self._rest = (self._rest + chunk).split(_END)
         return [one + _END for one in whole]
 
@@ -51,7 +51,7 @@ def reads_of(header: str | None) -> Reads | None:
 
 
 def slimmed(event: bytes, reads: Reads | None) -> bytes:
-    """The event with all its items, but only the fields that the page reads; unchanged if those are not known."""
+    """The event with all its items, reduced to the fields that the page reads; unchanged if these are unknown."""
     if reads is None:
         return event
     return _with(event, reads.get(value_of(event, b"event"), frozenset()))
@@ -73,7 +73,7 @@ _BEGIN = b'<hx-partial hx-target="#'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One rendered part as an event has it, and digests of it and of it without its ages."""
+    """One rendered part as it is sent in an event, with digests of it with and without its ages."""
 
     told: bytes
     digest: bytes
@@ -81,7 +81,7 @@ class Part:
 
 
 class PartsSent:
-    """The parts that one tab was sent last."""
+    """The parts that were last sent to one tab."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, Part] = {}
@@ -89,7 +89,7 @@ class PartsSent:
     def message(self, html: bytes, *, whole: bool) -> bytes:
         """An event with the parts that differ, empty if nothing but ages does; `whole` sends every part once more.
 
-        Ages come along with the rest, so that all that a message says is of one time.
+        Changed ages are sent along with other changes, so that everything in a message is of one time.
         """
         parts = _cut(html)
         known = self._known

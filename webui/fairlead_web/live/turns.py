@@ -1,7 +1,6 @@
-"""Gives people who open a page precedence over parts that open pages get again.
+"""Gives people who open a page precedence over the refreshing of open pages.
 
-An event sets off dozens of such renderings at once, and all share one processor with every person that waits for a
-page.
+An event causes dozens of such renderings at once, and all share one processor with everyone who waits for a page.
 """
 
 import asyncio
@@ -11,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 AT_ONCE = 2
 """Maximum number of renderings for open pages at a time."""
 PATIENCE_SECONDS = 0.3
-"""The longest wait of such a rendering for people who open pages, so that pages stay as live as they say."""
+"""Longest time that such a rendering waits for people who open pages, so that live pages stay live."""
 
 
 class Turns:

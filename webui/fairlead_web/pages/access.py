@@ -33,8 +33,8 @@ class LoginPage(Context):
     """The login page.
 
     `token` comes from a one-time link and stays in the form until the person presses the button; `problem` says why the
-    last try failed. `modes` are the ways that the API offers, with the `audience` of Kubernetes tokens and the host of
-    the identity `provider`; none while it does not answer.
+    last try failed. `modes` are the ways to sign in that the API offers (none while it does not answer), with the
+    `audience` of Kubernetes tokens and the host of the identity `provider`.
     """
 
     template: ClassVar[str] = "pages/login.html"
@@ -51,9 +51,9 @@ class LoginPage(Context):
 
 LONGEST_COOKIE = 512
 LONGEST_FORM = 64 * 1024
-"""Bytes of the login form, which anybody may send."""
+"""Maximum size in bytes of the login form, which anybody may send."""
 LONGEST_TOKEN = 8192
-"""A Kubernetes token, a signed document, is a few kB."""
+"""Maximum length of a token; a Kubernetes token, a signed document, has a few kB."""
 
 
 async def show(site: Site, request: Request) -> Response:
@@ -95,7 +95,7 @@ async def answer(site: Site, request: Request) -> Response:
     attempt = attempt_of(request.cookies.get(site.settings.attempt_cookie_name(host_of(request))))
     if attempt is None:
         detail = (
-            f"This sign-in was begun in another browser, at another address than {site.settings.public_url}, or too long ago; begin again."
+            f"This sign-in was begun in another browser, at an address other than {site.settings.public_url}, or too long ago; begin again."
         )
         return await _refused(site, request, None, Problem(type="sign-in", title="Not signed in", status=422, detail=detail))
     brought, target = dict(request.query_params), local_path(attempt.target)

@@ -21,7 +21,7 @@ from fairlead_web.text.typed_text import whole_number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPage(Context):
-    """The list. With `whole` the reader sees all namespaces, and so may verify the chain."""
+    """The list. `whole`: whether the reader sees all namespaces, and so may verify the chain."""
 
     template: ClassVar[str] = "pages/audit.html"
     shell: Shell
@@ -33,7 +33,7 @@ class AuditPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntryPage(Context):
-    """One entry. `pool` is the one it is about; `can_undo`, that its plan can still be undone from here."""
+    """One entry. `pool` is the pool it is about; `can_undo` says whether its plan can still be undone from here."""
 
     template: ClassVar[str] = "pages/audit_entry.html"
     shell: Shell

@@ -83,7 +83,7 @@ class DecisionPage(Context):
     """A remark about a bad prediction; empty if it was a good one."""
     sum: str
     wrong: list[str]
-    """Where the record contradicts itself."""
+    """Contradictions within the record."""
     moved: list[tuple[str, str]]
     """Path and words of the moves that the request carried."""
     fate: str
@@ -124,11 +124,11 @@ PLACED = frozenset(
         "tpot_target_seconds",
     }
 )
-"""Fields of the record that the page shows elsewhere; the other fields are listed as they are."""
+"""Fields of the record that the page shows elsewhere; other fields are listed unchanged."""
 
 FILTERS = ("pool", "instance", "session", "reason", "kept", "outcome", "priority_class")
 AROUND = timedelta(minutes=10)
-"""A move that a request carried is looked for this long before and after its decision."""
+"""Moves carried by a request are searched this long before and after its decision."""
 
 
 async def index(visit: Visit) -> Response:

@@ -1,4 +1,4 @@
-"""`…/engine`: the engine model by which what-if and plans simulate a pool, its source, and its error."""
+"""`…/engine`: the engine model with which what-if and plans simulate a pool, its source, and its error."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,9 +21,10 @@ SIDE = 220
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One metric: its figures, and judged requests as points of a picture, real to the right and modelled upwards.
+    """One metric: its figures, and judged requests as points of a picture, measured values on the x axis and modelled
+    ones on the y axis.
 
-    Beyond `most` seconds, the greater P99 and a little more, points lie on the edge.
+    Points beyond `most` seconds (slightly above the larger P99) lie on the edge.
     """
 
     metric: str

@@ -19,8 +19,8 @@ from fairlead_web.text.addresses import with_query
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorContent:
-    """`remedy` is the sentence that says what to do now; `retry_path` where trying again is safe, if it is, with what a
-    form `sent` there; `search` a list to look in.
+    """`remedy` is the sentence that says what to do now; `retry_path` is set if trying again is safe, with the form
+    data `sent` there; `search` is a list to search.
     """
 
     problem: Problem
@@ -54,7 +54,7 @@ class BareErrorPage(Context):
 REMEDIES = {
     403: ("Ask an admin for a role that may do this, under the name above. The page Settings shows your rights and groups.", ""),
     404: ("It may have been deleted or be older than what is kept, or the address is mistyped.", ""),
-    409: ("Somebody changed it meanwhile. Nothing of yours was applied; look at the present state and plan again.", ""),
+    409: ("Somebody changed it meanwhile. Your change was not applied; look at the present state and plan again.", ""),
     422: ("Nothing was changed. Correct the value and try again.", ""),
     429: ("The control API is busy. Reading again in a moment is safe.", ""),
     503: ("Routers keep serving from their last routing table. Reading again is safe; nothing was lost.", "fairlead status"),
@@ -71,7 +71,7 @@ SEARCHED = {
 """Sections of the site, and the list to search when something below one does not exist."""
 
 PASSING = frozenset({429, 503})
-"""Statuses of problems that may be over in a moment."""
+"""Statuses of problems that may soon pass."""
 
 LISTY = (".json", ".csv", ".bin", ".png", "/live")
 
@@ -83,7 +83,7 @@ async def answer(site: Site, request: Request, error: ClientError) -> Response:
 
 
 async def page(site: Site, request: Request, problem: Problem, *, signed_in: bool) -> Response:
-    """An error page, inside the site's navigation for people who are signed in; or the bare problem document where a
+    """An error page, inside the site's navigation for people who are signed in; or only the problem document if a
     program asked.
     """
     if wants_data(request):
@@ -108,7 +108,7 @@ async def page(site: Site, request: Request, problem: Problem, *, signed_in: boo
 
 
 async def _sent(request: Request, path: str) -> tuple[tuple[str, str], ...]:
-    """The fields of a form about plans, where no plan is made or applied twice to any harm; () for other forms."""
+    """The fields of a form about plans, if sending it again cannot make or apply a plan twice; () for other forms."""
     if request.method != "POST" or not (path.endswith("/plans") or path.startswith("/plans/")):
         return ()
     return tuple((name, value) for name, value in (await request.form()).multi_items() if isinstance(value, str))
@@ -136,7 +136,7 @@ def session_ended(site: Site, request: Request) -> Response:
     """Answer a request without a valid session.
 
     Pages redirect to the login and from there back; data addresses answer 401; htmx gets a header that redirects. The
-    stream of an open page leads nowhere: what the page asks for next does, once the page has kept what was typed.
+    stream of an open page does not redirect; the page's next request does, after the page has stored typed text.
     """
     here = here_of(request, site.settings.base_path)
     if here.path == "/live":
@@ -170,5 +170,5 @@ def _came_from(request: Request, base: str) -> str:
 
 
 def wants_data(request: Request) -> bool:
-    """Whether the address is one for programs: by its route, else by how it ends."""
+    """Whether the address is one for programs: judging by its route, else by its ending."""
     return bool(getattr(request.state, "for_programs", request.url.path.endswith(LISTY)))

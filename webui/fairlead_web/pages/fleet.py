@@ -1,4 +1,4 @@
-"""`/`: what hurts with the plan that helps, all pools worst first, and the traffic over the range."""
+"""`/`: the worst findings with the plans that help, all pools with the worst first, and the traffic over the range."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,14 +56,14 @@ class FleetPage(Context):
     pools: list[PoolSummary]
     """The pools in the totals, the worst first."""
     cut: str
-    """Which pools these are, where there are too many; else empty."""
+    """Which part of all pools these are, if there are too many; else empty."""
     cards: list[PoolSummary]
-    """The first pools, as many as fit."""
+    """The pools that have a card, as many as fit."""
     totals: Totals
     levels: dict[str, str]
-    """Keyed by pool: the worse of its health and its worst finding."""
+    """For each pool, the worse of its health and its worst finding."""
     worst: dict[str, Finding]
-    """Keyed by pool, its worst finding where it is not at the top of the page."""
+    """For each pool, its worst finding unless that is at the top of the page."""
     shown: ShownFigures | None
     """The figures of all pools over the range."""
     instance_hours: float | None
@@ -123,7 +123,9 @@ async def show(visit: Visit) -> Response:
 
 
 def with_last_applied(changes: list[AuditEntry], last: AuditEntry | None) -> list[AuditEntry]:
-    """The newest changes, and the plan that was applied last even where controllers have done much since."""
+    """The newest changes, always including the plan that was applied last, even if controllers have made many changes
+    since.
+    """
     if last is None or any(entry.id == last.id for entry in changes):
         return changes
     return [*changes[: LAST_CHANGES - 1], last]
@@ -139,7 +141,7 @@ def by_harm(pools: Iterable[PoolSummary], found: Sequence[Finding]) -> list[Pool
 
 
 def levels(pools: Iterable[PoolSummary], found: Iterable[Finding]) -> dict[str, str]:
-    """Keyed by pool: ready is not healthy, so a finding makes it worse than its health alone."""
+    """For each pool, the worse of its health and its worst finding: a ready pool with a finding is not healthy."""
     order = ("bad", "warn", "good")
     result = {_name(pool): health_of(pool).level for pool in pools}
     for one in found:
@@ -149,7 +151,7 @@ def levels(pools: Iterable[PoolSummary], found: Iterable[Finding]) -> dict[str, 
 
 
 def worst(found: Iterable[Finding], top: Iterable[Finding]) -> dict[str, Finding]:
-    """Keyed by pool, its worst finding that is more than a note; not of pools of which one is at the top already."""
+    """For each pool, its worst finding above the level note; not for pools that already have one at the top."""
     told = {one.pool for one in top}
     result: dict[str, Finding] = {}
     for one in found:
@@ -159,7 +161,7 @@ def worst(found: Iterable[Finding], top: Iterable[Finding]) -> dict[str, Finding
 
 
 def pool_lines(trends: Trends) -> dict[str, Sparkline]:
-    """Keyed by pool, the share of its requests that were in time; none of a pool without requests."""
+    """For each pool with requests, the share of them that were in time."""
     found = {}
     for one in trends.pools:
         if any(one.judged):
@@ -179,7 +181,7 @@ def _name(pool: PoolSummary) -> str:
 
 
 def totals(pools: Sequence[PoolSummary], figures: Mapping[str, ShownFigures]) -> Totals:
-    """Sums over the pools; a pool's late requests are those that its card shows."""
+    """Sums over the pools; a pool's late requests are the number on its card."""
     return Totals(
         desired=sum(pool.desired for pool in pools),
         serving=sum(pool.serving for pool in pools),

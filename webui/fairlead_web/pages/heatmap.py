@@ -45,7 +45,7 @@ from fairlead_web.text.time_ranges import TimeRange, stamp
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapTable:
     """A page of the heatmap as text: at most TABLE_ROWS by TABLE_COLUMNS. `left`, `right`, `up` and `down` are the
-    first column or row of the pages beside it, None if there is none.
+    first column or row of the adjacent pages, None if there is none.
     """
 
     columns: list[str]
@@ -71,7 +71,7 @@ class Figure:
     row: str
     """Address of one row's exact numbers."""
     named_each: int
-    """Every which row is named: the rows of a large map are too low for the names of all."""
+    """Every how many rows a name is shown: rows of a large map are too low for all names."""
     picture: str
     without: str | None
     """The page without this metric; None for the first."""
@@ -94,9 +94,9 @@ class HeatmapPage(Context):
     ranked: list[tuple[HeatmapRow, str, float]]
     low_hurts: bool
     worst: str | None
-    """Address of the explanation of the worst cell; None if nothing was measured, and where rows are groups."""
+    """Link to the explanation of the worst cell; None if nothing was measured, or if rows are groups."""
     has_roles: bool
-    """The instances have different roles, so each row says its own."""
+    """Whether the instances have different roles, so that each row shows its role."""
     table: HeatmapTable | None
     moves_shown: int
 
@@ -116,12 +116,14 @@ class HeatmapWords(Context):
     has_labels: bool
     is_first: bool
     lone: bool
-    """No other map is above or below it."""
+    """Whether the page shows only this map."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapFrame(Context):
-    """The data of the page's live parts: the map itself moves on by columns, so none of them needs its cells."""
+    """The data of the page's live parts. The map itself is updated by columns, so none of these parts
+    needs its cells.
+    """
 
     template: ClassVar[str] = "layouts/page.html"
     shell: Shell
@@ -132,7 +134,7 @@ DAY_SECONDS = 86400
 NAMED_ROWS, NAMED_EACH = 256, 5
 RANKED = 8
 LOW_HURTS = "hit_rate"
-"""The metric whose low values hurt."""
+"""The metric for which low values are bad."""
 PALETTES = {"plain": cividis, "limited": limited, "change": change}
 
 
@@ -209,7 +211,7 @@ def _figure(visit: Visit, drawn: Layer, asked: Asked, extremes: Sequence[Extreme
 
 
 def _worst(visit: Visit, heatmap: Heatmap, extremes: Sequence[Extremes]) -> str | None:
-    """The explanation of the newest of the highest cells, or of the lowest where low values hurt."""
+    """Link to the explanation of the newest cell with the highest value, or the lowest if low values are bad."""
     if heatmap.group != "instance" or not extremes:
         return None
     peaks, best = _peaks(heatmap, extremes), min if heatmap.metric == LOW_HURTS else max
@@ -222,7 +224,7 @@ def _worst(visit: Visit, heatmap: Heatmap, extremes: Sequence[Extremes]) -> str 
 
 
 def _peaks(heatmap: Heatmap, extremes: Sequence[Extremes]) -> list[tuple[float, HeatmapRow]]:
-    """The worst value of each row: its highest, or its lowest where low values hurt."""
+    """The worst value of each row: the highest, or the lowest if low values are bad."""
     return [(one.lowest if heatmap.metric == LOW_HURTS else one.highest, one.row) for one in extremes]
 
 
@@ -247,8 +249,8 @@ async def palette(visit: Visit) -> Response:
 
 
 async def binary(visit: Visit) -> Response:
-    """The canvas's input; see `heatmaps.cells.packed`. `words` adds what the page says of the map, and `words=rows` the
-    names of its rows too.
+    """The canvas's input; see `heatmaps.cells.packed`. `words` adds the page's text about the map, and `words=rows`
+    also the names of its rows.
     """
     asked = asked_of(visit)
     drawn = await layer(visit, asked)
@@ -287,7 +289,7 @@ async def as_csv(visit: Visit) -> Response:
 
 
 def _alone(visit: Visit) -> Asked:
-    """The request without its comparison: files hold the numbers of the range."""
+    """The request without its comparison: files contain only the numbers of the range."""
     return replace(asked_of(visit), compare=None)
 
 
@@ -297,7 +299,7 @@ def several_roles(heatmap: Heatmap) -> bool:
 
 
 def ranked(heatmap: Heatmap, extremes: Sequence[Extremes]) -> list[tuple[HeatmapRow, str, float]]:
-    """The rows that hurt most: row, peak as text, bar length 0-100. Where low values hurt, the lowest rows."""
+    """The worst rows: row, peak as text, bar length 0-100. If low values are bad, the lowest rows."""
     low, peaks = heatmap.metric == LOW_HURTS, _peaks(heatmap, extremes)
     peaks.sort(key=lambda item: (item[0] if low else -item[0], item[1].instance))
     top = heatmap.maximum if low else peaks[0][0] if peaks else 0.0

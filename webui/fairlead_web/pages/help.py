@@ -33,18 +33,28 @@ GLOSSARY = (
     ("In time", "Share of requests within the SLO, by TTFT and TPOT both: attainment. TTFT in time: share of first tokens alone."),
     (
         "Early rejection",
-        "Refusing a request at once (429, Retry-After) when no instance could meet its SLO. Disabled; Load, by the current load; Predicted, also by the "
+        "Refusing a request at once (429, Retry-After) when no instance could meet its SLO. Disabled; Load, "
+        "by the current load; Predicted, also by the "
         "load expected while the request decodes; or AfterPrefill, once more when its prompt is computed.",
     ),
-    ("Anchor", "A point of an instance on the hash ring; more anchors, a larger share of new sessions."),
-    ("Draining", "Takes no new requests: its sessions leave with their next one. What runs finishes before the pod is deleted or let go."),
+    ("Anchor", "A point of an instance on the hash ring; with more anchors it gets a larger share of new sessions."),
+    (
+        "Draining",
+        ("Takes no new requests: its sessions leave with their next one. Running requests finish before the pod is deleted or released."),
+    ),
     ("Plan", "A change previewed by the Kubernetes API without being made: what would differ, who would be affected."),
 )
 PATTERNS = (
     ("A bright row", "One instance stays hot: a few heavy sessions are bound to it. Look at its sessions; migrations should move some."),
     ("A dark row among bright ones", "An instance gets no work: starting, cordoned, or a small share of the ring. Look at its state."),
     ("A bright column", "All instances at once: a burst of traffic, not a routing problem. Look at rejections and scale."),
-    ("A diagonal", "Heat walks from instance to instance: migrations chase a heavy session. Look at the flow matrix for A to B and back."),
+    (
+        "A diagonal",
+        (
+            "The hot spot moves from instance to instance: migrations chase a heavy session. Look in the flow "
+            "matrix for moves from A to B and back."
+        ),
+    ),
     ("A hatched end", "No data: the instance is gone, or the routers stopped reporting."),
 )
 SHORTCUTS = (

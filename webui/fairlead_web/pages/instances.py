@@ -44,15 +44,15 @@ class InstancesPage(Context):
     listing: Listing[InstanceSummary]
     """A page of the matching instances."""
     total: int
-    """Instances of the pool, whether they match or not."""
+    """Number of instances of the pool, matching or not."""
     several_roles: bool
     sort: str
     states: list[Facet]
     may_drain: bool
     drains: dict[str, PlanKind | None]
-    """Keyed by instance, the plan that drains it or takes that back; None if there is none."""
+    """For each instance, the plan that drains it or cancels its drain; None if there is none."""
     figures: dict[str, ShownInstance]
-    """By instance, its figures over the range; empty if they are not available now."""
+    """Each instance's figures over the range; empty if they are not available now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class CacheRow:
     answered: int
     exact_share: float | None
     off_share: float | None
-    """Tokens that beliefs were wrong by, as a share of all that were cached."""
+    """The tokens by which assumptions were wrong, as a share of all cached tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class InstancePage(Context):
     shown: ShownInstance | None
     """The instance's figures over the range."""
     passing: frozenset[str]
-    """Conditions of the engine that come and go."""
+    """Engine conditions that come and go."""
     caches: list[CacheRow]
     learnt: Learnt
     states: list[Bar]
@@ -88,7 +88,7 @@ class InstancePage(Context):
     explained: LoadExplanation | None
     figures: list[FigureRow]
     explained_whole: bool
-    """Whether the whole range is explained."""
+    """Whether the explanation covers the whole range."""
     arrived: list[Migration] | None
     left: list[Migration] | None
     decisions: list[RoutingDecision] | None
@@ -98,14 +98,16 @@ class InstancePage(Context):
 
 
 ROWS = 100
-"""Maximum number of rows of the list: each has few elements, and a pool's instances are compared with each other."""
+"""Maximum number of rows of the list; large, because each row has few elements and a pool's instances are compared with
+each other.
+"""
 STATES = tuple(InstanceState)
-"""In the order of an instance's life."""
+"""Instance states, in the order of an instance's life."""
 FOLLOWED = {"current", "incomplete"}
 CACHE_WORDS = {
-    "current": ("by KV events", "All that it published was heard."),
-    "incomplete": ("by KV events and own history", "Some of what it published is lost for good."),
-    "waiting": ("by own history", "It publishes KV events, but nothing has come yet."),
+    "current": ("by KV events", "All its KV events were received."),
+    "incomplete": ("by KV events and own history", "Some of its KV events were lost."),
+    "waiting": ("by own history", "It publishes KV events, but none has arrived yet."),
     "replaying": ("by own history for now", "It was asked to replay KV events that are missing."),
     "disconnected": ("by own history", "Its KV events cannot be reached."),
     "wrong-block-size": ("by own history", "Its KV blocks have another size than those of the pool's other instances."),
@@ -114,7 +116,7 @@ CACHE_WORDS = {
 """State of a KnownCache → how a router knows the cache, and why."""
 STATE_WIDTH = 1080
 EXPLAINED = timedelta(hours=1)
-"""The longest stretch that the page explains, at the end of its range: over a longer one little stands out."""
+"""The longest range that the page explains, at the end of the page's range: over a longer one little stands out."""
 EXPLAINED_METRIC = "pending_prefill_tokens"
 ROLES = tuple(Role)
 SORTS: dict[str, Callable[[InstanceSummary, InstanceFigures | None], tuple[float | str, ...]]] = {
@@ -132,8 +134,8 @@ SORTS: dict[str, Callable[[InstanceSummary, InstanceFigures | None], tuple[float
 
 
 async def index(visit: Visit) -> Response:
-    """A page of the instances that match. The pool's answer has them all, so that search, states and order are never of
-    one page of the list alone.
+    """A page of the matching instances. The pool's answer has all of them, so search, states and order apply to the
+    whole list.
     """
     key = visit.pool_key()
     pool, advice = await asyncio.gather(visit.api.pool(key), visit.attempt("advice", visit.api.advice(key)))
@@ -174,7 +176,7 @@ async def index(visit: Visit) -> Response:
 
 
 def known_figures(found: FiguresByInstance | None, instance: str) -> InstanceFigures | None:
-    """The figures of an instance; None unless some of the range has been rolled up."""
+    """The figures of an instance; None if no part of the range has been rolled up."""
     figures = found.of(instance) if found else None
     return figures if figures and figures.known else None
 
@@ -205,14 +207,14 @@ async def plan(visit: Visit) -> Response:
 
 
 def mark_for(state: InstanceState) -> PlanKind | None:
-    """The mark that an instance in this state can be given; None when cordoning would change nothing."""
+    """The mark that an instance in this state can be given; None if cordoning would change nothing."""
     if state is InstanceState.CORDONED:
         return PlanKind.UNCORDON
     return PlanKind.CORDON if state in ACCEPTING else None
 
 
 def drain_for(state: InstanceState, reason: str) -> PlanKind | None:
-    """The request to drain that an instance can be given, or the one that can be taken back."""
+    """The request that drains an instance, or that cancels its drain."""
     if state is InstanceState.DRAINING:
         return PlanKind.UNDRAIN if reason == DrainReason.REQUESTED else None
     return PlanKind.DRAIN if state is not InstanceState.GONE else None

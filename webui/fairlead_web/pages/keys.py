@@ -1,4 +1,4 @@
-"""`/keys`: API keys of the gateway's clients; operators make, change and revoke them."""
+"""`/keys`: API keys of the gateway's clients; operators create, change and revoke them."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -20,7 +20,8 @@ from fairlead_web.text.typed_text import whole_number
 class KeysPage(Context):
     """The keys.
 
-    `created` is set only in the answer that shows a new key's secret; `typed` is what a refused form said, by field.
+    `created` is set only in the answer that shows a new key's secret; `typed` has the values of a refused form, by
+    field.
     """
 
     template: ClassVar[str] = "pages/keys.html"
@@ -34,7 +35,7 @@ class KeysPage(Context):
 FIELDS = dict.fromkeys(("name", "pools", "models", "requests_per_minute", "tokens_per_minute", "priority_class", "explain"), "") | {
     "days": "90"
 }
-"""The form's fields, and what they begin with."""
+"""The form's fields, and their initial values."""
 REFUSALS = frozenset({400, 403, 404, 409, 422})
 
 
@@ -69,7 +70,7 @@ async def create(visit: Visit) -> Response:
 
 
 async def change(visit: Visit) -> Response:
-    """Allow a key's requests to have their decisions kept, or no longer."""
+    """Allow a key's requests to have their decisions kept, or stop allowing it."""
     asked = GatewayKeyChange(explain=bool((await visit.form()).get("explain")))
     try:
         await visit.api.change_gateway_key(visit.request.path_params["key"], asked)

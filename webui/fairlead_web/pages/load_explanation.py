@@ -1,5 +1,5 @@
-"""`…/instances/{id}/explanation`: why an instance was loaded as it was in a stretch of time. The heatmap shows the same
-beside its cells.
+"""`…/instances/{id}/explanation`: explains an instance's load over a stretch of time. The heatmap shows the same next
+to its cells.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ async def show(visit: Visit) -> Response:
         end=visit.range.end_text,
     )
     shell = await visit.shell(
-        f"Why {name} was loaded so",
+        f"Why {name} had this load",
         "pools",
         crumbs=crumbs_below(pool, Crumb(words="Instances", path=f"/pools/{pool}/instances"), Crumb(words=name)),
         pool=pool,

@@ -47,7 +47,7 @@ class MatrixCell:
 class FlowMatrix:
     """Rows are sources, columns targets, both sorted by how many moves they have.
 
-    `hidden` moves are of instances beyond the ones shown.
+    `hidden` counts the moves of instances that are not shown.
     """
 
     targets: list[str]
@@ -78,7 +78,7 @@ class MovesPage(Context):
     shell: Shell
     words: MoveWords
     shown: ShownFigures | None
-    """Figures of all moves of the range, whatever the other filters say: the charts draw them."""
+    """Figures of all moves of the range, regardless of other filters; the charts draw them."""
     triggers: list[str]
     outcomes: list[str]
     listing: Page[Migration] | Page[ReRoute]
@@ -87,11 +87,11 @@ class MovesPage(Context):
     matrix: FlowMatrix | None
     """For one pool: there are no moves between instances of two pools."""
     ways: list[MigrationFlow]
-    """The busiest ways, where a matrix is not shown."""
+    """The most frequent moves, if no matrix is shown."""
     counted: int
     effect: MovesEffect | None
     by_trigger: list[tuple[BindingReason, int, int]]
-    """How often it occurs, and the class of its colour."""
+    """For each trigger, how often it occurs, and its colour class."""
     counted_from: datetime | None
 
 
@@ -117,7 +117,7 @@ class MovePage(Context):
     times: list[MoveTime]
     effect: NetEffect
     cause: list[tuple[str, str]]
-    """The numbers that decided."""
+    """The figures that decided."""
     steps: list[MoveStep]
     """The steps of a migration; a re-route has none."""
     decision: RoutingDecision | None
@@ -127,7 +127,7 @@ FILTERS = ("pool", "source", "target", "trigger", "outcome", "session", "paid_of
 MATRIX_MOST = 16
 WAYS = 10
 AROUND = timedelta(minutes=10)
-"""The decision of a move is looked for this long before and after it."""
+"""The decision of a move is searched this long before and after the move."""
 
 MIGRATIONS = MoveWords(
     one="migration",
@@ -223,7 +223,7 @@ def _by_trigger(counts: Mapping[BindingReason, int]) -> list[tuple[BindingReason
 
 
 def flow_matrix(matrix: MigrationMatrix, here: Here) -> FlowMatrix:
-    """The busiest instances as rows (from) and columns (to); totals count the moves shown, `hidden` the others."""
+    """The busiest instances as rows (from) and columns (to); totals count the shown moves, `hidden` all others."""
     busiest: Counter[str] = Counter()
     counts: dict[tuple[str, str], int] = {}
     for flow in matrix.flows:
@@ -292,7 +292,7 @@ async def _history(visit: Visit, move: Migration | ReRoute) -> list[BindingHisto
 
 
 async def _homes(visit: Visit, move: Migration) -> list[BindingHistoryItem]:
-    """Empty once the session is forgotten."""
+    """A session's homes; empty if the session is already forgotten."""
     try:
         return (await visit.api.session(PoolKey.parse(move.pool), move.session)).history
     except ApiProblem as error:
@@ -304,8 +304,8 @@ async def _homes(visit: Visit, move: Migration) -> list[BindingHistoryItem]:
 def times(move: Migration | ReRoute) -> list[MoveTime]:
     """The prediction for staying, the prediction for moving and the outcome, on one scale."""
     rows = [
-        (f"Predicted, staying on {move.origin}", move.predicted_source_ttft_seconds, "stay"),
-        (f"Predicted, moving to {move.destination}", move.predicted_target_ttft_seconds, "move"),
+        (f"Predicted for staying on {move.origin}", move.predicted_source_ttft_seconds, "stay"),
+        (f"Predicted for moving to {move.destination}", move.predicted_target_ttft_seconds, "move"),
         ("Actual", move.actual_ttft_seconds, "actual"),
     ]
     top = max((value for _, value, _ in rows if value is not None), default=0.0) or 1.0

@@ -1,6 +1,6 @@
-"""`/pause-migrations`: all pools' migrations paused, or let go on again, by a plan for each and one click for all.
+"""`/pause-migrations`: pauses or resumes the migrations of all pools, with a plan for each and one click for all.
 
-Where there are more pools than fit a page, they are planned one part after the other, by name.
+If there are more pools than fit on a page, they are planned part by part, by name.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ class PausingPage(Context):
     template: ClassVar[str] = "pages/pausing.html"
     shell: Shell
     pools: list[PoolSummary]
-    """The shown pools: first the planned ones, then those that are not as wanted."""
+    """The shown pools: first the planned ones, then those that are not yet as desired."""
     total: int
     """The number of all pools."""
     wanted: str
     changing: int
-    """The number of all pools that are not as wanted."""
+    """The number of all pools that are not as desired."""
     left: int
-    """The number of these that no plan of this page is for."""
+    """How many of these have no plan on this page."""
     after: str
     """The last pool that was planned for; the next part begins after it."""
     at_once: int
@@ -57,7 +57,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Asks for a plan for each pool that is not as wanted, of the next part of them, and shows these on one page."""
+    """Asks for plans for the next part of the pools that are not as desired, and shows them on one page."""
     form = await visit.form()
     wanted = _mode(str(form.get("to", "")))
     pools = _next([one for one in await _pools(visit) if one.migrations != wanted], str(form.get("after", "")))
@@ -70,7 +70,7 @@ async def plan(visit: Visit) -> Response:
 
 
 async def apply(visit: Visit) -> Response:
-    """Applies the open plans of the page, each once; a refusal is shown beside its pool."""
+    """Applies the open plans of the page, each once; a refusal is shown next to its pool."""
     form = await visit.form()
     wanted, reason = _mode(str(form.get("to", ""))), str(form.get("reason", "")).strip()
     ids = _ids(str(form.get("plans", "")))

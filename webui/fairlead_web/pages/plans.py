@@ -10,7 +10,7 @@ from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
-from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState, needed_role
+from fairlead_client.resources.plans import ApplyRequest, HandOverResult, Plan, PlanState, needed_role
 from fairlead_client.resources.problems import PlanConflict, Problem
 from fairlead_web.drawing.differences import Change, changes_of
 from fairlead_web.frame.rendering import Context
@@ -34,7 +34,7 @@ class Meanwhile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedRow:
-    """A quantity in words, without the change and with it; `unknown` says why it cannot be relied on."""
+    """A quantity in words, without the change and with it; `unknown` says why it is not reliable."""
 
     words: str
     before: str
@@ -55,9 +55,9 @@ QUANTITIES = {
 class PlanPage(Context):
     """The page of a plan.
 
-    `confirm` and `reason` are the last values sent; `problem` says why applying was refused. `meanwhile` lists what
-    was changed since the plan. `can_repeat`: it was not applied, so the same change can
-    be planned again. `expectation` is None if it could not be read; `at_work`: it is being found out.
+    `confirm` and `reason` are the last values sent; `problem` says why applying was refused. `meanwhile` lists what was
+    changed since the plan. `can_repeat`: whether it was not applied, so that the same change can be planned again.
+    `expectation` is None if it could not be read; `at_work`: whether its simulation is in progress.
     """
 
     template: ClassVar[str] = "pages/plan.html"
@@ -74,12 +74,16 @@ class PlanPage(Context):
     can_repeat: bool
     needed: AccessRole
     expectation: PlanExpectation | None
+    hand_over: HandOverResult | None
+    """What was kept of the caches of instances that left; None if it could not be read."""
     at_work: bool
     expected: list[ExpectedRow]
     headline: ExpectedRow | None
-    """The share in time that the simulation found; None if it cannot be relied on."""
+    """The share in time according to the simulation; None if it is not reliable."""
     estimates: bool
-    """Whether what the plan itself foresees is shown: where no simulation is there or to come that may contradict."""
+    """Whether the plan's own estimates are shown: only if no simulation exists or is expected that might contradict
+    them.
+    """
 
 
 REFUSALS = frozenset({400, 403, 409, 422})
@@ -107,7 +111,7 @@ async def apply(visit: Visit) -> Response:
 
 
 async def undo(visit: Visit) -> Response:
-    """Makes the inverse plan and leads to it."""
+    """Makes the inverse plan and redirects to it."""
     plan_id = _id(visit)
     try:
         inverse = await visit.api.undo_plan(plan_id)
@@ -119,7 +123,7 @@ async def undo(visit: Visit) -> Response:
 
 
 async def again(visit: Visit) -> Response:
-    """Plans the same change of the object as it is now, and leads to that plan."""
+    """Plans the same change for the object as it is now, and redirects to that plan."""
     plan_id = _id(visit)
     try:
         anew = await visit.api.plan_again(plan_id)
@@ -143,6 +147,7 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
     told = problem.conflict if problem is not None else None
     meanwhile = await _meanwhile(visit, key, plan) if told is None else meanwhile_of(told)
     expectation = await visit.attempt("what is expected of the plan", visit.api.plan_expectation(plan.id))
+    hand_over = await visit.attempt("what sessions kept", visit.api.plan_hand_over(plan.id))
     context = PlanPage(
         shell=shell,
         plan=plan,
@@ -157,6 +162,7 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
         can_repeat=may and plan.state not in {PlanState.APPLIED, PlanState.UNDONE},
         needed=needed,
         expectation=expectation,
+        hand_over=hand_over,
         at_work=expectation is not None and expectation.state in AT_WORK,
         expected=[_row(one) for one in expectation.figures] if expectation else [],
         headline=None if expectation is None else _headline(expectation),
@@ -166,7 +172,7 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
 
 
 def meanwhile_of(conflict: PlanConflict) -> list[Meanwhile]:
-    """What the API says was changed meanwhile, newest first."""
+    """The API's description of what changed meanwhile, newest first."""
     found = [
         Meanwhile(revision=None, by=one.by or "somebody", at=one.at, reason=one.reason, changes=changes_of(one.diff))
         for one in conflict.meanwhile

@@ -1,4 +1,4 @@
-"""`/pools/{namespace}/{name}`: one pool, spec against status, and the forms that change it through a plan."""
+"""`/pools/{namespace}/{name}`: one pool with its spec and status, and the forms that change it through a plan."""
 
 import asyncio
 from collections import Counter
@@ -32,7 +32,7 @@ from fairlead_web.text import formats
 from fairlead_web.text.yaml_text import yaml_text
 
 MOST_REASONS = 6
-"""Reasons of decisions that are shown one by one."""
+"""Number of decision reasons that are shown one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class RoleRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyDocument:
-    """A parameter of the policy that is a document of its own, such as an EndpointPickerConfig, as YAML."""
+    """A policy parameter that is itself a document, such as an EndpointPickerConfig, as YAML."""
 
     name: str
     text: str
@@ -69,7 +69,7 @@ class PoolPage(Context):
     routing: list[tuple[str, str]]
     documents: list[PolicyDocument]
     notes: tuple[str, ...]
-    """The policy's parameters that are accepted but not needed here, a line each."""
+    """Policy parameters that are accepted but have no effect here, a line each."""
     mix: list[tuple[str, float]] | None
     mixed: int
     learnt: Learnt
@@ -151,7 +151,7 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
 
 
 def mix_of(reasons: Sequence[ReasonCount]) -> list[tuple[str, float]]:
-    """The commonest reasons with their shares, and last what all others have together."""
+    """The most frequent reasons with their shares, followed by the share of all others together."""
     of = sum(one.decisions for one in reasons)
     shares: list[tuple[str, float]] = [(one.reason, one.decisions / of) for one in reasons[:MOST_REASONS]]
     rest = len(reasons) - len(shares)
@@ -187,7 +187,7 @@ def role_rows(detail: PoolDetail) -> list[RoleRow]:
 
 
 def ratio_of(detail: PoolDetail) -> str | None:
-    """Prefill to decode, as wanted and as they serve; None for a pool of one role."""
+    """Prefill to decode, desired and serving; None for a pool with one role."""
     rows = {row.name: row for row in role_rows(detail)}
     if not {Role.PREFILL.value, Role.DECODE.value} <= rows.keys():
         return None
@@ -216,7 +216,7 @@ def parameters(detail: PoolDetail) -> list[tuple[str, Any]]:
 
 
 def parameter_notes(detail: PoolDetail) -> tuple[str, ...]:
-    """The policy's notes on parameters that it does not need; empty for a policy of another package."""
+    """The policy's notes on parameters that have no effect; empty for a policy of another package."""
     try:
         policy = _at(detail.spec, "routing", "policy", default=detail.pool.policy)
         return BUILT_IN.check_parameters(policy, dict(parameters(detail))).notes

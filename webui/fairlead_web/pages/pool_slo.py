@@ -1,5 +1,5 @@
-"""`…/slo`: how one pool's objectives were kept by version and priority class, its error budget, and what other targets
-would have met, with the button that plans them.
+"""`…/slo`: how well one pool's objectives were met by version and priority class, its error budget, and the effect of
+other targets, with the button that plans them.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ TARGETS = ("ttft", "tpot", "percentile")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRow:
-    """A version, with its changes from the one before in words."""
+    """A version, and its changes from the previous one in words."""
 
     version: SloVersion
     changes: str
@@ -34,7 +34,7 @@ class VersionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSloPage(Context):
-    """`targets` are the other targets as they were typed, or else those of the spec; `asked` says that some were typed.
+    """`targets` are the other targets as typed, or else those of the spec; `asked` says whether some were typed.
     `windows` have a cell for all requests and then one per class of `classes`.
     """
 

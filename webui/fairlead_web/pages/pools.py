@@ -30,9 +30,9 @@ class PoolsPage(Context):
     listing: Listing[PoolSummary]
     """A page of the matching pools."""
     total: int
-    """Pools, whether they match or not."""
+    """Number of pools, matching or not."""
     cut: str
-    """The pools that the page knows, where there are too many; else empty."""
+    """Which part of all pools the page has, if there are too many; else empty."""
     facets: dict[str, list[Facet]]
     sort: str
     figures: dict[str, ShownFigures]
@@ -46,7 +46,7 @@ def _health(pool: PoolSummary) -> str:
 
 
 MOST = 1_000
-"""Maximum number of pools in the list: a person that looks for one must find it here."""
+"""Maximum number of pools in the list; people must be able to find a pool here."""
 FACETS: dict[str, Callable[[PoolSummary], str]] = {
     "namespace": lambda pool: pool.namespace,
     "engine": lambda pool: pool.engine,
@@ -65,9 +65,7 @@ SORTS: dict[str, Callable[[PoolSummary, RangeFigures | None], tuple[float | str,
 
 
 async def index(visit: Visit) -> Response:
-    """A page of the pools that match. They are all read, so that search, facets and order are never of one page of the
-    list alone.
-    """
+    """A page of the matching pools. All are read, so search, facets and order apply to the whole list."""
     pools, advice = await asyncio.gather(visit.first_pools(MOST), visit.attempt("advice", visit.api.advice()))
     visit = visit.since(pool.created_at for pool in pools.items)
     asked = visit.range.asked

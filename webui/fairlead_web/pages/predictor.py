@@ -1,4 +1,6 @@
-"""`…/predictor`: the models by which a pool's routers predict TTFTs, how wrong they are, and what chose and why."""
+"""`…/predictor`: the models by which a pool's routers predict TTFTs, their errors, and how often the model or the
+heuristic chose.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,7 +17,7 @@ from fairlead_web.frame.visits import Visit
 DAY = "now-24h"
 """The default range."""
 FAR = 0.5
-"""From this drift on, in deviations, the page warns: the requests differ from those that trained the model."""
+"""From this drift on (in standard deviations) the page warns: the requests differ from those that trained the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

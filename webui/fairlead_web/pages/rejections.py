@@ -24,7 +24,7 @@ class RejectionsPage(Context):
     """Requests by cause over the range; empty if the page shows one priority class and its chart does not."""
     groups: list[tuple[RejectionGroup, str, Sparkline]]
     fixed: frozenset[str]
-    """Pools whose number of instances is not planned here."""
+    """Pools whose number of instances cannot be changed here."""
     causes: dict[str, str]
     """The words for each cause."""
 

@@ -1,6 +1,6 @@
-"""`…/ring`: who owns which share of a pool's keys, what a change of its instances would move, and an instance's weight.
+"""`…/ring`: the shares of a pool's keys, the effect of a change of its instances, and an instance's weight.
 
-The change is asked about by the URL; another weight is planned.
+The URL describes the change to examine; another weight is planned.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from fairlead_web.text import formats
 SHOWN_MOVES = 12
 SHOWN_ROWS = 50
 UNEVEN = 0.25
-"""From this imbalance on the page calls the ring uneven: 160 anchors stay below it as a rule."""
+"""From this imbalance on the page calls the ring uneven: with 160 anchors it usually stays below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +37,8 @@ class ShareRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingPage(Context):
-    """`add`, `remove` and `anchors` are the change as it was typed; `problem` says why the API could not be asked.
-    `shown` are the rows listed; `fuller` and `emptier` the numbers of the rows with which the pages beside it begin.
+    """`add`, `remove` and `anchors` are the change as typed; `problem` says why the API could not be asked. `shown` are
+    the listed rows; `fuller` and `emptier` are the first row numbers of the adjacent pages.
     """
 
     template: ClassVar[str] = "pages/ring.html"
@@ -121,7 +121,7 @@ async def _page(visit: Visit, instance: str, weight: str, refusal: str | None) -
 
 
 def share_rows(ring: Ring) -> list[ShareRow]:
-    """Rows in the order of their share, those that are not on the ring last."""
+    """Rows in the order of their share, instances that are not on the ring come last."""
     widest = max((max(one.key_share, one.share_after or 0.0, one.fair_share) for one in ring.instances), default=0.0) or 1.0
     rows = [
         ShareRow(

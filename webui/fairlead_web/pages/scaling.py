@@ -1,4 +1,4 @@
-"""`…/scaling`: what was recommended for each role of a pool, why, and whether it was followed."""
+"""`…/scaling`: the recommendations for each role of a pool, their reasons, and whether they were followed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ CHOICES: Mapping[str, Sequence[str]] = {"role": tuple(Role), "verdict": tuple(Ve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRow:
-    """A decision, and what it was made from as YAML: what the role needs, the imbalance, the signals."""
+    """A decision, and its inputs as YAML: the role's need, the imbalance, the signals."""
 
     decision: ScalingDecisionItem
     grounds: str
@@ -48,7 +48,7 @@ async def index(visit: Visit) -> Response:
 
 
 def rows(decisions: Sequence[ScalingDecisionItem]) -> list[DecisionRow]:
-    """One per decision; what was not measured is left out."""
+    """One per decision; values that were not measured are left out."""
     found = []
     for one in decisions:
         grounds = {"need": one.need, "imbalance": one.imbalance, "signals": list(one.signals), "demand": one.demand}

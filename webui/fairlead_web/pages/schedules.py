@@ -57,8 +57,8 @@ class SchedulesPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulePage(Context):
-    """One schedule; `preview` is what its pool has in force at the instant `at` that was asked for. To change it takes
-    the role `needed`.
+    """One schedule; `preview` has the values in force in its pool at the requested instant `at`. Changing it needs the
+    role `needed`.
     """
 
     template: ClassVar[str] = "pages/schedule.html"
@@ -92,7 +92,9 @@ async def _index(visit: Visit, form: NewForm | None, status: int = 200) -> Respo
 
 
 async def _new_form(visit: Visit, pool: str) -> NewForm:
-    """A form to start from: in office hours twice as many instances of each of the pool's roles, within its bounds."""
+    """A form to start from: twice as many instances of each of the pool's roles during office hours,
+    within its bounds.
+    """
     try:
         detail = await visit.attempt("pool", visit.api.pool(PoolKey.parse(pool), instances=False))
     except ValueError:
@@ -146,7 +148,7 @@ def _actions(schedule: ScheduleItem) -> tuple[tuple[str, str], ...]:
 
 
 async def plan(visit: Visit) -> Response:
-    """Plans an action on a schedule and leads to the plan; a refusal is shown beside the form."""
+    """Plans an action on a schedule and redirects to the plan; a refusal is shown next to the form."""
     form = await visit.form()
     name, action = str(visit.request.path_params["schedule"]), str(form.get("action", ""))
     text = str(form.get("spec", "")) if action == ScheduleAction.SET else None
@@ -170,8 +172,8 @@ async def plan(visit: Visit) -> Response:
 
 
 async def create(visit: Visit) -> Response:
-    """Plans a new schedule, or another spec of one, and redirects to the plan. On a pool's page the schedule is that
-    pool's.
+    """Plans a new schedule, or another spec of one, and redirects to the plan. On a pool's page, the schedule belongs
+    to that pool.
     """
     form = await visit.form()
     pool, name, text = (str(form.get(field, "")).strip() for field in ("pool", "name", "spec"))
@@ -198,7 +200,7 @@ def _unreadable(error: yaml.YAMLError) -> Problem:
 
 
 def _told(problem: Problem) -> str:
-    """The problem by the name that the form has for the field: `cron`, where the API says `fields.spec.cron`."""
+    """The problem, with the form's name for the field: `cron`, where the API says `fields.spec.cron`."""
     return formats.told(problem.detail, problem.remedy).removeprefix("fields.").removeprefix("spec.")
 
 

@@ -1,4 +1,4 @@
-"""`/search`: everything that has a page and a given part in its name. The palette shows the same list."""
+"""`/search`: finds everything that has a page by a part of its name. The command palette shows the same list."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class SearchPage(Context):
     note: str
     """Why the decision of a request may be missing."""
     partly: list[tuple[str, datetime]]
-    """Kinds of which only the newest were looked through, and since when."""
+    """Kinds whose rows were searched only in part, and since when."""
 
 
 async def show(visit: Visit) -> Response:
@@ -73,7 +73,7 @@ async def show(visit: Visit) -> Response:
 
 
 def grouped(groups: Sequence[SearchGroup]) -> list[FoundGroup]:
-    """The kinds of which something was found."""
+    """The kinds with at least one result."""
     return [
         FoundGroup(
             key=group.kind.value,
@@ -91,7 +91,7 @@ def partly_of(groups: Sequence[SearchGroup]) -> list[tuple[str, datetime]]:
 
 
 def path_of(hit: SearchHit) -> str:
-    """The page of what was found."""
+    """The page of a search result."""
     pool = hit.pool or ""
     match hit.kind:
         case SearchKind.POOL:

@@ -1,4 +1,6 @@
-"""`…/series`: the numbers of charts, of all pools, a pool or an instance, as a table, as files and as charts ask."""
+"""`…/series`: the numbers behind charts, of all pools, a pool or an instance, as a table, as files and as data for
+charts.
+"""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -24,7 +26,7 @@ MOST_CELLS = 720
 """Maximum number of cells of the table, so that its page stays small."""
 MOST_BUCKETS = 360
 PERCENTILES = frozenset({"ttft_p50", "ttft_p95", "tpot_p95"})
-"""Latencies with the digits that a histogram's steps hold."""
+"""Latency metrics with only as many digits as a histogram's steps hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,7 @@ class SeriesPage(Context):
 
 
 async def show(visit: Visit) -> Response:
-    """The table; what was asked for may not be known of the subject: the API says so."""
+    """The table. The requested metrics may not exist for the subject; the API then says so."""
     asked = visit.param("metrics") or "requests,ttft_attainment"
     found = await _charted(visit, MOST_CELLS // max(2, 2 * len(asked.split(","))))
     pool, instance = found.series.pool, found.series.instance
@@ -90,7 +92,7 @@ async def data(visit: Visit) -> Response:
 
 
 async def as_csv(visit: Visit) -> Response:
-    """A row for each number known."""
+    """The numbers as CSV, a row for each known one."""
     found = await _charted(visit, MOST_BUCKETS)
     headers = {"Content-Disposition": 'attachment; filename="series.csv"'}
     return StreamingResponse(exports.csv_lines(csv_rows(found.series.lines)), media_type="text/csv; charset=utf-8", headers=headers)
@@ -110,7 +112,7 @@ def rows(lines: Sequence[SeriesLine]) -> list[tuple[datetime, list[str]]]:
 
 
 def csv_rows(lines: Sequence[SeriesLine]) -> Iterator[list[str]]:
-    """The header, then line after line."""
+    """The header, then the rows of one line after the other."""
     yield ["metric", "part", "unit", "start", "step_seconds", "value"]
     for line in lines:
         for at, value in _known(line):
@@ -118,7 +120,7 @@ def csv_rows(lines: Sequence[SeriesLine]) -> Iterator[list[str]]:
 
 
 def number(value: float, line: SeriesLine) -> str:
-    """A number of a line without its unit, but for shares and latencies."""
+    """A number without its unit, except for shares and latencies."""
     if line.unit == "share":
         return formats.share(value)
     if line.unit == "seconds":
@@ -133,7 +135,7 @@ def _known(line: SeriesLine) -> Iterator[tuple[datetime, float]]:
 
 
 async def _charted(visit: Visit, buckets: int) -> Charted:
-    """The data that the URL asks for. An unknown metric is the API's to refuse."""
+    """The data that the URL asks for. The API refuses unknown metrics."""
     params = visit.request.path_params
     pool = PoolKey(namespace=params["namespace"], name=params["name"]) if "name" in params else None
     instance = params.get("instance")

@@ -51,9 +51,9 @@ class SessionPage(Context):
     reroutes: list[ReRoute] | None
     decisions: list[RoutingDecision] | None
     listed: dict[str, str]
-    """Keyed by name of a list, how many of all it shows; empty of those that show all."""
+    """For each list that is cut, its name and how many of all rows it shows."""
     kept: KeptSession | None
-    """Until when all of its decisions are kept, if they are."""
+    """The time until which all of its decisions are kept, if they are."""
     targets: list[str]
     """Instances that the session can be moved to."""
     problem: str | None
@@ -96,7 +96,7 @@ async def plan(visit: Visit) -> Response:
 
 
 async def keep(visit: Visit) -> Response:
-    """Keeps all decisions of the session for some minutes, or no longer."""
+    """Starts keeping all decisions of the session for some minutes, or stops it."""
     form = await visit.form()
     key, session = visit.pool_key(), visit.request.path_params["session"]
     try:
@@ -169,14 +169,16 @@ def count_of(page: Listing[Any] | None) -> str:
 
 
 def newest_of(shown: int, total: int | None, at_least: int | None) -> str:
-    """Which part a cut list shows; empty for one that shows all."""
+    """Which part a list shows if it is cut; empty if it shows everything."""
     if total is not None:
-        return f"The newest {shown} of {formats.count(total)} of the range." if total > shown else ""
-    return f"The newest {shown} of at least {formats.count(at_least)} of the range." if at_least and at_least > shown else ""
+        return f"The newest {shown} of {formats.count(total)} in the range." if total > shown else ""
+    return f"The newest {shown} of at least {formats.count(at_least)} in the range." if at_least and at_least > shown else ""
 
 
 def targets_of(detail: SessionDetail, instances: Sequence[InstanceSummary]) -> list[str]:
-    """Where the session may be moved: instances that take requests and compute prompts, the least loaded first."""
+    """Instances to which the session may be moved: those that take requests and compute prompts, the least loaded
+    first.
+    """
     able = [one for one in instances if one.state in ACCEPTING and one.role is not Role.DECODE and one.id != detail.session.instance]
     return [one.id for one in sorted(able, key=lambda one: (one.pending_prefill_tokens, one.id))]
 

@@ -34,7 +34,7 @@ class SettingsPage(Context):
 
     `zones` are the time zones to choose from, `allows` what each role may do. `created` is set only in the answer that
     shows a new token's secret; `login_link` is the full address of a new one-time link. `typed_token` and `typed_link`
-    are what the forms begin with: what a refused one said, by field.
+    are the initial values of the forms: those of a refused form, by field.
     """
 
     template: ClassVar[str] = "pages/settings.html"
@@ -63,7 +63,7 @@ YEAR = 365 * 24 * 3600
 REFUSALS = frozenset({400, 403, 404, 409, 422})
 TOKEN_FIELDS = {"name": "", "role": AccessRole.VIEWER, "namespaces": "", "days": "90"}
 LINK_FIELDS = {"subject": "", "role": AccessRole.VIEWER, "namespaces": ""}
-"""The fields of both forms, and what they begin with."""
+"""The fields of both forms, and their initial values."""
 
 
 async def show(visit: Visit) -> Response:
@@ -148,13 +148,13 @@ def role_of(form: FormData) -> AccessRole | None:
 
 
 def rights_of(form: FormData, role: AccessRole) -> tuple[AccessRole, Rights]:
-    """The role for all namespaces, or for those alone that the form names."""
+    """The role for all namespaces, or only for those that the form names."""
     named = str(form.get("namespaces", "")).replace(",", " ").split()
     return (AccessRole.NONE, dict.fromkeys(named, role)) if named else (role, {})
 
 
 def typed_of(form: FormData, fields: dict[str, str]) -> dict[str, str]:
-    """What a form says in these fields, to be shown in it again."""
+    """The form's values of these fields, to be shown in it again."""
     return {name: str(form.get(name, begun)) for name, begun in fields.items()}
 
 

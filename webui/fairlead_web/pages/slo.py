@@ -29,7 +29,7 @@ class SloPage(Context):
     shell: Shell
     listing: Listing[SloVersion]
     cut: str
-    """The pools whose versions are shown, where there are too many; else empty."""
+    """The pools whose versions are shown, if there are too many; else empty."""
 
 
 async def index(visit: Visit) -> Response:
@@ -57,10 +57,10 @@ async def as_json(visit: Visit) -> Response:
 
 
 async def found(visit: Visit, pools: Iterable[PoolSummary], enough: int | None = None) -> Taken[SloVersion]:
-    """The versions of the pool that the URL asks for, without one of these pools: pool by pool, the newest first.
+    """The versions of the pool that the URL names, or of all these pools: pool by pool, the newest first.
 
-    All of them without `enough`, and then raises ApiProblem where a pool's cannot be read. Where more than `enough` are
-    found, no more are asked for.
+    Without `enough` it reads all, and raises ApiProblem if a pool's versions cannot be read; with it, it stops once it
+    has that many.
     """
     keys, versions, cut = _asked(visit.param("pool"), pools), list[SloVersion](), False
     for at in range(0, len(keys), PAGE_ROWS):

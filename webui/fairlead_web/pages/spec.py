@@ -1,4 +1,4 @@
-"""`…/spec`: the pool's spec as YAML, its revisions, the difference of any two, and the way back to one."""
+"""`…/spec`: the pool's spec as YAML, its revisions, the difference between any two, and rolling back to one."""
 
 import asyncio
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class SpecPage(Context):
     after: PoolRevision | None
     diff: list[DiffLine]
     refusal: str | None
-    """Why going back to a revision could not be planned."""
+    """Why a return to a revision could not be planned."""
 
 
 async def show(visit: Visit) -> Response:
@@ -43,7 +43,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Asks for a plan that goes back to a revision, and redirects to it."""
+    """Asks for a plan that returns to a revision, and redirects to it."""
     number = whole_number(str((await visit.form()).get("revision", "")))
     if number is None:
         raise HTTPException(404)
@@ -95,7 +95,7 @@ async def _revision(visit: Visit, listing: Listing[PoolRevision], text: str) -> 
 
 
 async def _newest(visit: Visit, listing: Listing[PoolRevision], most: int) -> PoolRevision | None:
-    """The newest revision up to this number, on the page's `listing`, before it or after it."""
+    """The newest revision up to this number: on the page's `listing`, or on the pages before or after it."""
     page = listing
     if page.items and page.items[0].number < most and visit.param("cursor"):
         page = await visit.api.revisions(visit.pool_key(), limit=MOST_PER_CALL)

@@ -1,5 +1,5 @@
-"""`/live`: the control API's events, with the fields that the page reads, and between them the parts of the page that
-they changed. Each part is rendered once for all tabs that show the same page.
+"""`/live`: the control API's events, reduced to the fields that the page reads, and between them the parts of the page
+that they changed. Each part is rendered once for all tabs that show the same page.
 """
 
 import asyncio
@@ -21,27 +21,29 @@ TOPICS = frozenset({"pools", "instances", "migrations", "reroutes", "decisions",
 FIRST_EVENT_SECONDS = 0.25
 STATE = frozenset({"pools", "instances"})
 OF_STATE = frozenset({"state", "membership"})
-"""A change of pools or instances concerns every part that shows the page's state, so that all change together. A part
-that only ticks refresh shows none of it.
+"""A change of pools or instances concerns every part that shows the page's state, so that all change together. Parts
+that are only refreshed by ticks show no such state.
 """
 KNOWN_SECONDS = 30.0
 """The session is checked again before a rendering if the last check is older than this."""
 
 Render = Callable[[Visit, str, tuple[str, ...], str], Awaitable[bytes]]
 """Renders parts of the page at an address: visit, address, ids, and a stamp. Requests with the same stamp share the
-result. Raises ClientError, also where there is no such page.
+result. Raises ClientError, also if the page does not exist.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """The page a stream is for: its address below the base path, and for each part the topics that change it."""
+    """The page that a stream belongs to: its address below the base path, and for each part the topics
+    that change it.
+    """
 
     address: str
     parts: dict[str, frozenset[str]]
 
     def concerned(self, topics: Iterable[str]) -> set[str]:
-        """The parts that a change of these topics concerns."""
+        """The parts of the page that show data of these topics."""
         wanted = set(topics)
         wanted |= OF_STATE if wanted & STATE else set()
         return {name for name, mine in self.parts.items() if mine & wanted}
@@ -59,7 +61,7 @@ def watched(visit: Visit) -> Watched | None:
 async def live(visit: Visit, render: Render) -> Response:
     """The tab's one event stream.
 
-    Topics that do not exist are left out; the API limits streams per session and then says `poll`.
+    Topics that do not exist are left out; above its limit of streams per session, the API answers `poll`.
     """
     topics = [topic for topic in (visit.param("topics") or "").split(",") if topic in TOPICS]
     query = {"topics": ",".join(topics) or "pools", "pool": visit.param("pool")}
@@ -107,7 +109,7 @@ class PageStream:
         self._known_at = monotonic()
 
     async def events(self, first: "asyncio.Task[bytes]", chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The stream; when its source breaks it just ends, and the browser connects again after its backoff."""
+        """The stream; when its source breaks it ends, and the browser reconnects after its backoff."""
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(64)
         pump = asyncio.create_task(_pump(first, chunks, queue))
         number, rest = self._tick()
@@ -137,8 +139,8 @@ class PageStream:
             first.cancel()
 
     def _hear(self, event: bytes) -> bytes:
-        """The bytes to send to the tab at once for an event. If its page reads only that the event happened, the event
-        waits for the parts that it changed, as each message costs both sides some work.
+        """The bytes to send to the tab at once for an event. If the page only needs to know that the event happened,
+        the event is sent together with the changed parts, to save a message.
         """
         topic, stamp = value_of(event, b"event"), value_of(event, b"id")
         concerned = self._page.concerned({topic}) if topic else set()
@@ -160,13 +162,13 @@ class PageStream:
             self._due |= parts
 
     def _due_at(self) -> float:
-        """When parts are to be rendered for this tab."""
+        """When parts are due to be rendered for this tab."""
         if not self._wanted:
             return float("inf")
         return self._pace.next_at if self._wanted > self._pace.round else 0.0
 
     async def _changed(self) -> bytes:
-        """A message with the parts of the page that changed and that this tab does not have; empty if there are none.
+        """A message with the changed parts that this tab does not have yet; empty if there are none.
 
         If the parts cannot be rendered, the message is `refused` with the status, because a page that no longer changes
         must not call itself live.
@@ -213,7 +215,7 @@ async def _pump(first: "asyncio.Task[bytes]", chunks: AsyncIterator[bytes], queu
 
 
 async def _packed(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The stream as gzip, each piece complete: parts of a page repeat what was sent before."""
+    """The stream as gzip, each piece complete; this saves much, because parts of a page repeat earlier content."""
     packer = zlib.compressobj(5, zlib.DEFLATED, 31)
     async for piece in body:
         yield packer.compress(piece) + packer.flush(zlib.Z_SYNC_FLUSH)

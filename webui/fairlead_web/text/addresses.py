@@ -39,16 +39,16 @@ class Here:
 
     @property
     def filtered(self) -> bool:
-        """Whether anything narrows what the page lists."""
+        """Whether any filter narrows the page's list."""
         return any(value for name, value in self.params.items() if name not in {"from", "to", "sort", "view", "cursor", "limit"})
 
     def without_filters(self, ranged: bool) -> str:
-        """This page as it is looked at, over the same time if it is `ranged`, without what narrows it."""
+        """This page without the filters that narrow it, over the same time if it is `ranged`."""
         kept = ("from", "to", "sort", "view") if ranged else ("sort", "view")
         return self.base + with_query(self.path, {name: self.params.get(name) for name in kept})
 
     def export(self, kind: str, part: str = "") -> str:
-        """The address of this whole list as `csv` or `json`; of a part of the page if it is named."""
+        """The address of this whole list as `csv` or `json`; or of the named part of the page."""
         params = {name: value for name, value in self.params.items() if name not in {"cursor", "limit"}}
         return f"{self.base}{self.path}{part and '/' + part}.{kind}" + (f"?{urlencode(params)}" if params else "")
 
@@ -64,7 +64,7 @@ def segment(text: str) -> str:
 
 
 def with_query(path: str, params: Mapping[str, str | int | None]) -> str:
-    """A path with those parameters that are set."""
+    """A path with those parameters that have a value."""
     kept = {name: str(value) for name, value in params.items() if value not in (None, "")}
     return f"{path}?{urlencode(kept)}" if kept else path
 
@@ -81,7 +81,7 @@ def schedule_path(pool: str, schedule: str) -> str:
 
 
 def instance_path(pool: str, instance: str) -> str:
-    """Page of one instance, also where a rank of it is named."""
+    """Page of one instance, also if one of its ranks is named."""
     return f"{pool_path(pool)}/instances/{segment(instance_of(instance))}"
 
 

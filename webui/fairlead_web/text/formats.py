@@ -10,9 +10,11 @@ from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
+from fairlead.percentages import percentage
+
 NONE = "–"
 SKEW_SECONDS = 10
-"""The accepted difference between the clocks of two machines: a time less far in the future reads `now`."""
+"""Accepted clock difference between two machines, in seconds: a time less far in the future is shown as `now`."""
 
 
 def percentile(value: float) -> str:
@@ -37,8 +39,8 @@ def compact(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """0-1 as percent with one decimal: 0.834 → `83.4 %`."""
-    return NONE if value is None else f"{value * 100:.1f} %"
+    """A share 0-1 as a percentage with one decimal: 0.834 → `83.4 %`."""
+    return NONE if value is None else percentage(value)
 
 
 def seconds(value: float | None) -> str:
@@ -51,7 +53,7 @@ def seconds(value: float | None) -> str:
 
 
 def latency(value: float | None) -> str:
-    """A latency read off a histogram, with the two digits that its steps hold: 0.0421 → `42 ms`, 4.217 → `4.2 s`."""
+    """A latency from a histogram, with the two digits that its steps hold: 0.0421 → `42 ms`, 4.217 → `4.2 s`."""
     if value is None:
         return NONE
     if value <= 0:
@@ -92,7 +94,7 @@ def won(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Per-second or per-hour rate: one decimal under 100, none above; two digits of one that would seem zero."""
+    """A rate: one decimal under 100, none above; two significant digits if it would otherwise be shown as zero."""
     if value is None:
         return NONE
     if 0 < abs(value) < 0.0995:
@@ -101,7 +103,7 @@ def rate(value: float | None) -> str:
 
 
 def score(value: float) -> str:
-    """A policy's own number: four significant digits, no exponent for common sizes."""
+    """A policy's own score: four significant digits, without an exponent for common sizes."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
@@ -128,7 +130,7 @@ def ago(moment: datetime, now: datetime) -> str:
 
 
 def clock(moment: datetime) -> str:
-    """UTC date and time to the second."""
+    """UTC date and time with seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -165,7 +167,7 @@ def words(text: str) -> str:
 
 
 def deed(action: str) -> str:
-    """An action of the audit log in words, beside its actor: `operator.InstanceCreated` → `instance created`,
+    """An action of the audit log in words, shown next to its actor: `operator.InstanceCreated` → `instance created`,
     `pool.spec-changed` → `pool spec changed`.
     """
     said = _CAPITALS.sub(" ", action.removeprefix("operator."))

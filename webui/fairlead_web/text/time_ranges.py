@@ -16,7 +16,7 @@ PRESETS = (("15 min", "now-15m"), ("1 h", "now-1h"), ("6 h", "now-6h"), ("24 h",
 LONGEST = timedelta(days=90)
 SHORTEST = timedelta(seconds=1)
 YEARS = (2000, 2200)
-"""Times beyond are typing mistakes, and near the ends of the calendar nothing can be reckoned with them."""
+"""Years of accepted times. Others are typing mistakes, and near the ends of the calendar no calculation is possible."""
 
 _YOUNG = ((120, "now-2m"), (300, "now-5m"), (900, "now-15m"), (1800, "now-30m"))
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -68,7 +68,7 @@ class TimeRange:
 
     @property
     def counted(self) -> dict[str, str]:
-        """The range as query parameters, widened to the steps in which its figures are counted, for lists beside those
+        """The range as query parameters, widened to the steps in which its figures are counted, for lists next to those
         figures. A live range still ends now.
         """
         whole = covered(self.start, self.end, self.now)
@@ -76,13 +76,13 @@ class TimeRange:
 
     @property
     def asked(self) -> dict[str, str]:
-        """The range as query parameters that the API reads, and widens itself where it counts."""
+        """The range as query parameters for the API, which widens them itself where it counts."""
         return {"from": self.start_text, "to": "now"} if self.live else self.absolute
 
     @property
     def zoomed_out(self) -> dict[str, str] | None:
-        """Twice as long, or as long as can be: a live range stays live, another grows around its middle, but not into
-        the future. None when it is the longest.
+        """A range twice as long, or as long as possible: a live range stays live, another grows around its middle, but
+        not into the future. None if it is the longest.
         """
         length = self.end - self.start
         wide = min(2 * length, LONGEST)
@@ -101,7 +101,7 @@ class TimeRange:
 
     @property
     def later(self) -> dict[str, str] | None:
-        """Half a range after; live where that reaches the present, and None for a range that does."""
+        """Half a range later; live if that reaches the present, and None for a range that already does."""
         step = (self.end - self.start) / 2
         if self.end >= self.now:
             return None
@@ -111,16 +111,15 @@ class TimeRange:
 
 
 def lifetime_start(created: datetime, now: datetime) -> str:
-    """The start of a range that nobody chose.
-
-    It is one hour ago, or later for a younger object, so that a picture is not mostly empty.
+    """The default start of a range. It is one hour ago, or later for a younger object, so that a picture is not mostly
+    empty.
     """
     age = (now - created).total_seconds()
     return next((start for seconds, start in _YOUNG if age < seconds * 0.9), DEFAULT_START)
 
 
 def covering_start(moment: datetime, now: datetime) -> str:
-    """The start of the shortest range in which that moment is; of the longest preset for one that is in none."""
+    """The start of the shortest preset range that includes this moment; of the longest preset if none does."""
     starts = dict.fromkeys((*(start for _, start in _YOUNG), *(start for _, start in PRESETS[1:])))
     return next((start for start in starts if parse_range(start, "now", now).start < moment), PRESETS[-1][1])
 

@@ -3,11 +3,11 @@
 from math import isfinite
 
 MOST_DIGITS = 15
-"""More digits than any number here has, and few enough for Python and JavaScript to read exactly."""
+"""Maximum number of digits: more than any number here has, and few enough for Python and JavaScript to read exactly."""
 
 
 def whole_number(text: str) -> int | None:
-    """The whole number, without a sign; None for another text, also for one of very many digits."""
+    """A whole number without a sign; None for any other text, including one with very many digits."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else None
 
 

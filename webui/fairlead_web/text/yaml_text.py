@@ -47,7 +47,7 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), 
 def yaml_text(document: Any) -> str:
     """Block-style YAML with keys in the order in which people write a spec, because storage keeps no order.
 
-    Unprintable characters are escaped, also those that change a line's direction, which PyYAML leaves as they are.
+    Unprintable characters are escaped, including those that change the text direction, which PyYAML does not escape.
     """
     text = yaml.dump(_ordered(document), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf"))
     return "".join(char if char.isprintable() or char == "\n" else f"\\U{ord(char):08x}" for char in text)

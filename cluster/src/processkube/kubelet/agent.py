@@ -67,7 +67,7 @@ class NodeAgent:
         self._node_object: Mapping[str, Any] | None = None
         """The node as the API has it; None before it is created."""
         self._waiting: dict[str, Mapping[str, Any]] = {}
-        """Pods that this node does not take now, by uid."""
+        """Pods that this node cannot take now, by uid."""
         self._slots = asyncio.Semaphore(STARTS_AT_ONCE)
         self._dirty = asyncio.Event()
 
@@ -194,7 +194,7 @@ class NodeAgent:
             await self._take(manifest)
 
     def _without_containers(self, manifest: Mapping[str, Any]) -> PodSpec:
-        """What requests about a pod need that is not run here."""
+        """A PodSpec without containers, for requests about a pod that this kubelet does not run."""
         metadata = manifest["metadata"]
         return PodSpec(uid=metadata["uid"], namespace=metadata["namespace"], name=metadata["name"], node=self._node, containers=())
 

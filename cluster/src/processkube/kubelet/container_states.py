@@ -11,7 +11,7 @@ from processkube.kubelet.pod_specs import ContainerSpec, PodSpec
 from processkube.kubelet.probe_states import ProbeState, begin, observe
 
 RESTARTS = Backoff(first_seconds=0.5, longest_seconds=60.0, forgive_after_seconds=60.0)
-"""A real kubelet's delays are 10 s to 5 min; these are shorter, as a person waits for them at the terminal."""
+"""Delays before restarts; a real kubelet waits 10 s to 5 min, but here a person waits at a terminal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,9 @@ def after_start(state: ContainerState, spec: ContainerSpec, *, process: ProcessI
 
 
 def after_refusal(state: ContainerState, *, reason: str, message: str, now: float) -> ContainerState:
-    """The state after a failed start; it is tried again later, as the image or the configuration may have changed."""
+    """The state after a failed start. The start is tried again later, because the image or the configuration may have
+    changed.
+    """
     backoff, delay = state.backoff.after_exit(0.0)
     return replace(state, backoff=backoff, start_at=now + max(delay, 5.0), waiting_reason=reason, waiting_message=message)
 
@@ -190,7 +192,7 @@ def after_exit(
 def after_adoption(state: ContainerState, now: float) -> ContainerState:
     """The state after the kubelet itself was restarted.
 
-    Verdicts stay. Probes in flight are lost and run again, and a preStop hook in progress starts again.
+    Verdicts of probes stay. Probes in flight are lost and run again, and a preStop hook in progress starts again.
     """
 
     def again(probe: ProbeState | None) -> ProbeState | None:

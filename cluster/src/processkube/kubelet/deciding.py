@@ -104,7 +104,7 @@ def restarts_allowed(pod: PodSpec, container: str, *, exit_code: int, signal: in
 
 
 def _startable(pod: PodSpec, state: PodState) -> tuple[ContainerSpec, ...]:
-    """Those whose turn it is: the first init container that has not succeeded, or else all the others."""
+    """The containers to start now: the first init container that has not succeeded, or else all other containers."""
     for spec in pod.init_containers:
         if not state.container(spec.name).succeeded:
             return (spec,)

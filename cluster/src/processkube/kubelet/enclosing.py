@@ -1,4 +1,4 @@
-"""Command lines that run a command as a container's, in namespaces of its own."""
+"""Command lines that run a command in a container's namespaces."""
 
 import json
 import subprocess
@@ -53,7 +53,9 @@ def enclosing(
 
 
 def _installation() -> list[str]:
-    """The folders that this Python runs from; of a checkout all, as its migrations are beside the packages."""
+    """The folders that this Python runs from; for a checkout the whole checkout, because its migrations are beside the
+    packages.
+    """
     checkout = {str(_CHECKOUT)} if (_CHECKOUT / "pyproject.toml").exists() else set()
     return sorted(checkout | {sys.prefix, sys.base_prefix, *(path for path in sys.path if Path(path).is_dir())})
 

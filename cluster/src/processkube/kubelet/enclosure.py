@@ -128,7 +128,7 @@ def _make_room(source: str, target: str) -> None:
 
 
 def _resolved(path: str) -> str:
-    """The path without symbolic links, as the machine has them: /var/run is /run."""
+    """The path without the machine's symbolic links: /var/run is /run."""
     return os.path.realpath(path)
 
 

@@ -82,9 +82,10 @@ class PodWorker:
         self._slot_holders: dict[str, asyncio.Event] = {}
 
     def update(self, pod: PodSpec, manifest: Mapping[str, Any]) -> None:
-        """Take over a changed object: a deletion may have been requested, or another client has written a condition.
+        """Use a changed object: a deletion may have been requested, or another client has written a condition.
 
-        Where the API shows another readiness than was reported, it took the node for lost: all is reported again.
+        If the API shows another readiness than the reported one, it took the node for lost: everything is reported
+        again.
         """
         self.pod = pod
         self._manifest = manifest
@@ -243,7 +244,7 @@ class PodWorker:
         self._wake.set()
 
     async def _run_within(self, spec: ContainerSpec, command: tuple[str, ...], timeout_seconds: float) -> ProbeAnswer:
-        """Run a command in the container; well if it ends with 0 in time."""
+        """Run a command in the container; it succeeds if it ends with 0 in time."""
         process = self.state.container(spec.name).process
         if process is None:
             return ProbeAnswer(ok=False, detail="the container does not run")
@@ -254,9 +255,8 @@ class PodWorker:
         return await self._runtime.run(prepared.line, prepared.variables, timeout_seconds)
 
     async def _stop_after_hook(self, name: str) -> None:
-        """Do what the container wants done before it is asked to end, then ask it.
-
-        A hook that takes longer than the pod's grace period is cut by SIGKILL.
+        """Run the container's preStop hook, then ask the container to end. A hook that takes longer than the pod's
+        grace period is ended by SIGKILL.
         """
         spec = self._spec(name)
         if spec.before_stop is not None:

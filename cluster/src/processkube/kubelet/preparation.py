@@ -28,7 +28,7 @@ from processkube.kubelet.volume_specs import AccountToken, VolumeSpec
 log = logging.getLogger(__name__)
 
 RENEW_AFTER = 0.8
-"""The part of a token's life after which it is renewed, as a kubelet does."""
+"""The part of a token's lifetime after which it is renewed; a kubelet uses the same."""
 LOOK_AT_TOKENS_SECONDS = 20.0
 
 
@@ -91,7 +91,8 @@ class Preparation:
     async def within(
         self, pod: PodSpec, container: ContainerSpec, manifest: Mapping[str, Any], pod_ip: str, pid: int, command: tuple[str, ...]
     ) -> PreparedCommand:
-        """What runs a command in the container whose process is `pid`: in its namespaces and environment.
+        """The command that runs another command in the container whose process is `pid`: in its namespaces and
+        environment.
 
         Raises PodRefused and ClusterProblem.
         """
@@ -116,7 +117,7 @@ class Preparation:
                 log.warning("a pod's token was not renewed", extra={"pod": f"{pod.namespace}/{pod.name}", "error": str(problem)})
 
     async def forget(self, uid: str) -> None:
-        """Remove what a pod that is gone had, and the folders of claims that are gone."""
+        """Remove the folders of a pod that is gone, and the folders of claims that are gone."""
         self._known = {key: value for key, value in self._known.items() if key[0] != uid}
         await asyncio.to_thread(self._folders.remove, uid)
         try:
@@ -127,7 +128,7 @@ class Preparation:
         await asyncio.to_thread(self._folders.remove_claims_but, {claim["metadata"]["uid"] for claim in claims})
 
     def _of_cluster(self) -> dict[str, str]:
-        """The variables that show every container the Kubernetes API."""
+        """The variables that tell every container the address of the Kubernetes API."""
         parts = urlsplit(self._here.server)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         return {"KUBERNETES_SERVICE_HOST": parts.hostname or "", "KUBERNETES_SERVICE_PORT": str(port)}

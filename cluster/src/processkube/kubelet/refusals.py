@@ -1,4 +1,4 @@
-"""What this kubelet cannot do, in the words of the pod's status."""
+"""Refusals of pods that this kubelet cannot run, in the words of the pod's status."""
 
 
 class PodRefused(Exception):
@@ -13,5 +13,5 @@ class PodRefused(Exception):
 
 
 def bad_configuration(message: str) -> PodRefused:
-    """A refusal of what the manifest asks for, as a kubelet names it."""
+    """A refusal of the manifest, with the reason that a kubelet uses."""
     return PodRefused("CreateContainerConfigError", message)

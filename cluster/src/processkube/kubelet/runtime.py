@@ -70,7 +70,9 @@ class ProcessRuntime:
         return identity_of(child.pid) or ProcessIdentity(pid=child.pid, started_ticks=-1)
 
     async def run(self, command: Sequence[str], variables: Mapping[str, str], timeout_seconds: float) -> ProbeAnswer:
-        """Run a command to its end. The answer is well if its exit code is 0; its last line explains what was not."""
+        """Run a command to its end. The result is a success if the exit code is 0; otherwise the output's last line
+        explains the failure.
+        """
         try:
             child = await asyncio.create_subprocess_exec(
                 *command,
@@ -128,9 +130,10 @@ class ProcessRuntime:
                         await asyncio.to_thread(self._cut, path)
 
     def _cut(self, path: Path) -> None:
-        """Cut the file in place, as the process keeps it open; in append mode it goes on writing at the new end.
+        """Cut the file in place, because the process keeps it open; in append mode the process goes on writing at the
+        new end.
 
-        The last part is copied to the start while the process may write on behind it, and what it wrote is copied too.
+        The last part is copied to the start; lines that the process writes meanwhile are copied too.
         """
         with path.open("r+b", buffering=0) as file:
             start = file.seek(-self._kept, os.SEEK_END)

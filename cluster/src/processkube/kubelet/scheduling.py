@@ -1,6 +1,7 @@
-"""Whether a node takes a new pod, in the words of Kubernetes' scheduler. Pure.
+"""Whether a node takes a new pod, in the words of Kubernetes' scheduler.
 
-Only what keeps every new pod away is heeded: a cordon, and taints. Resources, selectors and affinities are not.
+Pure. It considers only cordons and taints, which keep every new pod away; it ignores resources, selectors and
+affinities.
 """
 
 from collections.abc import Mapping

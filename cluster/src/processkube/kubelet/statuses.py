@@ -9,7 +9,9 @@ from processkube.kubelet.pod_specs import PodSpec
 HOST_IP = "127.0.0.1"
 _ENDS = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}
 _CREATING, _INITIALIZING = "ContainerCreating", "PodInitializing"
-"""Why a container waits that was not started yet: in a pod with init containers, for those before it."""
+"""The reason for which a container that was not started waits; in a pod with init containers, it waits for the init
+containers before it.
+"""
 
 
 def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp: str, *, live: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,7 +73,7 @@ def unscheduled_status(message: str, previous: Mapping[str, Any], stamp: str) ->
 
 
 def unscheduled_message(status: Mapping[str, Any]) -> str | None:
-    """Why no node takes the pod, in the words of its status; None if that does not say so."""
+    """Why no node takes the pod, in the words of its status; None if the status does not say so."""
     scheduled: Mapping[str, Any] = next((one for one in status.get("conditions") or () if one.get("type") == "PodScheduled"), {})
     return scheduled.get("message") if scheduled.get("status") == "False" else None
 
@@ -124,7 +126,7 @@ def _closed_gate(gate: str, status: str | None) -> str:
 
 
 def _first_status(image: str, container: ContainerState) -> dict[str, Any]:
-    """The status of an init container, which is ready once it is through."""
+    """The status of an init container, which is ready once it has succeeded."""
     return {**_container_status(image, container, creating=_INITIALIZING), "ready": container.succeeded}
 
 

@@ -1,4 +1,4 @@
-"""Secrets and ConfigMaps of a pod's namespace, as they were when its container started. Pure."""
+"""Secrets and ConfigMaps of a pod's namespace, in their state when its container started. Pure."""
 
 import base64
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The environment of a container, from its manifest and from what that refers to. Pure."""
+"""The environment of a container, from its manifest and the objects that the manifest refers to. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -52,7 +52,7 @@ def container_variables(
 
 
 def pod_field(path: str, manifest: Mapping[str, Any], *, pod_ip: str, node: str, where: str) -> str:
-    """What a fieldPath of the pod says. Raises PodRefused for one that no pod has."""
+    """The value of a pod's fieldPath. Raises PodRefused for a field that no pod has."""
     metadata = manifest["metadata"]
     plain = {
         "metadata.name": metadata["name"],
@@ -74,7 +74,7 @@ def pod_field(path: str, manifest: Mapping[str, Any], *, pod_ip: str, node: str,
 
 
 def _stored(source: Mapping[str, Any], stored: StoredObjects, where: str) -> str | None:
-    """The value of a key; None if it may be missing and is."""
+    """The value of a key; None if the key is optional and missing."""
     for key, kind in _REFERENCES.items():
         if found := source.get(key):
             data = stored.data(Reference(kind=kind, name=found["name"]), optional=bool(found.get("optional")))

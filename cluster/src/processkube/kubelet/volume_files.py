@@ -1,4 +1,4 @@
-"""The files of a pod's volumes, from what their sources refer to. Pure."""
+"""The files of a pod's volumes, from the objects that their sources refer to. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ def tokens(pod: PodSpec) -> Iterable[tuple[VolumeSpec, AccountToken]]:
 def volume_files(
     volume: VolumeSpec, manifest: Mapping[str, Any], stored: StoredObjects, *, authority: bytes, pod_ip: str, node: str
 ) -> list[VolumeFile]:
-    """The files of a volume but for tokens, which are renewed. Raises PodRefused for what is missing."""
+    """The files of a volume except tokens, which are renewed. Raises PodRefused if an object is missing."""
     files: list[VolumeFile] = []
     for source in volume.sources:
         match source:

@@ -40,7 +40,7 @@ class VolumeFolders:
         shutil.rmtree(self._pods / uid, ignore_errors=True)
 
     def remove_claims_but(self, claim_uids: Collection[str]) -> None:
-        """Remove the folders of claims that are gone."""
+        """Remove the folders of all claims except these."""
         for folder in self._claims.iterdir() if self._claims.exists() else ():
             if folder.name not in claim_uids:
                 shutil.rmtree(folder, ignore_errors=True)

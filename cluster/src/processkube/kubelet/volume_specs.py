@@ -68,7 +68,7 @@ class MountSpec:
 
 
 def read_volumes(spec: Mapping[str, Any]) -> tuple[VolumeSpec, ...]:
-    """The pod's volumes; with that of its service account's token, if it asks for one."""
+    """The pod's volumes, and the volume of its service account's token if the pod asks for one."""
     volumes = tuple(_read_volume(volume) for volume in spec.get("volumes") or ())
     return (*volumes, _token_volume()) if mounts_token(spec) else volumes
 
@@ -94,7 +94,7 @@ def mounts_token(spec: Mapping[str, Any]) -> bool:
 
 
 def _token_volume() -> VolumeSpec:
-    """What the API server of a cluster adds to such a pod."""
+    """The token volume that a cluster's API server adds to such a pod."""
     namespace = PodFields(items=(("namespace", "metadata.namespace"),))
     return VolumeSpec(name=TOKEN_VOLUME, sources=(AccountToken(path="token"), ClusterAuthority(path="ca.crt"), namespace))
 
@@ -125,7 +125,8 @@ def _read_source(source: Mapping[str, Any], volume: str) -> Source:
             return PodFields(items=tuple((item["path"], item["fieldRef"]["fieldPath"]) for item in found.get("items") or ()))
         case _:
             raise bad_configuration(
-                f"volume {volume}: {kind} is not known to processkube's kubelet; it has emptyDir, secret, configMap, downwardAPI (fieldRef), "
+                f"volume {volume}: {kind} is not known to processkube's kubelet; it has emptyDir, secret, configMap, "
+                "downwardAPI (fieldRef), "
                 "projected and persistentVolumeClaim"
             )
 

@@ -8,7 +8,7 @@ from typing import Any
 from processkube.errors import ClusterProblem
 from processkube.kubelet.hosts_files import hosts_file, rewrite
 from processkube.kubernetes_client import MERGE_PATCH, KubernetesClient
-from processkube.service_proxy.endpoints import Listener, listeners, own_address
+from processkube.service_endpoints import Listener, listeners, own_address
 from processkube.service_proxy.names import hosts_text
 from processkube.service_proxy.proxying import Proxy
 

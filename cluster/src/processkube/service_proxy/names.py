@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from processkube.kubelet.hosts_files import BEGINNING
-from processkube.service_proxy.endpoints import backing_pods, own_address
+from processkube.service_endpoints import backing_pods, own_address
 
 Document = Mapping[str, Any]
 

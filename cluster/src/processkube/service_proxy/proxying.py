@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Collection
 
-from processkube.service_proxy.endpoints import Listener
+from processkube.service_endpoints import Listener
 
 log = logging.getLogger(__name__)
 

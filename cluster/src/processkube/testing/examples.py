@@ -46,5 +46,5 @@ def examples(
 
 
 def search(limit: int) -> settings:
-    """For `hypothesis.find`, which ends at its first hit: after `limit` at the latest in any profile."""
+    """Settings for `hypothesis.find`, which stops at its first hit, or after `limit` examples in any profile."""
     return settings(max_examples=limit, phases=[Phase.generate], suppress_health_check=list(HealthCheck))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from processkube.service_proxy.endpoints import Listener, backing_pods, listeners
+from processkube.service_endpoints import Listener, backing_pods, listeners
 from processkube.service_proxy.names import hosts_text
 
 NETWORK = "127.100"

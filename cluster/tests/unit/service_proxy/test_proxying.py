@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from processkube.service_proxy.endpoints import Listener
+from processkube.service_endpoints import Listener
 from processkube.service_proxy.proxying import Proxy
 from processkube.testing.ports import free_port
 

@@ -1,1 +1,1 @@
-"""Credentials in Postgres, of people and processes and of the gateway's clients."""
+"""Credentials in Postgres: of people, of processes, and of the gateway's clients."""

@@ -31,7 +31,7 @@ from fairlead_client.resources.pages import Page
 _NOTE_USE = timedelta(minutes=1)
 
 _LINK, _TOKEN = "login-link", "token:"
-"""Prefixes of the sources of identities that a link or a token let in."""
+"""Prefixes of the sources of identities that signed in with a link or a token."""
 
 
 class PostgresAccess:
@@ -206,11 +206,11 @@ class PostgresAccess:
 
 
 def _maker(who: Identity) -> str:
-    """The maker of a login link, by name and source: admins of a namespace give any name to links and tokens.
+    """The maker of a login link, by name and source.
 
-    This is the source of the sessions that the link opens. It separates them from sessions of the same name that others
-    let in. A source that itself names a link's maker appears as its hash; otherwise the sources of links made by such
-    sessions would grow.
+    It becomes the source of the sessions that the link opens, and so separates them from sessions of the same name from
+    other makers: admins of a namespace may give any name to links and tokens. A maker whose source itself names a
+    link's maker appears as a hash; otherwise sources would grow with each such link.
     """
     source = who.source if not who.source.startswith(_LINK) else f"{_LINK} {digest(who.source).hex()[:ID_DIGITS]}"
     return f"{who.subject} ({source})"
@@ -222,7 +222,7 @@ def _owned(owner: Identity | None) -> list[ColumnElement[bool]]:
 
 
 def _all_within(namespaces: Sight) -> list[ColumnElement[bool]]:
-    """Tokens whose rights lie in these namespaces only."""
+    """Tokens whose rights are limited to these namespaces."""
     table = tables.api_tokens
     if namespaces is None:
         return []

@@ -1,4 +1,4 @@
-"""Keys of the gateway's clients in Postgres: of each secret only its SHA-256."""
+"""Keys of the gateway's clients in Postgres; each secret is stored only as its SHA-256."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -79,7 +79,7 @@ class PostgresGatewayKeys:
             await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _COUNTING})
             living = select(func.count()).select_from(keys).where(keys.c.revoked_at.is_(None))
             if (await connection.execute(living)).scalar_one() >= MOST_KEYS:
-                raise Conflict("too-many-gateway-keys", f"there are {MOST_KEYS} gateway keys; revoke those that nobody uses")
+                raise Conflict("too-many-gateway-keys", f"there are {MOST_KEYS} gateway keys; revoke keys that are not used")
             scope = {"pools": list(key.pools), "models": list(key.models)}
             limits = {"requests_per_minute": key.requests_per_minute, "tokens_per_minute": key.tokens_per_minute}
             grade: dict[str, Any] = {"priority_class": key.priority_class, "explain": key.explain}
@@ -125,7 +125,7 @@ class PostgresGatewayKeys:
         return await self._database.writing(work)
 
     async def revoke(self, key_id: str, caller: Caller, now: datetime) -> None:
-        """Revokes a key permanently; one that is revoked stays as it is. Raises NotFound."""
+        """Revokes a key permanently; a revoked key is left unchanged. Raises NotFound."""
 
         async def work(connection: AsyncConnection) -> None:
             row = (await connection.execute(select(keys).where(keys.c.id == key_id).with_for_update())).one_or_none()
@@ -142,7 +142,7 @@ class PostgresGatewayKeys:
 
 
 def _totals(rows: Iterable[Any]) -> GatewayKeyTotals:
-    """The sum of rows by refusal."""
+    """The sum of rows, grouped by refusal."""
     counts = {"requests": 0, "prompt_tokens": 0, "output_tokens": 0}
     refused: Counter[str] = Counter()
     for row in rows:

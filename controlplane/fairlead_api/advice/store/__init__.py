@@ -1,1 +1,1 @@
-"""The sources of advice: a handful of statements over all pools, and signals of the pools that hurt."""
+"""The data for advice: a handful of statements over all pools, and signals of the pools that miss their objectives."""

@@ -41,7 +41,7 @@ Traffic = dict[str, Served]
 
 
 def traffic_of(row: Any) -> Served:
-    """The sums of one instance."""
+    """The sums over one instance's rows."""
     return Served(
         judged=int(row.judged),
         in_time=int(row.in_time),
@@ -56,7 +56,7 @@ def traffic_of(row: Any) -> Served:
 
 
 def mirrored(row: Any) -> MirroredFacts | None:
-    """The facts in force of a row of the table pools; None before a good spec was seen."""
+    """The facts in force, from a row of the table pools; None before any valid spec was seen."""
     return msgspec.convert(row.facts, MirroredFacts) if row.facts else None
 
 
@@ -88,7 +88,7 @@ def situation(
     behind: float,
     sizing: SeenSizing | None,
 ) -> PoolSituation:
-    """The situation of one pool; the defaults replace a spec that cannot be read."""
+    """The situation of one pool; default values are used if its spec cannot be read."""
     facts = mirrored(row)
     engine = EngineFigures() if facts is None else facts.table.engine
     age = (now - row.created_at).total_seconds()
@@ -110,7 +110,13 @@ def situation(
         failed=failed,
         moves=SeenMoves(seconds=float(MOVES_SECONDS))
         if moves is None
-        else SeenMoves(seconds=float(MOVES_SECONDS), known=int(moves.known), lost=int(moves.lost), net_seconds=float(moves.net)),
+        else SeenMoves(
+            seconds=float(MOVES_SECONDS),
+            known=int(moves.known),
+            lost=int(moves.lost),
+            net_seconds=float(moves.net),
+            bytes_per_token=moves.bytes_per_token,
+        ),
         moves_paused=facts is not None and facts.table.routing.migrations == MIGRATIONS_PAUSED,
         conditions=tuple(
             SeenCondition(

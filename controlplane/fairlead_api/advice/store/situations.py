@@ -1,5 +1,6 @@
-"""Reads what is known of the pools: first of all pools at once, then the signals of the pools that hurt, and the active
-alerts on error budgets; and of pools in sight over a range: requests in time, refused and failed, instances' hours.
+"""Reads the situations of pools: first the facts of all pools at once, then the signals of pools that miss their
+objectives and the active alerts on error budgets. Also trends of visible pools over a range: requests in time, refused
+and failed, and instance hours.
 """
 
 import math
@@ -45,7 +46,7 @@ _BY_MINUTES = tuple(sorted({name for alert in ALERTS for name in (alert.long, al
 async def burns_of(
     connection: AsyncConnection, pools: Sequence[int], percentiles_now: Mapping[int, float], now: datetime
 ) -> dict[int, tuple[SeenBurn, ...]]:
-    """Burn by pool. The windows begin where those of the pool's SLO page do."""
+    """Burn rates by pool. Their windows begin where those of the pool's SLO page do."""
     starts = {name: _start(name, now) for name in _BY_MINUTES}
     values = {"pools": pools, "names": list(starts), "starts": list(starts.values()), "earliest": min(starts.values())}
     kept: dict[tuple[int, str], list[Kept]] = defaultdict(list)
@@ -83,7 +84,7 @@ def _kept(version: int, judged: int, within: int) -> Kept:
 
 MOST_POOLS = 500
 MOST_MEASURED = 8
-"""Pools whose signals one answer measures, those that miss most: each needs its own statement."""
+"""Maximum number of pools whose signals one answer measures, those that miss most: each needs its own statement."""
 
 
 class PostgresSituations:
@@ -248,7 +249,7 @@ FROM instances WHERE pool_id = ANY(:pools) AND created_at < :end AND (gone_at IS
 
 
 class PostgresTrends:
-    """The source of trends."""
+    """Reads trends from the database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

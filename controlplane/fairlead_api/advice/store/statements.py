@@ -1,4 +1,4 @@
-"""The statements: each covers all requested pools, and is bounded by minutes of traffic or by living objects."""
+"""The SQL statements: each covers all requested pools, and is bounded by minutes of traffic or by living objects."""
 
 from sqlalchemy import text
 
@@ -43,9 +43,11 @@ SELECT pool_id, instance, count(*) AS losses FROM instance_transitions
 WHERE pool_id = ANY(:pools) AND at > CAST(:now AS timestamptz) - interval '1 hour' AND after = 'Lost' GROUP BY pool_id, instance
 """)
 MOVES = text(f"""
-SELECT wanted.id AS pool_id, count(*) AS known, count(*) FILTER (WHERE gain <= 0) AS lost, sum(gain) AS net
+SELECT wanted.id AS pool_id, count(*) AS known, count(*) FILTER (WHERE gain <= 0) AS lost, sum(gain) AS net,
+  CAST(sum(bytes) AS float8) / nullif(sum(tokens) FILTER (WHERE bytes IS NOT NULL), 0) AS bytes_per_token
 FROM unnest(CAST(:pools AS integer[])) AS wanted (id), LATERAL (
-  SELECT m.predicted_source_ttft_seconds - m.actual_ttft_seconds AS gain FROM migrations m
+  SELECT m.predicted_source_ttft_seconds - m.actual_ttft_seconds AS gain, m.transfer_bytes AS bytes, m.tokens_moved AS tokens
+  FROM migrations m
   WHERE m.pool_id = wanted.id AND m.at > CAST(:now AS timestamptz) - interval '{MOVES_SECONDS} seconds'
   ORDER BY m.at DESC LIMIT {MOST_MOVES}) AS moved
 WHERE gain IS NOT NULL GROUP BY wanted.id

@@ -1,7 +1,8 @@
-"""Columns of heatmaps, all instances of a pool in one row: made when a bucket is rolled up, read by the hundred.
+"""Columns of heatmaps, with all instances of a pool in one row: written when a bucket is rolled up, read by the
+hundred.
 
-A heatmap of 512 instances in 360 columns has 184,000 cells. Each is a row in the rollups of instances, here it is an
-item of a list that Postgres hands over as it is.
+A heatmap of 512 instances in 360 columns has 184,000 cells. In the rollups of instances each cell is a row; here it is
+an item of a list that Postgres returns unchanged.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -20,19 +21,19 @@ LENGTHS = {1: 10, 10: 10, 60: 60, 300: 300}
 """Seconds that a row covers, by its step."""
 
 MOST_GAPS = 8
-"""With more stretches without columns, everything from the first to the last is read from rollups."""
+"""With more gaps than this, everything from the first to the last gap is read from rollups."""
 
 _PARTS = ("max", "sum", "n")
 _NAMES = [f"{metric}_{part}" for metric in METRICS for part in _PARTS]
 _REPLACED = ", ".join(f"{name} = excluded.{name}" for name in ("roster", "instances", *_NAMES))
 _values = msgspec.json.Decoder(list[int | float | None])
-"""Whole numbers stay whole: writing 184,000 of them takes 2 ms, writing as many fractions takes 11 ms."""
+"""SQL for a metric's values. Whole numbers stay whole: writing 184,000 of them takes 2 ms, fractions take 11 ms."""
 _seconds = msgspec.json.Decoder(list[int])
 _names = msgspec.json.Decoder(list[str])
 
 
 def _stored(step: int, lists: str, names: Iterable[str]) -> str:
-    """The statement that stores one row; `lists` selects `instances` and these names, or no row where nothing is."""
+    """The statement that stores one row; `lists` selects `instances` and these names, or no row if there is nothing."""
     columns = ", ".join(names)
     return (
         f"INSERT INTO heatmap_columns (pool_id, step, bucket, roster, instances, {columns}) "
@@ -49,7 +50,10 @@ def _lists(metric: str, parts: Iterable[str] = _PARTS) -> str:
 
 def _of(cells: str) -> str:
     """Lists of all metrics from cells that are sorted by instance."""
-    return f"SELECT array_to_json(array_agg(instance)) AS instances, {', '.join(map(_lists, METRICS))} FROM ({cells}) cells HAVING count(*) > 0"
+    return (
+        f"SELECT array_to_json(array_agg(instance)) AS instances, {', '.join(map(_lists, METRICS))} FROM "
+        f"({cells}) cells HAVING count(*) > 0"
+    )
 
 
 _BETWEEN = "WHERE pool_id = :pool AND bucket >= :start AND bucket < :end"
@@ -85,11 +89,11 @@ SECONDS = f""", names AS (
 }
 )
 """
-"""What follows `per_second` in a statement that has it of one bucket, to keep its single seconds."""
+"""SQL that follows `per_second` in a statement about one bucket, to store its single seconds."""
 
 
 async def make_columns(connection: AsyncConnection, buckets: Iterable[tuple[int, datetime]]) -> None:
-    """Makes the columns of these 10 s, and of the minutes and five minutes that they are in, from the rollups."""
+    """Writes the columns of these 10 s, and of the minutes and five minutes that contain them, from the rollups."""
     found = sorted(set(buckets))
     for step, statement in MAKE.items():
         for pool, at in sorted({(pool, _down(at, step)) for pool, at in found}):
@@ -101,8 +105,8 @@ async def read_columns(
 ) -> tuple[list[Slice], list[tuple[datetime, datetime]]]:
     """The columns that exist, and the stretches of the grid that have none.
 
-    Such stretches are the newest seconds, which are not rolled up yet, and those that a release without these columns
-    rolled up. The caller reads them from samples and rollups. `metric` is one of METRICS.
+    Such stretches are the newest seconds, which are not rolled up yet, and those rolled up by a release without these
+    columns. The caller reads them from samples and rollups. `metric` is one of METRICS.
     """
     if metric not in METRICS:
         raise ValueError(f"{metric!r} is not a metric")
@@ -145,7 +149,7 @@ FROM (
 
 
 def _gaps(missing: list[int], length: int) -> list[tuple[int, int]]:
-    """Stretches that join neighbouring buckets."""
+    """The stretches that are missing; neighbouring buckets are joined."""
     found: list[tuple[int, int]] = []
     for at in missing:
         if found and found[-1][1] == at:

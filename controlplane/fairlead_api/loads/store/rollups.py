@@ -1,8 +1,8 @@
-"""Rollups of whole pools: 10 s from those of its instances, minutes from these, hours from minutes; and how far they
-lag behind what routers have reported.
+"""Rollups of whole pools: 10 s from the rollups of its instances, minutes from 10 s, hours from minutes; and how far
+they lag behind routers' reports.
 
-A bucket that waits although later ones were rolled up already had a late sample, and is not a lag: buckets are rolled
-up in their order, so the lag begins with the oldest one that none after it was rolled up before.
+Buckets are rolled up in order. So a waiting bucket with a later one already rolled up just had a late sample; the lag
+begins with the oldest waiting bucket after the last one rolled up.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -16,9 +16,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from fairlead_api import tables
 
 SETTLE_SECONDS = 2.0
-"""Pause before a bucket that ended is rolled up. Most late samples arrive in it; each later one updates its bucket."""
+"""Pause before a finished bucket is rolled up, in which most late samples arrive; each later one updates its bucket."""
 BEHIND_SECONDS = 30.0
-"""Rollups that lag by more count as behind: figures of the last minutes would miss a part of the requests."""
+"""Rollups that lag by more than this count as behind: figures of the last minutes would miss a part of the requests."""
 _DUE = timedelta(seconds=10 + SETTLE_SECONDS)
 
 _WAITING = """
@@ -49,7 +49,7 @@ async def longest_lag(connection: AsyncConnection, now: datetime) -> float:
 
 
 def lag_seconds(oldest: datetime, now: datetime) -> float:
-    """Seconds since the bucket that begins at `oldest` was due, 0 if it is not yet."""
+    """Seconds since the bucket that begins at `oldest` was due; 0 if it is not due yet."""
     return max(0.0, (now - oldest - _DUE).total_seconds())
 
 
@@ -88,7 +88,7 @@ _TO_LONGER = [
 
 
 async def roll_up_pools(connection: AsyncConnection, buckets: Iterable[tuple[int, datetime]]) -> None:
-    """Computes these 10 s of pools again, from rollups of instances, and the minutes and hours that they are in."""
+    """Recomputes these 10 s of pools, from rollups of instances, and the minutes and hours that contain them."""
     found = sorted(set(buckets))
     for pool, bucket in found:
         await connection.execute(_TO_10S, {"pool": pool, "start": bucket})

@@ -1,7 +1,7 @@
 """Load samples: per-second values, their rollups, and heatmap cells from the coarsest table that suffices.
 
-A rollup bucket is computed again from its samples whenever a report brought some (`rollup_queue`, filled in the
-report's transaction). So rollups are exact even when reports come late or twice, and a crash loses no bucket.
+A rollup bucket is recomputed from its samples whenever a report adds some (`rollup_queue`, filled in the report's
+transaction). So rollups are exact even when reports come late or twice, and a crash loses no bucket.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -29,7 +29,7 @@ from fairlead_client.resources.heatmaps import METRICS, HeatmapMigration
 _GAUGES = ("running", "waiting", "pending_prefill_tokens", "in_flight")
 _TOTALS = {"requests_total": "requests", "failed_total": "failed"}
 SUMMED = {total: _TOTALS.get(total, total) for total in tables.SUMS}
-"""The name that a second's count has in PER_SECOND, by the name of its sum in rollups."""
+"""For each sum in rollups, the name of the corresponding count in PER_SECOND."""
 _COUNTS = tuple(SUMMED.values())
 
 
@@ -57,11 +57,13 @@ WITH samples AS (
 """The value of every metric of every instance for each second, over all routers.
 
 Gauges are summed over routers and data-parallel ranks, each with its last value. The statement joins nothing: Postgres
-has no statistics of the newest samples, expects a handful, and would compare each with each.
+has no statistics about the newest samples, expects a handful, and would choose a nested loop.
 """
 
 AT_ONCE = 1
-"""Buckets rolled up in one transaction: a report with a late sample of one of them waits for its end."""
+"""Maximum number of buckets rolled up in one transaction: a report with a late sample of one of them
+waits for its end.
+"""
 
 STEPS_OF_ROLLUPS = {"10s": 10, "1m": 60}
 """Seconds of a bucket, by the table's name."""
@@ -82,7 +84,7 @@ SELECT c.source, c.target, c.moves, c.at, c.total, n.id, n.trigger FROM counted 
   WHERE m.pool_id = c.pool_id AND m.at = c.at AND m.source = c.source AND m.target = c.target ORDER BY m.id LIMIT 1
 ) n
 """
-"""Looks up the newest move of each pair after it has found the busiest pairs: sorting each group costs more."""
+"""SQL for the busiest pairs first, then the newest move of each: sorting all moves would cost more."""
 
 
 def _upsert(table: str, columns: list[str], source: str) -> str:
@@ -155,8 +157,7 @@ class PostgresLoads:
             return await longest_lag(connection, now)
 
     async def slices(self, pool: PoolKey, metric: str, where: Grid, *, mean: bool) -> tuple[list[Slice], dict[str, Place], SloFacts]:
-        """Columns of maxima, or of sums and seconds for a mean; places of the instances; the SLO in force.
-
+        """Columns of maxima, or of sums and seconds for a mean; the places of the instances; and the SLO in force.
         `metric` is one of METRICS. Raises NotFound.
         """
         async with self._database.reading() as connection:
@@ -201,7 +202,7 @@ class PostgresLoads:
 
 
 async def pool_and_slo(connection: AsyncConnection, pool: PoolKey) -> tuple[int, SloFacts]:
-    """A living pool's number and the SLO in force. Raises NotFound."""
+    """A living pool's number in the database, and the SLO in force. Raises NotFound."""
     pools = tables.pools
     query = select(pools.c.id, pools.c.facts).where(
         pools.c.namespace == pool.namespace, pools.c.name == pool.name, pools.c.deleted_at.is_(None)
@@ -216,7 +217,7 @@ def _slices(metric: str, where: Grid, *, mean: bool) -> str:
     """One row for each column with values in [:start, :end): its start, and the names, values and seconds of its
     instances.
 
-    A row for each cell would cost four times as much to read.
+    One row per cell would take four times as long to read.
     """
     if metric not in METRICS:
         raise ValueError(f"{metric!r} is not a metric")
@@ -233,5 +234,8 @@ def _slices(metric: str, where: Grid, *, mean: bool) -> str:
     cells = f"SELECT instance, bucket AS at, {chosen} AS value, {metric}_n AS seconds FROM {table}"
     if where.step > STEPS_OF_ROLLUPS[where.source]:
         merge = "sum" if mean else "max"
-        cells = f"SELECT instance, {at.format(name='bucket')} AS at, {merge}({chosen}) AS value, sum({metric}_n) AS seconds FROM {table} GROUP BY 1, 2"
+        cells = (
+            f"SELECT instance, {at.format(name='bucket')} AS at, {merge}({chosen}) AS value, sum({metric}_n) AS "
+            f"seconds FROM {table} GROUP BY 1, 2"
+        )
     return f"SELECT at, {lists} FROM ({cells}) cells GROUP BY at"

@@ -1,7 +1,7 @@
-"""The senders to an instance in a stretch of time, from the record that routers keep of every request that ended.
+"""The senders to an instance in a stretch of time, from the routers' records of every finished request.
 
-Routers record each request with its lengths and with a number that stands for its session (`fairlead.reports.traffic`).
-To recover names, it numbers those that the pool's bindings and decisions know.
+A record has the request's lengths and a number for its session (`fairlead.reports.traffic`). Names are recovered by
+computing the numbers of all session names in the pool's bindings and decisions.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,16 @@ from fairlead_api import tables
 from fairlead_client.resources.load_explanations import Senders, SenderShare
 
 READ = 50_000
-"""Maximum number of requests of a pool, the newest of the stretch, that one answer reads, and of names that it
-numbers.
+"""Maximum number of requests that one answer reads (the newest of the stretch), and of names whose
+numbers it computes.
 """
 TOP = 10
 LONGEST_WAIT = 600.0
-"""Seconds from a request's arrival until it was sent: what waited longer is not found."""
+"""Maximum seconds from a request's arrival to its sending; requests that waited longer are not found."""
 WHOLE_SHARE = 0.9
-"""If less of the sent requests is recorded, as before most of them end, a sample of decisions says more."""
+"""If a smaller share of the sent requests is recorded, as before most of them end, the sample of decisions is used
+instead.
+"""
 
 _SUMS = """
 WITH recorded AS MATERIALIZED (
@@ -59,19 +61,19 @@ class RecordedSenders:
     rows: Sequence[Any]
 
     def is_whole(self, sent: int) -> bool:
-        """Whether it covers nearly all `sent` requests, and not just a sample."""
+        """Whether the record covers nearly all `sent` requests, and not just a sample."""
         return bool(self.rows) and min(row.sample_rate for row in self.rows) >= 1 and self.recorded >= WHOLE_SHARE * sent
 
 
 async def recorded_senders(connection: AsyncConnection, pool: int, instance: str, start: datetime, end: datetime) -> RecordedSenders:
-    """The record of the requests sent there in the stretch."""
+    """The record of the requests sent to the instance in the stretch."""
     values = {"pool": pool, "instance": instance, "start": start, "end": end, "most": READ, "wait": LONGEST_WAIT}
     rows = (await connection.execute(text(_SUMS), values)).all()
     return RecordedSenders(begun=rows[0].begun if rows else start, recorded=sum(int(row.requests) for row in rows), rows=rows)
 
 
 async def whole_senders(connection: AsyncConnection, pool: int, instance: str, found: RecordedSenders, end: datetime, sent: int) -> Senders:
-    """The exact sums of each session, with the names that are known, of `sent` requests."""
+    """The exact sums of each session over the recorded part of the `sent` requests, with known names."""
     names = await _names(connection, pool, instance, found.begun, end) if any(row.session is not None for row in found.rows) else {}
     tokens = sum(int(row.prompt_tokens) for row in found.rows)
     to_prefill = sum(int(row.prefill_tokens) for row in found.rows)

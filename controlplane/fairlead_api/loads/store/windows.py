@@ -1,6 +1,6 @@
-"""The events around one instance in a stretch of time: load of all instances, senders, moves, changes.
+"""What happened around one instance in a stretch of time: load of all instances, senders, moves, changes.
 
-Every statement uses an index and reads at most a bounded number of rows.
+Every statement uses an index and reads a bounded number of rows.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -26,19 +26,19 @@ from fairlead_client.resources.heatmaps import METRICS
 from fairlead_client.resources.load_explanations import LEAST_SAMPLES, Flow, Moved, Senders, SenderShare, WindowChange
 
 READ = 5_000
-"""Maximum number of decisions, and of moves each way, that one answer reads."""
+"""Maximum number of decisions, and of moves in each direction, that one answer reads."""
 REVISIONS = 200
-"""A revision is looked for among this many newest ones."""
+"""Number of newest revisions among which changes are searched."""
 CHANGES = 20
 NOT_KNOWN = 1 << 62
-"""Stands for an unknown number of requests: more than are ever sent, so that the record counts as incomplete."""
+"""Stands for an unknown number of sent requests: so large that the record counts as incomplete."""
 
 _SENT = (
     (600, "load_samples", "second", "requests"),
     (21_600, "load_rollups_10s", "bucket", "requests_total"),
     (float("inf"), "load_rollups_1m", "bucket", "requests_total"),
 )
-"""Seconds of the longest stretch that is read from a table, the table, its time and its count."""
+"""For each table: the longest stretch in seconds for which it is read, its time column and its count."""
 
 _COUNTS = ("requests_total", "prompt_tokens", "hit_tokens", "output_tokens")
 
@@ -148,7 +148,9 @@ def _stretch(item: Any) -> Stretch:
 
 
 async def _senders(connection: AsyncConnection, pool: int, instance: str, start: datetime, end: datetime) -> Senders:
-    """From the record of all requests if there is one, else from the kept decisions, which are a sample."""
+    """The senders, from the record of all requests if there is one, else from the kept decisions,
+    which are a sample.
+    """
     known = await recorded_senders(connection, pool, instance, start, end)
     if known.rows:
         sent = await _sent(connection, pool, instance, known.begun, end)
@@ -179,7 +181,7 @@ async def _senders(connection: AsyncConnection, pool: int, instance: str, start:
 
 
 Shares = tuple[float | None, float | None]
-"""The share of the prompt tokens, and that of the tokens to prefill."""
+"""A share of the prompt tokens, and a share of the tokens to prefill."""
 
 
 def _exact(row: Any) -> Shares:
@@ -228,7 +230,7 @@ async def _sent(connection: AsyncConnection, pool: int, instance: str, start: da
 async def _moved(
     connection: AsyncConnection, table: Table, pool: int, instance: str, ends: tuple[str, str], between: tuple[datetime, datetime]
 ) -> Moved:
-    """Moves with the instance at the first of `ends`, by the instance at the other."""
+    """Moves that have the instance at the first of `ends`, grouped by the instance at the other end."""
     here, there = (table.c[name] for name in ends)
     query = (
         select(there)
@@ -259,7 +261,7 @@ async def _revisions(connection: AsyncConnection, pool: int, start: datetime, en
 
 
 def _paths(diff: list[dict[str, Any]]) -> str:
-    """`/spec/slo/ttft` from 5s to 3s → `slo.ttft from 5s to 3s`; of several changes the first two."""
+    """Changed paths in words: `/spec/slo/ttft` from 5s to 3s → `slo.ttft from 5s to 3s`; only the first two changes."""
     told = [_change(one) for one in diff]
     more = len(told) - 2
     return "; ".join(told[:2]) + (f" and {more} more" if more > 0 else "") if told else "nothing that is compared"

@@ -1,4 +1,4 @@
-"""The kinds of plans: every other module of this package is one, named as the kind is and described by its `KIND`."""
+"""The kinds of plans: every other module of this package is one, named like the kind and described by its `KIND`."""
 
 from functools import cache
 from importlib import import_module

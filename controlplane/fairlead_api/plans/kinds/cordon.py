@@ -9,13 +9,14 @@ from fairlead.routing.knowledge.ring_changes import expected_sessions, moved_sha
 from fairlead.routing.knowledge.rings import key_shares
 from fairlead_api.plans.changes import MarkQuestion, mark_kind
 from fairlead_api.plans.evidence import PoolUse
+from fairlead_api.plans.hand_overs import forecast
 from fairlead_api.plans.questions import CannotSimulate, Known, Present, Tried
 from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_client.resources.plans import PlanEffect
 
 
 class CordonQuestion(MarkQuestion):
-    """What would cordoning an instance, or ending that, do?"""
+    """Asks for the effect of cordoning an instance, or of ending that."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return (cordon_effect if self.is_set else uncordon_effect)(known.use, self.instance, known.policies)
@@ -27,14 +28,14 @@ class CordonQuestion(MarkQuestion):
 def cordon_effect(pool: PoolUse, instance: str, policies: PolicyCatalogue) -> PlanEffect:
     """A cordoned instance keeps its requests in flight and gets no new ones: its sessions move with their next request.
 
-    It is not replaced, so the others carry its load. Raises NotFound.
+    It is not replaced, so the other instances take over its load. Raises NotFound.
     """
     one = pool.instance(instance)
     if one.state not in ACCEPTING:
         return PlanEffect(notes=[f"{instance} is {one.state} and gets no new requests anyway."])
     left = [use for use in pool.instances if use.state in ACCEPTING and use.role is one.role and use is not one]
-    go_on = "1 instance of role {} goes on" if len(left) == 1 else f"{len(left)} instances of role {{}} go on"
-    alone = f"Nobody else of role {one.role} takes requests: every new request will be refused until it is uncordoned."
+    go_on = "1 instance of role {} goes on serving" if len(left) == 1 else f"{len(left)} instances of role {{}} go on"
+    alone = f"No other instance of role {one.role} takes requests: every new request will be refused until it is uncordoned."
     anchors = pool.facts.anchors_per_instance
     before = [use.entry(anchors) for use in pool.instances]
     return PlanEffect(
@@ -46,6 +47,7 @@ def cordon_effect(pool: PoolUse, instance: str, policies: PolicyCatalogue) -> Pl
         notes=[f"It is not replaced while it is cordoned: {go_on.format(one.role)}."] if left else [],
         warnings=[] if left else [alone],
         heavy=not left or pool.is_heavy(one.bound_sessions),
+        hand_over=forecast(pool, [one], replaced=False),
     )
 
 

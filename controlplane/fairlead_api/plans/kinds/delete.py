@@ -1,6 +1,6 @@
-"""Deleting a pool, and creating it again: what a plan shows of it, and how the change is made.
+"""Deleting a pool, and creating it again: what a plan shows, and how the change is made.
 
-A stored plan of this kind has in `change` what it creates, nothing where it deletes, and in `inverse` the opposite.
+In a stored plan of this kind, `change` is the manifest to create, or empty for a deletion; `inverse` is the opposite.
 """
 
 from collections.abc import Mapping
@@ -32,18 +32,18 @@ async def _change(asked: Asked) -> Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Existence:
-    """A plan's part of a stored plan: what it creates (empty = it deletes), the opposite, and how that is shown."""
+    """This kind's part of a stored plan: what it creates (empty = it deletes), the opposite, and how that is shown."""
 
     change: dict[str, Any]
     inverse: dict[str, Any]
     seen: dict[str, Any]
-    """The spec that the plan is made for."""
+    """The spec for which the plan is made."""
     diff: list[dict[str, Any]]
     patch: str
 
 
 def deletion(target: Target, found: ClusterObject) -> Existence:
-    """Deletes the object; its inverse creates it with the same spec, labels and annotations."""
+    """Deletes the object; the inverse creates it with the same spec, labels and annotations."""
     annotations = {name: value for name, value in found.annotations.items() if name not in _OURS and "kopf" not in name}
     manifest = {"labels": dict(found.labels), "annotations": annotations, "spec": dict(found.spec)}
     return Existence(
@@ -56,7 +56,7 @@ def deletion(target: Target, found: ClusterObject) -> Existence:
 
 
 def creation(target: Target, manifest: dict[str, Any]) -> Existence:
-    """Creates the object that the manifest describes; its inverse deletes it."""
+    """Creates the object that the manifest describes; the inverse deletes it."""
     shown = _shown(target, "create this object", {"spec": manifest["spec"]})
     return Existence(change=manifest, inverse={}, seen={}, diff=diff({}, manifest["spec"], "/spec"), patch=shown)
 
@@ -65,7 +65,7 @@ def deletion_effect(pool: PoolUse | None, spec: Mapping[str, Any]) -> PlanEffect
     """Every session is lost: no instance is left to take it. `pool` None = its spec was never usable."""
     notes = [
         "Undoing creates the pool again with the same spec: instances start again, and lost sessions and caches stay lost. "
-        "Its records stay; the revisions it could be rolled back to go."
+        "Its records stay, but the revisions for roll-backs are lost."
     ]
     if pool is None:
         return PlanEffect(notes=notes, heavy=True)
@@ -89,7 +89,7 @@ def deletion_effect(pool: PoolUse | None, spec: Mapping[str, Any]) -> PlanEffect
 
 
 def creation_effect(spec: Mapping[str, Any]) -> PlanEffect:
-    """Instances start with empty caches; nothing that was lost comes back."""
+    """Effect of a creation: instances start with empty caches; lost sessions and caches stay lost."""
     notes = ["Instances start again, with empty caches. Sessions that were lost stay lost."]
     try:
         wanted: PoolSpec = parse_spec(spec)
@@ -100,7 +100,7 @@ def creation_effect(spec: Mapping[str, Any]) -> PlanEffect:
 
 
 async def delete(cluster: ClusterGateway, target: Target, uid: str, generation: int) -> None:
-    """Deletes the object if it still is as planned; one that is gone, or going, was deleted by an earlier try."""
+    """Deletes the object if it is still as planned; if it is already gone or being deleted, an earlier try did that."""
     for attempt in range(1, _TRIES + 1):
         try:
             found = await cluster.read(target)
@@ -122,7 +122,7 @@ async def delete(cluster: ClusterGateway, target: Target, uid: str, generation: 
 
 
 async def create(cluster: ClusterGateway, target: Target, manifest: Mapping[str, Any], marks: Mapping[str, str | None]) -> ClusterObject:
-    """Creates the object; one that carries this plan's mark was created by an earlier try."""
+    """Creates the object; if it exists with this plan's mark, an earlier try created it."""
     try:
         found = await cluster.read(target)
     except NotFound:
@@ -133,7 +133,7 @@ async def create(cluster: ClusterGateway, target: Target, manifest: Mapping[str,
 
 
 async def absent(cluster: ClusterGateway, target: Target, uid: str) -> None:
-    """Raises Conflict unless the object is gone: `still-deleting`, or `object-changed` for a new one of its name."""
+    """Raises Conflict unless the object is gone: `still-deleting`, or `object-changed` for a new object of its name."""
     try:
         found = await cluster.read(target)
     except NotFound:
@@ -150,4 +150,4 @@ def _shown(target: Target, words: str, rest: dict[str, Any]) -> str:
 
 
 KIND = Kind(name=PlanKind.DELETE, change=_change, questions=lambda _change, _policies: ())
-"""Its effect is `deletion_effect`: it is known of a pool too whose spec was never usable."""
+"""The kind. Its effect is `deletion_effect`, which is also known for a pool whose spec was never usable."""

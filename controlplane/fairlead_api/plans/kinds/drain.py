@@ -1,9 +1,10 @@
-"""Draining: an instance is emptied and replaced, or that is taken back."""
+"""Draining: an instance is emptied and replaced, or a drain is cancelled."""
 
 from fairlead.instance_marks import DRAIN_ANNOTATION
 from fairlead.instances import ACCEPTING, InstanceState
 from fairlead_api.plans.changes import MarkQuestion, mark_kind
 from fairlead_api.plans.evidence import InstanceUse, PoolUse
+from fairlead_api.plans.hand_overs import forecast
 from fairlead_api.plans.questions import CannotSimulate, Known, Present, Tried
 from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_client.resources.plans import PlanEffect
@@ -11,17 +12,17 @@ from fairlead_client.simulation_jobs import PoolChange
 
 
 class DrainQuestion(MarkQuestion):
-    """What would draining an instance, or ending that, do?"""
+    """Asks for the effect of draining an instance, or of ending that."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return (drain_effect if self.is_set else undrain_effect)(known.use, self.instance, replaced=self.replaced)
 
     def tried(self, present: Present) -> Tried:
-        """The drain of the simulated instance that stands for this one: it has the same rank in its role by the cost of
-        leaving.
+        """The drain in the simulation: the simulated instance with the same rank in its role, by drain cost, stands for
+        this one.
         """
         if not self.is_set:
-            raise CannotSimulate("what has moved stays where it is")
+            raise CannotSimulate("sessions that have moved stay where they are")
         one = next((use for use in present.use.instances if use.id == self.instance), None)
         if one is None or one.state not in ACCEPTING:
             raise CannotSimulate("the instance serves nothing now")
@@ -34,8 +35,8 @@ class DrainQuestion(MarkQuestion):
 
 
 def drain_effect(pool: PoolUse, instance: str, *, replaced: bool = True) -> PlanEffect:
-    """The sessions that move, and the capacity that is left until the successor serves, or permanently if the instance
-    is not `replaced`. Raises NotFound.
+    """The sessions that move, and the remaining capacity until the successor serves; if the instance is not `replaced`,
+    permanently. Raises NotFound.
     """
     one = pool.instance(instance)
     if one.state is InstanceState.DRAINING:
@@ -46,7 +47,7 @@ def drain_effect(pool: PoolUse, instance: str, *, replaced: bool = True) -> Plan
     if not replaced:
         return _emptied(pool, one, number.format(one.role), alone=not left)
     if not left:
-        words = "No other instance of its role serves, so its successor comes first and the drain begins when that serves."
+        words = "No other instance of its role serves, so its successor is started first, and the drain begins when that one serves."
     return PlanEffect(
         victims=[instance],
         sessions_moved=one.bound_sessions,
@@ -54,27 +55,29 @@ def drain_effect(pool: PoolUse, instance: str, *, replaced: bool = True) -> Plan
         requests_in_flight=one.in_flight,
         notes=[words],
         heavy=pool.is_heavy(one.bound_sessions),
+        hand_over=forecast(pool, [one]),
     )
 
 
 def _emptied(pool: PoolUse, one: InstanceUse, words: str, *, alone: bool) -> PlanEffect:
-    """An engine that Fairlead does not end: it drains, stays empty, and can be taken back."""
+    """Effect on an engine that Fairlead does not stop: it drains, stays empty, and can be put back into service."""
     return PlanEffect(
         sessions_moved=0 if alone else one.bound_sessions,
         sessions_lost=one.bound_sessions if alone else 0,
         cache_tokens_lost=one.cache_tokens,
         requests_in_flight=one.in_flight,
-        notes=[] if alone else [f"{words} while it is drained. It goes on running, and takes requests again when the drain is taken back."],
-        warnings=["No other engine serves: every new request will be refused until the drain is taken back."] if alone else [],
+        notes=[] if alone else [f"{words} while it is drained. It goes on running, and takes requests again when the drain is cancelled."],
+        warnings=["No other engine serves: every new request will be refused until the drain is cancelled."] if alone else [],
         heavy=alone or pool.is_heavy(one.bound_sessions),
+        hand_over=forecast(pool, [one], replaced=False),
     )
 
 
 def undrain_effect(pool: PoolUse, instance: str, *, replaced: bool = True) -> PlanEffect:
-    """The instance's sessions have moved and do not come back automatically. Raises NotFound."""
+    """Effect of cancelling a drain: sessions that have moved do not come back automatically. Raises NotFound."""
     one = pool.instance(instance)
     if one.state is not InstanceState.DRAINING:
-        return PlanEffect(notes=[f"{instance} does not drain yet and goes on as it is."])
+        return PlanEffect(notes=[f"{instance} does not drain yet; it goes on serving."])
     if not replaced:
         return PlanEffect(notes=["It takes requests again; sessions that moved stay where they are."])
     return PlanEffect(notes=["It takes requests again, unless its successor serves already; sessions that moved stay where they are."])

@@ -1,5 +1,6 @@
 """Early rejection of requests that would be late."""
 
+from fairlead.percentages import percentage
 from fairlead.tables import EarlyRejectionFacts
 from fairlead_api.plans.changes import SpecQuestion, section_kind
 from fairlead_api.plans.evidence import Replay
@@ -10,7 +11,7 @@ from fairlead_client.simulation_jobs import PoolChange
 
 
 class EarlyRejectionQuestion(SpecQuestion):
-    """What would another rule of early rejection do?"""
+    """Asks for the effect of another rule of early rejection."""
 
     async def effect(self, known: Known) -> PlanEffect:
         facts = self.after.facts()
@@ -22,10 +23,10 @@ class EarlyRejectionQuestion(SpecQuestion):
 
 
 def rejection_effect(after: EarlyRejectionFacts, refused: Replay | None) -> PlanEffect:
-    """The share of recorded decisions in which every candidate was predicted to be over the limit."""
+    """Effect: the share of recorded decisions in which every candidate was predicted to exceed the limit."""
     if after.mode == "Disabled":
         return PlanEffect(warnings=["Nothing is refused early: under overload requests wait until they time out."])
-    notes = ["What decoding would add is not in the estimate; Predicted refuses at least as much as Load."]
+    notes = ["The estimate does not include refusals because of decoding; Predicted refuses at least as much as Load."]
     notes = notes if after.mode == "Predicted" else []
     if refused is None:
         return PlanEffect(notes=notes)
@@ -39,7 +40,7 @@ def rejection_effect(after: EarlyRejectionFacts, refused: Replay | None) -> Plan
 
 def refusing(refused: Replay | None) -> list[str]:
     """A warning about the share of requests that would be refused, if there is one."""
-    return [f"{refused.share:.1%} of requests like those would be refused."] if refused and refused.share >= 0.001 else []
+    return [f"{percentage(refused.share)} of requests like those would be refused."] if refused and refused.share >= 0.001 else []
 
 
 def _minutes(replay: Replay) -> str:

@@ -1,6 +1,6 @@
-"""Engines that run already come into a pool, or leave it.
+"""Adds engines that already run to a pool, or removes them.
 
-Plans see the engines as a mapping: an engine's name → its entry in the file without the name.
+Plans see the engines as a mapping from an engine's name to the rest of its entry in the file.
 """
 
 import re
@@ -24,14 +24,14 @@ from fairlead_client.resources.plan_kinds import EngineAction, PlanKind
 from fairlead_client.resources.plans import PlanEffect
 
 ENGINES = "engines"
-"""The section of a file, and of a plan's change, with the engines."""
+"""The section with the engines, in a file and in a plan's change."""
 _HOST = re.compile(r"[A-Za-z0-9_]([-A-Za-z0-9_.]*[A-Za-z0-9_.])?")
 _FIELDS = {EngineAction.ADD: ("action", "url", "name", "weight"), EngineAction.REMOVE: ("action", "name")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginesQuestion:
-    """What would adding engines (an entry by name) or removing them (None) do?"""
+    """Asks for the effect of adding engines (an entry by name) or removing them (None)."""
 
     change: Mapping[str, Any]
 
@@ -39,7 +39,7 @@ class EnginesQuestion:
         return engines_effect(known.use, self.change, known.policies)
 
     def tried(self, _present: Present) -> Tried:
-        raise CannotSimulate("the simulator does not know the engine that comes or goes")
+        raise CannotSimulate("the simulator does not know the engine that is added or removed")
 
 
 async def _change(asked: Asked) -> Change:
@@ -85,7 +85,7 @@ def _is_host(host: str) -> bool:
 
 
 def engine_name(url: str) -> str:
-    """The name of an engine without its own, from its base URL: `http://10.0.0.7:8000` → `10.0.0.7-8000`."""
+    """The name of an engine that was given none, from its base URL: `http://10.0.0.7:8000` → `10.0.0.7-8000`."""
     return re.sub(r"[^a-z0-9.]+", "-", url.removeprefix("http://").lower()).strip("-")
 
 
@@ -102,7 +102,7 @@ def engines_patch(fields: Mapping[str, Any], engines: Mapping[str, Any]) -> dict
 
 
 def weighed_engine(name: str, weight: float | None) -> dict[str, Any]:
-    """The merge patch of the list that gives an engine another weight; None = no weight of its own."""
+    """The merge patch of the engine list that gives an engine another weight; None = no weight of its own."""
     return {ENGINES: {name: {"weight": weight}}}
 
 
@@ -128,7 +128,7 @@ def _removed(fields: Mapping[str, Any], engines: Mapping[str, Any]) -> dict[str,
 
 
 def engines_effect(pool: PoolUse, change: Mapping[str, Any], policies: PolicyCatalogue) -> PlanEffect:
-    """What adding engines (an entry) and removing them (None) moves: keys, sessions and caches."""
+    """Effect of adding engines (an entry) and removing them (None): keys, sessions and caches that move."""
     added = [name for name, entry in change.items() if entry is not None]
     victims = [use for use in pool.instances if change.get(use.id, "") is None]
     left = [use for use in pool.instances if use not in victims]

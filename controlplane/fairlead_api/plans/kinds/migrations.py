@@ -1,4 +1,4 @@
-"""A pool's migrations are paused, or go on."""
+"""Pauses or resumes a pool's migrations."""
 
 from fairlead.pools import TableFacts
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
@@ -11,28 +11,28 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class MigrationsQuestion(SpecQuestion):
-    """What would pausing migrations, or ending the pause, do?"""
+    """Asks for the effect of pausing migrations, or of resuming them."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return migrations_effect(known.use, self.after.facts(), known.policies)
 
     def tried(self, _present: Present) -> Tried:
-        raise CannotSimulate("it holds sessions where they are until it is taken back")
+        raise CannotSimulate("sessions stay where they are until migrations are resumed")
 
 
 def migrations_effect(pool: PoolUse, after: TableFacts, policies: PolicyCatalogue) -> PlanEffect:
-    """What stays where it is from now on, or may move again. The change itself moves no session."""
+    """Effect: what stays where it is from now on, or may move again. The change itself moves no session."""
     policy, bound = after.routing.policy, pool.sessions
     if after.routing.migrations != MIGRATIONS_PAUSED:
         return PlanEffect(notes=[f"{policy} moves sessions and queued requests again, by its own rules."])
     if not policies.keeps_homes(after.routing):
-        return PlanEffect(notes=[f"{policy} keeps no session at a home, so none migrates anyway; queued requests wait where they are."])
+        return PlanEffect(notes=[f"{policy} binds no sessions, so none migrates anyway; queued requests stay in their queues."])
     return PlanEffect(
         notes=[
-            f"{bound:,} sessions stay where they are, and queued requests wait where they do; new sessions are placed by {policy}.",
-            "What drains or is lost still gives its sessions up.",
+            f"{bound:,} sessions stay where they are, and queued requests stay in their queues; new sessions are placed by {policy}.",
+            "Instances that drain or are lost still lose their sessions.",
         ],
-        warnings=["Nothing relieves an instance that becomes hot, until migrations go on."],
+        warnings=["Nothing relieves an instance that becomes hot, until migrations are resumed."],
     )
 
 

@@ -1,5 +1,5 @@
-"""Moves a session to another home, or takes its home away: its next request goes there, whatever the policy would
-choose.
+"""Moves a session to another home, or releases it from its home. The session's next request goes to the new home,
+regardless of the policy.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionQuestion:
-    """What would moving a session to another home, or releasing it, do?"""
+    """Asks for the effect of moving a session to another home, or of releasing it."""
 
     source: str | None
     target: str | None
@@ -27,11 +27,11 @@ class SessionQuestion:
         return session_effect(known.use, self.source, self.target, self.context_tokens)
 
     def tried(self, _present: Present) -> Tried:
-        raise CannotSimulate("one session more or less does not show")
+        raise CannotSimulate("one session is too small a change to show")
 
 
 def session_kind(name: PlanKind) -> Kind:
-    """A kind that gives a session the request's instance as its home; without one it has no home afterwards."""
+    """A kind that makes the request's instance the session's home; without an instance the session is released."""
     return Kind(name=name, change=_change, questions=_questions)
 
 
@@ -50,24 +50,24 @@ def _questions(change: Change, _policies: PolicyCatalogue) -> Sequence[Question]
 
 
 def session_effect(pool: PoolUse, source: str | None, target: str | None, context_tokens: int) -> PlanEffect:
-    """The session's context is computed again at its new home. It is one of many, so the change is never heavy."""
+    """Effect: the session's context is recomputed at its new home. One session is never a heavy change."""
     if target is None:
         notes = ["The policy places its next request like that of a new session, perhaps on the same instance again."]
         return PlanEffect(cache_tokens_lost=0, notes=notes)
     notes = [
-        f"Its next request goes to {target}, whatever the policy would choose; from then on it moves by the policy's rules again.",
+        f"Its next request goes to {target}, regardless of the policy; after that the policy may move it again.",
         "Requests in flight are served to their end where they are.",
     ]
     if source is None:
         return PlanEffect(notes=notes)
-    notes.append("The first token there is not predicted: it depends on the request that comes next.")
+    notes.append("No TTFT is predicted: it depends on the next request.")
     there = next((use for use in pool.instances if use.id == target), None)
     busy = [f"{there.in_flight} requests are in flight at {target}."] if there is not None and there.in_flight else []
     return PlanEffect(
         sessions_moved=1,
         cache_tokens_lost=context_tokens,
         notes=[*notes, *busy],
-        warnings=[f"About {context_tokens:,} tokens of context are computed again at {target}."] if context_tokens else [],
+        warnings=[f"About {context_tokens:,} tokens of context are recomputed at {target}."] if context_tokens else [],
     )
 
 

@@ -11,7 +11,7 @@ from fairlead_client.simulation_jobs import PoolChange
 
 
 class PolicyQuestion(SpecQuestion):
-    """What would another policy do?"""
+    """Asks for the effect of another policy."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return policy_effect(known.use, self.after.facts(), known.policies)
@@ -25,8 +25,8 @@ class PolicyQuestion(SpecQuestion):
 def policy_effect(pool: PoolUse, after: TableFacts, policies: PolicyCatalogue) -> PlanEffect:
     """The effect of another policy or other parameters; routers take it over with the next table, without a restart.
 
-    Where the new policy places every request by the ring, or keeps no session at its home, bound sessions are taken to
-    move: whether a session's key happens to lie at its home is not recorded.
+    If the new policy places every request by the ring, or binds no sessions, all bound sessions count as moving:
+    whether a session's key happens to belong to its home is not recorded.
     """
     before, bound = pool.facts.routing.policy, pool.sessions
     wanted = policies.entry(after.routing.policy)
@@ -34,11 +34,11 @@ def policy_effect(pool: PoolUse, after: TableFacts, policies: PolicyCatalogue) -
         return PlanEffect()
     if policies.keeps_homes(after.routing) and wanted.ring is not RingUse.EVERY_REQUEST:
         return PlanEffect(notes=[f"{bound:,} sessions keep their homes; {wanted.name} decides from their next request on."])
-    how = "places every request by the ring" if wanted.ring is RingUse.EVERY_REQUEST else "keeps no session at its home"
+    how = "places every request by the ring" if wanted.ring is RingUse.EVERY_REQUEST else "binds no sessions"
     return PlanEffect(
         sessions_moved=bound,
         cache_tokens_lost=sum(use.cache_tokens for use in pool.instances),
-        warnings=[f"{wanted.name} {how}: up to {bound:,} sessions move with their next request, and lose their cache where they were."],
+        warnings=[f"{wanted.name} {how}: up to {bound:,} sessions move with their next request, and lose their cached context."],
         heavy=pool.is_heavy(bound),
     )
 

@@ -13,7 +13,7 @@ from fairlead_client.simulation_jobs import Autoscaled, PoolChange, RoleRange
 
 
 class RatioQuestion(SpecQuestion):
-    """What would other rules of the ratio do?"""
+    """Asks for the effect of other rules for the ratio."""
 
     async def effect(self, _known: Known) -> PlanEffect:
         return ratio_effect(self.after)
@@ -28,9 +28,11 @@ class RatioQuestion(SpecQuestion):
 
 RATIO_MODES: Mapping[str, str] = MappingProxyType(
     {
-        RatioMode.FIXED: "What the controller moved between the roles is taken back: each goes to its declared number.",
-        RatioMode.AUTO: "Instances drain and change between prefill and decode without a person, one per cooldown, never the last of a role.",
-        RatioMode.ADVISE: "Roles go to their declared numbers; every move that would be made is kept with its signals.",
+        RatioMode.FIXED: "The controller's moves between the roles are undone: each role returns to its declared number.",
+        RatioMode.AUTO: (
+            "Instances drain and change between prefill and decode automatically, one per cooldown, never the last one of a role."
+        ),
+        RatioMode.ADVISE: "Roles return to their declared numbers; every move that mode Auto would make is recorded with its signals.",
     }
 )
 

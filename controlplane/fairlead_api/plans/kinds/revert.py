@@ -1,4 +1,4 @@
-"""The whole spec of a former revision: its patch, and the kinds of change that this patch makes."""
+"""Restores the whole spec of an earlier revision: the patch, and the kinds of change that it consists of."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any
 from fairlead.errors import InvalidInput
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead_api.plans.changes import Asked, Change, Kind, Spec, checked
+from fairlead_api.plans.hand_overs import least_kept
 from fairlead_api.plans.kinds.catalogue import kind_of
 from fairlead_api.plans.merge_patches import between
 from fairlead_api.plans.questions import CannotSimulate, Known, Present, Question, Tried
@@ -17,7 +18,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevertQuestion:
-    """What would a former revision of the whole spec do? The questions of its parts."""
+    """Asks for the effect of an earlier revision of the whole spec, by the questions of its parts."""
 
     parts: tuple[Question, ...]
 
@@ -25,7 +26,7 @@ class RevertQuestion:
         return joined([await part.effect(known) for part in self.parts])
 
     def tried(self, _present: Present) -> Tried:
-        raise CannotSimulate("it changes several parts of the spec at once, each of which can be planned and simulated alone")
+        raise CannotSimulate("it changes several parts of the spec at once; plan each part separately to simulate it")
 
 
 async def _change(asked: Asked) -> Change:
@@ -47,16 +48,16 @@ def revert_patch(number: int, spec: Mapping[str, Any], former: Mapping[str, Any]
     """The merge patch that restores a former spec. Raises InvalidInput if the spec is the same already."""
     if change := between(spec, former):
         return change
-    raise InvalidInput("revision", number, "the spec is so already; write another")
+    raise InvalidInput("revision", number, "the spec already has these values; write another")
 
 
 def kinds_in(before: Spec, after: Spec) -> Iterator[Kind]:
-    """The kinds of plans that would each make a part of the change between two specs."""
+    """The kinds of plans that together would make the change between two specs."""
     return (kind for kind in map(kind_of, PLAN_KINDS) if kind.is_part(before, after))
 
 
 def joined(effects: Sequence[PlanEffect]) -> PlanEffect:
-    """The effect of several changes at once. Each moves the same sessions, so the largest single number counts."""
+    """The combined effect of several changes. Each moves the same sessions, so the largest number counts."""
     if len(effects) == 1:
         return effects[0]
     predicted = [one for one in effects if one.predicted_attainment is not None or one.predicted_refusals is not None]
@@ -80,6 +81,7 @@ def joined(effects: Sequence[PlanEffect]) -> PlanEffect:
             *(["Several parts move sessions; at least as many move as the part that moves most."] if several else []),
         ],
         heavy=any(one.heavy for one in effects),
+        hand_over=least_kept(one.hand_over for one in effects),
     )
 
 

@@ -1,4 +1,4 @@
-"""Other anchors of every instance on the hash ring."""
+"""Changes the number of anchors of every instance on the hash ring."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class RingQuestion(SpecQuestion):
-    """What would other anchors do?"""
+    """Asks for the effect of another number of anchors."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return ring_effect(known.use, self.after.facts(), known.policies)
@@ -25,7 +25,7 @@ class RingQuestion(SpecQuestion):
 
 
 def ring_effect(pool: PoolUse, after: TableFacts, policies: PolicyCatalogue) -> PlanEffect:
-    """The effect of other anchors: the keys that change owner, and the sessions that follow them."""
+    """Effect of another number of anchors: the keys that change owner, and the sessions that follow them."""
     new = [use.entry(after.anchors_per_instance) for use in pool.instances]
     return rearranged(pool, new, policies.entry(after.routing.policy))
 

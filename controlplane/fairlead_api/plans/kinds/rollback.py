@@ -1,4 +1,4 @@
-"""Rolling back: the engine and templates of a former revision, as the list of revisions numbers them."""
+"""Rolls back to the engine and templates of an earlier revision, by its number in the list of revisions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from fairlead.revisions import revision_data, revision_name, rolled_back
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead_api.plans.changes import Asked, Change, Kind, Spec, checked
 from fairlead_api.plans.evidence import PoolUse
+from fairlead_api.plans.hand_overs import forecast
 from fairlead_api.plans.merge_patches import between
 from fairlead_api.plans.questions import CannotSimulate, Known, Present, Question, Tried
 from fairlead_api.plans.rollouts import StoredRevision
@@ -19,8 +20,8 @@ from fairlead_client.resources.plans import PlanEffect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollback:
-    """The roles whose template changes. `updated` counts per role the instances that alone are replaced, where all
-    others still have the template that the pool goes back to.
+    """The roles whose template changes. `updated` counts, per role, the instances that must be replaced, if all others
+    still have the template to which the pool returns.
     """
 
     roles: tuple[Role, ...]
@@ -30,7 +31,7 @@ class Rollback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackQuestion:
-    """Asks what other templates would replace."""
+    """Asks for the effect of the templates of an earlier revision."""
 
     rollback: Rollback
 
@@ -38,7 +39,7 @@ class RollbackQuestion:
         return rollback_effect(known.use, self.rollback)
 
     def tried(self, _present: Present) -> Tried:
-        raise CannotSimulate("the simulator does not know how former engines and templates differ")
+        raise CannotSimulate("the simulator does not know how earlier engines and templates differ")
 
 
 async def _change(asked: Asked) -> Change:
@@ -59,7 +60,7 @@ def _is_part(before: Spec, after: Spec) -> bool:
 def rollback_patch(request: PlanRequest, spec: Mapping[str, Any], revisions: Sequence[StoredRevision]) -> dict[str, Any]:
     """The merge patch that gives the spec the engine and templates of a revision, or one role its template.
 
-    Without a number it is the newest revision that differs from the spec. Raises InvalidInput when there is none.
+    Without a number, the newest revision that differs from the spec is used. Raises InvalidInput if there is none.
     """
     names = [role.get("name") for role in spec.get("roles") or ()]
     if request.role is not None and request.role not in names:
@@ -75,12 +76,14 @@ def rollback_patch(request: PlanRequest, spec: Mapping[str, Any], revisions: Seq
         known = ", ".join(str(number) for number in patches) or "none"
         raise InvalidInput("revision", request.revision, f"the pool's revisions are: {known}")
     if not patches[request.revision]:
-        raise InvalidInput("revision", request.revision, "the spec is so already; write another")
+        raise InvalidInput("revision", request.revision, "the spec already has these values; write another")
     return patches[request.revision]
 
 
 def rollback_of(pool: str, before: Mapping[str, Any], after: Mapping[str, Any], status: Mapping[str, Any]) -> Rollback:
-    """What a spec with another engine or other templates would replace, according to the pool's status."""
+    """The instances that a spec with another engine or other templates would replace, according to the
+    pool's status.
+    """
     old, new = revision_data(before), revision_data(after)
     templates = {role["name"]: role.get("template") for role in old["roles"]}
     names = [role["name"] for role in new["roles"] if old["engine"] != new["engine"] or templates.get(role["name"]) != role.get("template")]
@@ -94,10 +97,10 @@ def rollback_of(pool: str, before: Mapping[str, Any], after: Mapping[str, Any], 
 
 
 def rollback_effect(pool: PoolUse, asked: Rollback) -> PlanEffect:
-    """The instances that are replaced, and the sessions that move with them: as large a part of a role's sessions as of
-    its instances.
+    """The instances that are replaced, and the sessions that move with them: the share of a role's sessions that moves
+    is assumed to equal the share of its instances.
     """
-    replaced, sessions, tokens, found = 0, 0.0, 0.0, []
+    replaced, sessions, tokens, found, gone = 0, 0.0, 0.0, [], []
     for role in asked.roles:
         present = [use for use in pool.instances if use.role is role and use.state is not InstanceState.DRAINING]
         count = min(len(present), asked.updated.get(role, len(present)))
@@ -106,6 +109,7 @@ def rollback_effect(pool: PoolUse, asked: Rollback) -> PlanEffect:
         sessions += share * sum(use.bound_sessions for use in present)
         tokens += share * sum(use.cache_tokens for use in present)
         found.append(_words(role, count, len(present)))
+        gone += present[:count]
     paused = "The rollout is paused, so nothing is replaced until it is resumed."
     return PlanEffect(
         instances_added=replaced,
@@ -115,6 +119,7 @@ def rollback_effect(pool: PoolUse, asked: Rollback) -> PlanEffect:
         notes=found,
         warnings=[paused] if asked.paused else [],
         heavy=pool.is_heavy(sessions),
+        hand_over=None if asked.paused else forecast(pool, gone),
     )
 
 

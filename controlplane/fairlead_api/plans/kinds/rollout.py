@@ -1,4 +1,4 @@
-"""A rollout is paused or resumed, or its bounds change."""
+"""Pauses or resumes a rollout, or changes its bounds."""
 
 from fairlead.instances import InstanceState
 from fairlead.rollout_specs import RolloutSpec
@@ -10,7 +10,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class RolloutQuestion(SpecQuestion):
-    """What would another pace of rollouts do?"""
+    """Asks for the effect of other bounds of rollouts."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return rollout_effect(known.use, self.after.rollout)
@@ -24,8 +24,8 @@ def rollout_effect(pool: PoolUse, rollout: RolloutSpec) -> PlanEffect:
     if rollout.paused:
         return PlanEffect(notes=["Outdated instances stay; a lost one is replaced with the template it had."])
     present: list[InstanceUse] = [use for use in pool.instances if use.state is not InstanceState.DRAINING]
-    words = f"at most {rollout.max_surge} above the wanted number and {rollout.max_unavailable} missing"
-    return PlanEffect(notes=[f"Outdated instances among the {len(present)} are replaced, {words} at a time; a stopped rollout goes on."])
+    words = f"at most {rollout.max_surge} above the desired number and {rollout.max_unavailable} missing"
+    return PlanEffect(notes=[f"Outdated instances among the {len(present)} are replaced, {words} at a time; a stopped rollout continues."])
 
 
 KIND = section_kind(PlanKind.ROLLOUT, lambda after: RolloutQuestion(after=after))

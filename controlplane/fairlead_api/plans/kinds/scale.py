@@ -1,4 +1,4 @@
-"""Scaling: another number of instances of a role."""
+"""Scaling: changes the number of instances of a role."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.scaling.specs import ScalingMode
 from fairlead_api.plans.changes import Asked, Change, Kind, Spec, checked, replicas_of
 from fairlead_api.plans.evidence import InstanceUse, PoolUse
+from fairlead_api.plans.hand_overs import forecast
 from fairlead_api.plans.objects import Target, TargetKind
 from fairlead_api.plans.questions import CannotSimulate, Known, Present, Question, Tried
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
@@ -20,7 +21,7 @@ from fairlead_client.simulation_jobs import PoolChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleQuestion:
-    """What would another number of instances of a role do?"""
+    """Asks for the effect of another number of instances of a role."""
 
     role: Role
     before: int
@@ -41,7 +42,7 @@ class ScaleQuestion:
 
 
 async def _change(asked: Asked) -> Change:
-    """Changes the pool, or a role's InferencePoolRole where that declares the number."""
+    """A change of the pool, or of a role's InferencePoolRole if that declares the number."""
     target, found = await asked.its_pool()
     change = Change(target=target, found=found, patch=replicas_patch(asked.request, found.spec))
     role = scaled_by_its_object(asked.request, found.spec)
@@ -68,7 +69,7 @@ def _questions(change: Change, policies: PolicyCatalogue) -> Sequence[Question]:
 
 
 def replicas_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
-    """The merge patch of the pool's spec with the number that a request asks for. Raises InvalidInput."""
+    """The merge patch of the pool's spec for the requested number. Raises InvalidInput."""
     if request.replicas is None or not 0 <= request.replicas <= MAX_REPLICAS:
         raise InvalidInput("replicas", request.replicas, f"write 0 to {MAX_REPLICAS}")
     roles = spec.get("roles") or [{"name": Role.BOTH.value}]
@@ -79,12 +80,12 @@ def replicas_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
     if role is Role.BOTH:
         return {"replicas": request.replicas}
     if roles[names.index(role)].get("replicas") == request.replicas:
-        raise InvalidInput(f"spec.roles[{names.index(role)}].replicas", request.replicas, "it is so already; write another value")
+        raise InvalidInput(f"spec.roles[{names.index(role)}].replicas", request.replicas, "it already has this value; write another")
     return {"roles": [{**one, "replicas": request.replicas} if one.get("name") == role else one for one in roles]}
 
 
 def scaled_by_its_object(request: PlanRequest, spec: Mapping[str, Any]) -> Role | None:
-    """The role that the request scales, if not the pool but the role's InferencePoolRole declares its number."""
+    """The role that the request scales, if its number is declared by its InferencePoolRole and not by the pool."""
     for role in spec.get("roles") or []:
         if role.get("name") == request.role and role.get("replicas") is None:
             return None if request.role is Role.BOTH else request.role
@@ -118,6 +119,7 @@ def scale_effect(pool: PoolUse, role: Role, before: int, after: int) -> PlanEffe
         notes=_not_ready(pool) if after > before else [],
         warnings=_warnings(pool, role, before, after, affected),
         heavy=(after == 0 and before > 0) or pool.is_heavy(affected),
+        hand_over=forecast(pool, victims, replaced=False),
     )
 
 
@@ -126,7 +128,7 @@ def _worth(use: InstanceUse) -> tuple[bool, int, int, str]:
 
 
 def _is_too_much(pool: PoolUse, role: Role, instances: int) -> bool:
-    """Whether prompt tokens arrive faster than this number of instances was seen to compute them."""
+    """Whether prompt tokens arrive faster than the measured speed of this number of instances."""
     if role is Role.DECODE or instances == 0 or pool.miss_tokens_per_second is None or pool.prefill_tokens_per_second is None:
         return False
     return pool.miss_tokens_per_second >= instances * pool.prefill_tokens_per_second

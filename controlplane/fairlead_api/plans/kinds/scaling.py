@@ -1,4 +1,4 @@
-"""Scaling without a person: its mode, its target load, and what becomes of a pool that nobody uses."""
+"""Automatic scaling: its mode, its target load, and scaling to zero."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -13,20 +13,20 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class ScalingQuestion(SpecQuestion):
-    """What would other rules of scaling do?"""
+    """Asks for the effect of other rules of automatic scaling."""
 
     async def effect(self, _known: Known) -> PlanEffect:
         return scaling_effect(self.after)
 
     def tried(self, _present: Present) -> Tried:
-        raise CannotSimulate("see scaling's advice and its recorded decisions for what it would do")
+        raise CannotSimulate("see the recorded scaling decisions (mode Advise) for its effect")
 
 
 SCALING_MODES: Mapping[str, str] = MappingProxyType(
     {
-        ScalingMode.FIXED: "Each role goes to its declared number, whatever arrives.",
-        ScalingMode.SLO: "Instances are added and drained without a person from now on, within each role's bounds.",
-        ScalingMode.ADVISE: "Numbers stay as declared; every recommendation is kept with its signals.",
+        ScalingMode.FIXED: "Each role returns to its declared number, regardless of load.",
+        ScalingMode.SLO: "Instances are added and drained automatically from now on, within each role's bounds.",
+        ScalingMode.ADVISE: "Numbers stay as declared; every recommendation is recorded with its signals.",
     }
 )
 
@@ -37,13 +37,15 @@ def scaling_effect(after: PoolSpec) -> PlanEffect:
     goes = scaling.mode is ScalingMode.SLO and all(role.min_replicas == 0 for role in after.roles)
     notes = [SCALING_MODES[scaling.mode]]
     if goes:
-        notes.append(f"Its last instances go after {format_duration(zero.idle_after_seconds)} without a request.")
+        notes.append(f"Its last instances are removed after {format_duration(zero.idle_after_seconds)} without a request.")
     elif scaling.mode is ScalingMode.SLO:
         notes.append("Its last instances stay without requests: roles have a minReplicas above 0.")
     else:
-        notes.append("Its instances stay without requests: only mode SLO takes the last ones.")
+        notes.append("Its instances stay without requests: only mode SLO removes the last ones.")
     if zero.hold_for_seconds == 0 or zero.held_requests == 0:
-        return PlanEffect(notes=notes, warnings=["Routers hold no request while the first instance starts: each gets a 503 until then."])
+        return PlanEffect(
+            notes=notes, warnings=["Routers hold no request while the first instance starts: each request gets a 503 until then."]
+        )
     most = "1 request" if zero.held_requests == 1 else f"{zero.held_requests} requests"
     notes.append(f"While its first instance starts, a router holds up to {most}, each for up to {format_duration(zero.hold_for_seconds)}.")
     return PlanEffect(notes=notes)

@@ -1,4 +1,4 @@
-"""Changes of a pool's schedules, and their effect: the values in force right afterwards, and the conflicts of the
+"""Changes of a pool's schedules, and their effect: the values in force right after the change, and the conflicts of the
 coming week.
 """
 
@@ -26,19 +26,19 @@ from fairlead_client.resources.plan_kinds import PlanKind, ScheduleAction, role_
 from fairlead_client.resources.plans import PlanEffect
 
 _KEPT = timedelta(days=62)
-"""Skipped and added starts older than this, before now and before the one that is planned, are cleared away."""
+"""Skipped and added starts that are older than this are removed from the spec."""
 
 _FIELDS = ("name", "action", "spec", "start")
 
 
 class ScheduleQuestion(SpecQuestion):
-    """What would other schedules do?"""
+    """Asks for the effect of other schedules."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return await asyncio.to_thread(schedule_effect, self.after, known.now)  # a week has up to 10,080 starts of each
 
     def tried(self, _present: Present) -> Tried:
-        raise CannotSimulate("it changes the pool at other times than now")
+        raise CannotSimulate("it changes the pool at times other than now")
 
 
 async def _change(asked: Asked) -> Change:
@@ -68,8 +68,8 @@ def schedule_patch(fields: Mapping[str, Any], spec: Mapping[str, Any], now: date
 
 
 def is_for_admins(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether a schedule that differs between two specs sets, in either of them, something that only admins
-    may change.
+    """Whether a schedule that differs between two specs sets something, in either of them, that only
+    admins may change.
     """
     stays = [one for one in _schedules(before) if one in _schedules(after)]
     changed = [one for one in (*_schedules(before), *_schedules(after)) if one not in stays]
@@ -126,7 +126,7 @@ def _start(start: object) -> datetime:
 
 
 def _document(schedule: ScheduleSpec) -> dict[str, Any]:
-    """The schedule as a manifest has it, without empty lists."""
+    """The schedule as in a manifest, without empty lists."""
     return {name: value for name, value in written(schedule).items() if value != []}
 
 
@@ -135,7 +135,9 @@ _SHOWN = 3
 
 
 def schedule_effect(after: PoolSpec, now: datetime) -> PlanEffect:
-    """What the schedules of `after` set at once, when they change something next, and where they meet."""
+    """Effect: the values that the schedules of `after` set at once, the time of their next change, and
+    their conflicts.
+    """
     schedules = after.scaling.schedules
     found, change = in_force(schedules, now), next_change(schedules, now)
     words = [f"The window of {window.schedule} is open until {_said(window.closes)}." for window in found.windows]

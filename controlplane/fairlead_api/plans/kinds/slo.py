@@ -1,7 +1,8 @@
-"""Other latency targets."""
+"""Changes the latency targets."""
 
 from collections.abc import Mapping
 
+from fairlead.percentages import percentage
 from fairlead.tables import SloFacts
 from fairlead_api.plans.changes import SpecQuestion, section_kind
 from fairlead_api.plans.evidence import PoolUse, Replay
@@ -13,7 +14,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class SloQuestion(SpecQuestion):
-    """What would other targets do?"""
+    """Asks for the effect of other targets."""
 
     async def effect(self, known: Known) -> PlanEffect:
         facts = self.after.facts()
@@ -21,12 +22,12 @@ class SloQuestion(SpecQuestion):
         return slo_effect(known.use, facts.slo, latencies, await known.refused(facts))
 
     def tried(self, _present: Present) -> Tried:
-        raise CannotSimulate("targets change how requests are judged, and the effect above is from the latencies that were recorded")
+        raise CannotSimulate("targets only change how requests are judged; the effect above is computed from recorded latencies")
 
 
 def slo_effect(pool: PoolUse, after: SloFacts, latencies: Mapping[str, Mapping[int, int]], refused: Replay | None) -> PlanEffect:
-    """The attainment that the requests of the past day would have had; where requests are refused early, also their
-    share. `latencies` are counts by cell, by priority class.
+    """Effect: the attainment that the past day's requests would have had and, if requests are refused early, the share
+    refused. `latencies` are counts by cell, for each priority class.
     """
     whole, classes = what_if(latencies, {}, after.ttft_seconds, after.tpot_seconds, after.percentile)
     least, most = whole.attainment_least, whole.attainment_most
@@ -34,13 +35,16 @@ def slo_effect(pool: PoolUse, after: SloFacts, latencies: Mapping[str, Mapping[i
         return PlanEffect(warnings=refusing(refused))
     warnings, notes = refusing(refused), []
     if whole.met is False:
-        warnings.insert(0, f"The goal of {after.percentile:g}% in time would have been missed: {most:.1%} were.")
+        warnings.insert(0, f"The goal of {after.percentile:g} % in time would have been missed: {percentage(most)} were.")
     elif whole.met and pool.attainment is not None and pool.attainment < pool.facts.slo.percentile / 100:
-        notes.append("The targets become easy enough to be met; requests are served no faster for it.")
+        notes.append("The targets become easier to meet; requests are not served faster.")
     if most > least:
-        notes.append(f"Latencies are recorded in steps, and a target lies within one: {least:.1%} to {most:.1%} would have been in time.")
+        notes.append(
+            f"Latencies are recorded in steps, and a target lies within one: {percentage(least)} to "
+            f"{percentage(most)} would have been in time."
+        )
     if len(classes) > 1:
-        each = ", ".join(f"{one.priority_class} {one.attainment_least or 0:.1%} of {one.requests:,}" for one in classes)
+        each = ", ".join(f"{one.priority_class} {percentage(one.attainment_least or 0)} of {one.requests:,}" for one in classes)
         notes.append(f"By priority class: {each}.")
     return PlanEffect(
         predicted_attainment=least,

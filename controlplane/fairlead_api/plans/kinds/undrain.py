@@ -1,4 +1,4 @@
-"""Takes a drain back."""
+"""Cancels a drain."""
 
 from fairlead.instance_marks import DRAIN_ANNOTATION
 from fairlead_api.plans.changes import mark_kind

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fairlead.errors import InvalidInput
 from fairlead.instance_marks import WEIGHT_ANNOTATION
 from fairlead.instances import ACCEPTING, LEAST_WEIGHT, MOST_WEIGHT, Role, weight_of
+from fairlead.percentages import percentage
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing.knowledge.rings import key_shares
 from fairlead_api.plans.changes import Asked, Change, Kind
@@ -22,7 +23,9 @@ from fairlead_client.resources.plans import PlanEffect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightQuestion:
-    """What would another weight of one instance do? `stays`: it is written where it outlives the instance."""
+    """Asks for the effect of another weight of one instance. `stays`: whether the weight is stored where it outlives
+    the instance.
+    """
 
     instance: str
     before: float
@@ -37,7 +40,7 @@ class WeightQuestion:
 
 
 async def _change(asked: Asked) -> Change:
-    """Changes the instance's pod, or the list of engines where a file has that."""
+    """A change of the instance's pod, or of the list of engines if a file has it."""
     target, found = await asked.its_instance()
     weight = wanted_weight(asked.request)
     if target.kind is not TargetKind.ENGINE:
@@ -71,10 +74,11 @@ def wanted_weight(request: PlanRequest) -> float | None:
 
 
 def weight_effect(pool: PoolUse, instance: str, before: float, after: float, policies: PolicyCatalogue, *, stays: bool) -> PlanEffect:
-    """The effect of another weight of one instance on the ring; one that is still warming keeps its part of the whole.
+    """The effect of another weight of one instance on the ring; an instance that is still warming keeps its present
+    part of the full weight.
 
-    `stays`: the weight is written where it outlives the instance. Raises NotFound, and InvalidInput for an instance
-    that never has keys.
+    `stays`: whether the weight is stored where it outlives the instance. Raises NotFound, and InvalidInput for an
+    instance that never has keys.
     """
     one = pool.instance(instance)
     if one.role is Role.DECODE:
@@ -83,14 +87,14 @@ def weight_effect(pool: PoolUse, instance: str, before: float, after: float, pol
     new = [
         use.entry(anchors) if use is not one else replace(use, weight=use.weight * after / before).entry(anchors) for use in pool.instances
     ]
-    notes = (
-        [] if stays else ["The weight goes with the pod: one that takes its place has the weight of the pool's template, 1 without one."]
-    )
+    notes = [] if stays else ["The weight belongs to the pod: its successor has the weight in the pool's template, or 1 if that has none."]
     if one.state not in ACCEPTING:
-        return PlanEffect(notes=[f"{instance} is {one.state} and has no keys now; the weight counts when it takes requests again.", *notes])
+        return PlanEffect(
+            notes=[f"{instance} is {one.state} and has no keys now; the weight takes effect when it takes requests again.", *notes]
+        )
     shares = [key_shares(entries)[instance] for entries in ([use.entry(anchors) for use in pool.instances], new)]
     effect = rearranged(pool, new, policies.entry(pool.facts.routing.policy))
-    words = f"Share of keys of {instance}: {shares[0]:.1%} now, {shares[1]:.1%} with this plan."
+    words = f"Share of keys of {instance}: {percentage(shares[0])} now, {percentage(shares[1])} with this plan."
     return replace(effect, notes=[words, *effect.notes, *notes])
 
 

@@ -1,1 +1,1 @@
-"""Plans in Postgres, the evidence their effects are estimated from, and the homes of sessions that plans change."""
+"""Plans in Postgres, the data from which their effects are estimated, and the session homes that plans change."""

@@ -1,4 +1,4 @@
-"""The evidence for estimates of plans' effects: instances, sessions, and the traffic of the last minutes."""
+"""The data from which plans' effects are estimated: instances, sessions, and the traffic of the last minutes."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 import msgspec
 from sqlalchemy import text
 
+from fairlead.hand_overs import Transfers
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
 from fairlead_api.infra.database import Database
@@ -20,7 +21,9 @@ from fairlead_api.slo.reading import stretch_of
 from fairlead_api.slo.store import PostgresSlo
 
 _USES = """
-SELECT i.id, i.role, i.state, i.weight, count(s.session) AS bound_sessions, CAST(coalesce(sum(s.context_tokens), 0) AS bigint) AS cache_tokens
+SELECT i.id, i.role, i.state, i.weight, count(s.session) AS bound_sessions, CAST(coalesce(sum(s.context_tokens), 0) AS bigint) AS cache_tokens,
+count(s.session) FILTER (WHERE s.last_seen_at > CAST(:now AS timestamptz) - interval '5 minutes') AS recent_sessions,
+CAST(coalesce(sum(s.context_tokens) FILTER (WHERE s.last_seen_at > CAST(:now AS timestamptz) - interval '5 minutes'), 0) AS bigint) AS recent_tokens
 FROM instances i LEFT JOIN sessions s ON s.pool_id = i.pool_id AND s.instance = i.id
 WHERE i.pool_id = :pool AND i.gone_at IS NULL GROUP BY i.pool_id, i.id ORDER BY i.id
 """
@@ -29,6 +32,11 @@ SELECT sum(ttft_within_slo) AS within, sum(ttft_total) AS total, sum(requests_to
 sum(prompt_tokens - hit_tokens) AS misses, extract(epoch FROM max(bucket) - min(bucket)) + 10 AS seconds
 FROM pool_rollups_10s WHERE pool_id = :pool AND bucket > CAST(:now AS timestamptz) - interval '5 minutes'
 """
+_TRANSFERS = """
+SELECT count(*) AS tried, count(*) FILTER (WHERE cache = 'moved') AS came, coalesce(avg(transfer_seconds) FILTER (WHERE cache = 'moved'), 0) AS mean_seconds
+FROM (SELECT cache, transfer_seconds FROM migrations WHERE pool_id = :pool AND at > CAST(:now AS timestamptz) - interval '1 day' AND cache IS NOT NULL
+      ORDER BY at DESC LIMIT 1000) newest
+"""
 _OVER_LIMIT = """
 SELECT sum(CAST(best > :limit AS int) / rate) / sum(1 / rate) AS share, count(*) AS requests
 FROM (SELECT sample_rate AS rate, (SELECT min(CAST(one ->> 'predicted_ttft_seconds' AS float8)) FROM jsonb_array_elements(candidates) AS one) AS best
@@ -36,7 +44,7 @@ FROM (SELECT sample_rate AS rate, (SELECT min(CAST(one ->> 'predicted_ttft_secon
 WHERE best IS NOT NULL
 """
 REPLAYED = timedelta(minutes=30)
-"""The age up to which decisions are replayed."""
+"""Maximum age of decisions that are replayed."""
 
 
 class PostgresEvidence:
@@ -52,7 +60,8 @@ class PostgresEvidence:
             if row.facts is None:
                 raise NotFound("usable spec of pool", str(pool))
             routers = await live_routers(connection, row.id)
-            rows = (await connection.execute(text(_USES), {"pool": row.id})).all()
+            rows = (await connection.execute(text(_USES), {"pool": row.id, "now": now})).all()
+            transfers = (await connection.execute(text(_TRANSFERS), {"pool": row.id, "now": now})).one()
             traffic = (await connection.execute(text(_TRAFFIC), {"pool": row.id, "now": now})).one()
             capability = await read_capability(connection, row, now)
             behind = bool(await complete_until(connection, [row.id], now))
@@ -64,6 +73,8 @@ class PostgresEvidence:
             requests_per_second=float(traffic.requests) / float(traffic.seconds) if flowing else None,
             miss_tokens_per_second=float(traffic.misses) / float(traffic.seconds) if flowing else None,
             prefill_tokens_per_second=capability.prefill_tokens_per_second.observed,
+            transfers=read(Transfers, transfers),
+            routers=len(routers),
         )
 
     async def latencies(self, pool: PoolKey, now: datetime) -> Mapping[str, Mapping[int, int]]:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 
 import msgspec
-from sqlalchemy import ColumnElement, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, func, insert, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.errors import InvalidInput
@@ -25,12 +25,12 @@ from fairlead_api.plans.stored_plans import SpecChange, StoredPlan
 from fairlead_client.resources.audit import AuditAction
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.plan_kinds import PlanKind
-from fairlead_client.resources.plans import Plan, PlanState
+from fairlead_client.resources.plans import HandOverResult, Plan, PlanState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFilter:
-    """Filter of plans; the range is of when they were made."""
+    """Filter of plans; the range selects by their creation time."""
 
     pool: str | None = None
     kind: PlanKind | None = None
@@ -42,7 +42,7 @@ class PlanFilter:
 plans, pools = tables.plans, tables.pools
 _PLANS = select(plans, (pools.c.namespace + "/" + pools.c.name).label("pool")).join(pools, pools.c.id == plans.c.pool_id)
 _LOOKED_BACK = timedelta(days=7)
-"""How long the API may be down and still close the plans that it left open."""
+"""How long the API may have been down and still close plans that it left open."""
 _MOST = 100
 
 
@@ -180,7 +180,7 @@ class PostgresPlans:
 
 
 async def _row_of(connection: AsyncConnection, pool: PoolKey) -> Any:
-    """The pool's row, also of one that was deleted: a plan may create it again. Raises NotFound."""
+    """The pool's row, even if the pool was deleted: a plan may create it again. Raises NotFound."""
     row = (await connection.execute(select(pools.c.id).where(pools.c.namespace == pool.namespace, pools.c.name == pool.name))).one_or_none()
     if row is None:
         raise NotFound("pool", str(pool))
@@ -216,6 +216,32 @@ class PostgresPlanList:
             return await self._lists.page(
                 connection, chosen, (columns.created_at, columns.id), lambda row, name: _plan(row, name, now), span
             )
+
+    async def hand_over(self, plan: Plan) -> HandOverResult:
+        """What sessions kept since a plan was applied."""
+        result = HandOverResult(plan=plan.id, expected=plan.effect.hand_over)
+        if plan.applied_at is None:
+            return result
+        until = min(self._clock(), plan.applied_at + WATCHED)
+        async with self._lists.database.reading() as connection:
+            pool = await self._lists.pool_id(connection, plan.pool)
+            span = {"pool": pool, "since": plan.applied_at, "until": until}
+            moved = (await connection.execute(text(_HANDED_OVER), {**span, "sources": plan.effect.victims or None})).one()
+            hits = int((await connection.execute(text(_HITS), span)).scalar_one())
+        counts = {name: int(value) for name, value in moved._mapping.items()}
+        could = hits + counts["tokens_lost"]
+        return replace(result, until=until, hits_kept=hits / could if could else None, **counts)  # type: ignore[arg-type]  # the query's names
+
+
+WATCHED = timedelta(minutes=10)
+_HANDED_OVER = """
+SELECT count(*) AS sessions_moved, count(*) FILTER (WHERE handed_over) AS sessions_handed_over, coalesce(sum(tokens_moved), 0) AS tokens_moved,
+coalesce(sum(tokens_recomputed) FILTER (WHERE handed_over), 0) AS tokens_computed_ahead,
+coalesce(sum(tokens_recomputed) FILTER (WHERE NOT handed_over), 0) AS tokens_lost
+FROM migrations WHERE pool_id = :pool AND at >= :since AND at < :until AND trigger IN ('drain', 'instance-lost')
+AND (CAST(:sources AS text[]) IS NULL OR source = ANY(CAST(:sources AS text[])))
+"""
+_HITS = "SELECT coalesce(sum(hit_tokens), 0) FROM pool_rollups_10s WHERE pool_id = :pool AND bucket >= :since AND bucket < :until"
 
 
 def _plan(row: Any, pool: str, now: datetime) -> Plan:

@@ -1,4 +1,4 @@
-"""Homes of sessions as plans change them: reads them, moves a session for a person, and releases it."""
+"""Homes of sessions as plans change them: reads homes, moves a session for a person, and releases it."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -79,7 +79,9 @@ class PostgresSessionHomes:
 
 
 def _move(row: SessionRow, instance: str, plan: str, now: datetime) -> None:
-    """The session lives at `instance` from now on. The migration lasts until one of its requests has gone there."""
+    """Makes `instance` the session's home from now on. The migration is complete when a request of the session has gone
+    there.
+    """
     source, rank = row.held.instance, row.held.rank
     change = BindingChange(
         id=plan,
@@ -115,14 +117,14 @@ def _move(row: SessionRow, instance: str, plan: str, now: datetime) -> None:
 
 
 def _release(row: SessionRow, plan: str, now: datetime) -> None:
-    """No instance holds the session any more. It keeps its version, and routers receive the change."""
+    """Releases the session from its instance. The session keeps its version, and routers receive the change."""
     row.released[row.held.version] = max(now, row.bound_at)
     row.held = Held(instance=None, version=row.held.version, router=row.held.router, change=plan)
     row.changed = True
 
 
 async def _check(connection: AsyncConnection, pool_id: int, instance: str) -> None:
-    """Raises InvalidInput unless new requests may be placed there."""
+    """Raises InvalidInput unless new requests may be placed on the instance."""
     one = tables.instances
     query = select(one.c.id, one.c.state, one.c.role).where(one.c.pool_id == pool_id, one.c.state != InstanceState.GONE.value)
     present = {row.id: row for row in await connection.execute(query)}

@@ -44,8 +44,9 @@ SELECT percentile_cont(ARRAY[0.1, 0.5, 0.9]) WITHIN GROUP (ORDER BY seconds) AS 
   extract(epoch FROM CAST(:now AS timestamptz) - max(at)) AS age
 FROM (SELECT * FROM seen WHERE whole AND at IS NOT NULL ORDER BY at DESC LIMIT 20) AS last
 """)
-"""Start times of the last twenty instances that were seen to start: until each first served, not until it served again.
-A start takes fewer than ten transitions."""
+"""SQL for the start times of the last twenty instances that were seen to start, each until it first served. A start
+takes fewer than ten transitions.
+"""
 
 
 async def read_capability(connection: AsyncConnection, row: Any, now: datetime) -> EngineCapability:
@@ -56,12 +57,12 @@ async def read_capability(connection: AsyncConnection, row: Any, now: datetime) 
 
 
 def engine_of(row: Any) -> EngineFigures:
-    """What a row of the table pools declares of its engines, the defaults before a good spec was seen."""
+    """The engine that a row of the table pools declares; default values before any valid spec was seen."""
     return EngineFigures() if row.facts is None else msgspec.convert(row.facts, MirroredFacts).table.engine
 
 
 def remembered_capability(row: Any, now: datetime) -> EngineCapability:
-    """The measurements that the operator's last state preserves; `row` is of the table pools."""
+    """The remembered measurements that still apply to the present engines; `row` is of the table pools."""
     return still_known(_remembered(row), engine_kind(row.spec), now.timestamp())
 
 
@@ -75,16 +76,14 @@ async def engine_memory(connection: AsyncConnection, row: Any, table: RoutingTab
 
 
 async def measured_to_remember(connection: AsyncConnection, row: Any, spec: Mapping[str, Any], now: datetime) -> dict[str, Any] | None:
-    """The column `measured` of a row of the table pools, with what live routers measured by now."""
+    """The new value of the column `measured`, updated with the measurements of live routers."""
     told, at = await learnt_figures(connection, row.id, None), now.timestamp()
     found = remembering(measured(told), _remembered(row), engine_kind(spec), at, line_of(told, at))
     return None if found is None else msgspec.to_builtins(found)
 
 
 async def learnt_figures(connection: AsyncConnection, pool_id: int, instance: str | None) -> list[LearntOfEngines]:
-    """What each live router has measured on the instance, or over all of the pool's instances, by quantity and router
-    name.
-    """
+    """What each live router has measured, on the instance or over all instances, by quantity and router name."""
     routers = tables.routers
     learnt = routers.c.learnt_figures[str(pool_id)][instance or ""]
     rows = await connection.execute(select(routers.c.id, learnt).where(IS_LIVE, learnt.is_not(None)))
@@ -99,7 +98,7 @@ async def stored_fit(connection: AsyncConnection, pool_id: int) -> EngineFit | N
 
 
 async def start_figure(connection: AsyncConnection, pool_id: int, now: datetime) -> Figure:
-    """Seconds from the creation of an instance until it serves; unknown before one was seen to start."""
+    """Seconds from the creation of an instance until it serves; unknown before any start was seen."""
     found = (await connection.execute(_STARTS, {"pool": pool_id, "now": now})).one()
     if not found.starts:
         return Figure()
@@ -109,8 +108,8 @@ async def start_figure(connection: AsyncConnection, pool_id: int, now: datetime)
 
 
 def engine_kind(spec: Mapping[str, Any] | None) -> str:
-    """A value that is equal for specs whose instances run the same engine; measurements of another engine do not
-    apply.
+    """A value that is equal for specs whose instances run the same engine; measurements of other
+    engines do not apply.
     """
     spec = spec or {}
     roles = spec.get("roles")

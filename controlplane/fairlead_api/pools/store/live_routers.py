@@ -8,19 +8,19 @@ from fairlead_api.infra.database import ROUTER_LIVE_FOR
 _ROUTERS = tables.routers.c
 
 IS_LIVE = and_(_ROUTERS.gone_at.is_(None), _ROUTERS.last_seen_at > func.now() - text(ROUTER_LIVE_FOR))
-"""Reported in the last `FAIRLEAD_ROUTER_LIVE_SECONDS`, and did not say goodbye since."""
+"""SQL: reported in the last `FAIRLEAD_ROUTER_LIVE_SECONDS`, and has not signed off since."""
 
 COUNT_LIVE = select(func.count()).select_from(tables.routers).where(IS_LIVE)
 
 CAN_BE_ASKED = select(_ROUTERS.id, _ROUTERS.asked_at).where(IS_LIVE, _ROUTERS.asked_at.is_not(None)).order_by(_ROUTERS.id)
-"""The address at which other routers can ask each of them."""
+"""SQL for the addresses at which other routers can ask each live router."""
 
 SHARES_OF_LIVE = select(_ROUTERS.id, func.extract("epoch", func.now() - _ROUTERS.last_seen_at), _ROUTERS.shares).where(
     IS_LIVE, _ROUTERS.shares != text("'{}'::jsonb")
 )
-"""The load report of each live router by pool, and its age in seconds."""
+"""SQL for each live router's load report by pool, with its age in seconds."""
 
 NEWEST_ACKNOWLEDGED = select(
     func.max(cast(_ROUTERS.acknowledged.op("->>", return_type=Text())(bindparam("pool", type_=Text)), BigInteger))
 ).where(IS_LIVE)
-"""The newest version of a pool's table that a live router uses; `pool` is the pool's number as text."""
+"""SQL for the newest version of a pool's table that a live router uses; `pool` is the pool's number as text."""

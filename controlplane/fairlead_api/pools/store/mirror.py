@@ -74,9 +74,7 @@ def _event_draft(pool: PoolKey, event: PoolEvent, actor: str) -> AuditDraft:
 
 
 async def note_wanted(connection: AsyncConnection, row: Any, state: PoolState, now: datetime) -> None:
-    """Stores the wanted numbers that the state changes, compared with `row` of the table pools; all of them for a new
-    pool.
-    """
+    """Stores changes of the desired numbers, compared with `row` of the table pools; all numbers for a new pool."""
     after = state.desired or declared_by(state.spec)
     new = not row.revision or row.uid != state.uid or row.deleted_at is not None
     before = {} if new else desired_of(row)
@@ -112,7 +110,9 @@ _MAKE_POOL = (
 
 
 class PostgresPools:
-    """The pools as the operator reports them; each call is one transaction. `shares` computes a ring's key shares."""
+    """The pools as the operator reports them; each call is one transaction. `shares` is the function that computes a
+    ring's key shares.
+    """
 
     def __init__(self, database: Database, shares: Shares, lost_commits: LostCommits) -> None:
         self._database = database
@@ -123,8 +123,8 @@ class PostgresPools:
     async def mirror(self, pool: PoolKey, state: PoolState, now: datetime) -> PoolObservations:
         """Stores the state, unbinds sessions of instances that are gone, and makes a new table if its content changed.
 
-        Returns what routers and the database know about the pool then. Raises InvalidInput when the spec is bad and the
-        operator did not say so, Conflict when the state is older than the stored one.
+        Returns the resulting observations from routers and the database. Raises InvalidInput if the spec is invalid and
+        the operator did not report it, Conflict if the state is older than the stored one.
         """
         facts = facts_of(state)
         schedules = parse_spec(state.spec).scaling.schedules if state.problem is None else None
@@ -219,7 +219,9 @@ class PostgresPools:
 
 
 async def _locked(connection: AsyncConnection, pool: PoolKey, state: PoolState, now: datetime) -> Any:
-    """The pool's row, locked, and made first if new. Raises Conflict for a state that is older than the row."""
+    """The pool's locked row; created first if the pool is new. Raises Conflict for a state that is
+    older than the row.
+    """
     key = {"namespace": pool.namespace, "name": pool.name}
     row = (await connection.execute(_LOCK_POOL, key)).one_or_none()
     if row is None:
@@ -252,8 +254,8 @@ async def _save_pool(
     measured: dict[str, Any] | None,
     now: datetime,
 ) -> None:
-    """Write the state's changes into the pool's row; `numbers` are the versions that follow from them, and `measured`
-    the measurements of its engines.
+    """Write the state's changes into the pool's row; `numbers` are the resulting versions, and `measured` the
+    measurements of its engines.
     """
     pools = tables.pools
     model = state.spec.get("model")

@@ -44,7 +44,7 @@ _IDLE_ELSEWHERE = select(func.min(_UNHEARD_SECONDS + case((_ROUTERS.gone_at.is_n
 async def read_observations(
     connection: AsyncConnection, pool_id: int, table_version: int, facts: MirroredFacts | None, measuring: Measuring, now: datetime
 ) -> PoolObservations:
-    """What routers and the database know about a pool with this table and these facts."""
+    """The observations of routers and the database about a pool with this table and these facts."""
     routers = await live_routers(connection, pool_id)
     found = (await connection.execute(_INSTANCES, {"pool": pool_id})).all()
     instances = [
@@ -97,7 +97,9 @@ async def live_routers(connection: AsyncConnection, pool_id: int) -> list[Router
 
 
 def _trouble(instance: str, trouble: str, words: str, seconds: float = 0.0, *_: object) -> InstanceTrouble:
-    """Rows of a former version have no seconds; those of a newer one may have more."""
+    """A trouble as a router reported it. Rows of an earlier version have no seconds; rows of a newer one may have
+    further fields.
+    """
     return InstanceTrouble(instance=instance, trouble=trouble, words=words, seconds=seconds)
 
 
@@ -124,7 +126,7 @@ async def read_held_pools(connection: AsyncConnection) -> tuple[PoolKey, ...]:
 async def _idle_elsewhere(connection: AsyncConnection, pool_id: int) -> float | None:
     """Seconds since a router that is not live had a request of the pool.
 
-    A router that said goodbye reported the time. A router that fell silent may have had a request until it was last
-    heard.
+    A router that signed off reported that time. A router that stopped reporting may have had a request until its last
+    report.
     """
     return (await connection.execute(_IDLE_ELSEWHERE, {"pool": str(pool_id)})).scalar_one()

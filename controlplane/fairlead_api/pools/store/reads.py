@@ -1,5 +1,5 @@
-"""Pools and their instances as the public API shows them: now (lists and details, shared among those who ask for the
-same), before (revisions and events), and as a ring.
+"""Pools and their instances as the public API shows them: the present state (lists and details, cached for simultaneous
+callers), the past (revisions and events), and the ring.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevis
 
 
 class PostgresPoolHistory:
-    """Revisions and events of a pool, the newest first. Raises NotFound for a pool that does not live."""
+    """Revisions and events of a pool, the newest first. Raises NotFound for a pool that does not exist."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -82,7 +82,7 @@ class PostgresPoolHistory:
 
 
 class PostgresRings:
-    """Reads the data that a ring is made from."""
+    """Reads the data from which a ring is shown."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -108,7 +108,7 @@ class PostgresRings:
 
 
 class PostgresPoolReads:
-    """Pools and their instances as they are. Single reads raise NotFound."""
+    """Pools and their instances in their present state. Single reads raise NotFound."""
 
     def __init__(self, database: Database, shared: Shared, last_minutes: LastMinutes) -> None:
         self._database = database
@@ -119,7 +119,7 @@ class PostgresPoolReads:
         return await self._shared.get(("pools", span), lambda: self._pools(span, now))
 
     async def pool(self, pool: PoolKey, now: datetime, *, instances: bool = True) -> PoolDetail:
-        """Without `instances` the list of them is empty."""
+        """A pool; without `instances`, its list of instances is empty."""
         return await self._shared.get(("pool", pool, instances), lambda: self._pool(pool, now, instances=instances))
 
     async def instances(self, pool: PoolKey, span: Span, now: datetime) -> Page[InstanceSummary]:

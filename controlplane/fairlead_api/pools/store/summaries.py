@@ -1,8 +1,8 @@
-"""A pool in a line: its state, and its traffic, latencies, refusals and moves of the last five minutes. An instance
-in a line: its state, its newest load, and its hits and latency of the same minutes.
+"""Summaries of pools: state, and traffic, latencies, refusals and moves of the last five minutes; and of instances:
+state, newest load, hits and latency of the same minutes. Figures from rollups are unknown while these are behind.
 
-Figures from rollups are unknown while these are behind. Percentiles of TTFT, exact over every stored sample, and hit
-rates of instances are the most expensive part of a pool's page, and hardly change within seconds (`LastMinutes`).
+Percentiles of TTFT, exact over every stored sample, and hit rates of instances are the most expensive part of a pool's
+page, and hardly change within seconds, so they are cached (`LastMinutes`).
 """
 
 import zlib
@@ -57,7 +57,7 @@ WHERE pool_id = :pool AND bucket > CAST(:now AS timestamptz) - interval '5 minut
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfInstance:
-    """Seconds to the first token, and the share of prompt tokens that were cached; None if nothing is known."""
+    """An instance's seconds to the first token, and its cached share of prompt tokens; None if unknown."""
 
     ttft_p95: float | None = None
     hit_rate: float | None = None
@@ -74,7 +74,7 @@ class LastMinutes:
         self._recent = recent
 
     async def latencies(self, pools: Sequence[int], shares: Sequence[float], now: datetime) -> dict[int, list[float | None]]:
-        """Seconds at the median, at p95 and at each pool's SLO percentile, for pools that had requests.
+        """TTFT in seconds at the median, at p95 and at each pool's SLO percentile, for pools that had requests.
 
         `shares` are those percentiles, 0-1, in the order of `pools`.
         """
@@ -87,7 +87,7 @@ class LastMinutes:
         return await self._recent.get(("pools", *pools, *shares), read)
 
     async def of_instances(self, pool: int, now: datetime) -> dict[str, OfInstance]:
-        """The figures of a pool's instances that had requests. Reading one instance alone would take as long."""
+        """The figures of a pool's instances that had requests. A single instance would take as long to read."""
 
         async def read() -> dict[str, OfInstance]:
             values = {"pool": pool, "now": now}
@@ -124,7 +124,7 @@ FROM instances WHERE pool_id = ANY(:pools) AND gone_at IS NULL GROUP BY pool_id
 
 
 async def pool_summaries(last_minutes: LastMinutes, connection: AsyncConnection, rows: list[Any], now: datetime) -> list[PoolSummary]:
-    """In the order of `rows`, which are rows of the table pools."""
+    """The summaries, in the order of `rows`, which are rows of the table pools."""
     ids = [row.id for row in rows]
     if not ids:
         return []
@@ -157,7 +157,7 @@ async def _by_pool(connection: AsyncConnection, query: str, pools: list[int], no
 def _summary(
     row: Any, traffic: Any, latency: Any, refused: Any, moved: Any, states: Any, behind: float, idle: float | None, now: datetime
 ) -> PoolSummary:
-    """`idle` are the requests per second of a pool without traffic: zero, or unknown without a report."""
+    """A pool's summary. `idle` is the request rate of a pool without traffic: zero, or unknown without a report."""
     facts = msgspec.convert(row.facts, MirroredFacts) if row.facts else None
     ready = ready_condition(conditions_of(row), row.problem)
     p50, p95, at_percentile = latency if latency else (None, None, None)
@@ -202,20 +202,20 @@ def _summary(
 
 
 def _digest(row: Any, instances: str) -> str:
-    """Eight hex digits over what a page shows of the pool's state and no rate or latency."""
+    """Eight hex digits that change with everything that a page shows of the pool, except rates and latencies."""
     seen = (row.generation, row.table_version, row.problem, row.conditions, row.desired, instances)
     return f"{zlib.crc32(msgspec.json.encode(seen)):08x}"
 
 
 def desired_of(row: Any) -> dict[str, int]:
-    """The instances wanted now, per role, of a row of the table pools."""
+    """The desired instances per role, from a row of the table pools."""
     return row.desired or declared_by(row.spec)
 
 
 def declared_by(spec: Mapping[str, Any]) -> dict[str, int]:
-    """The instances that a spec declares, per role; what cannot be read is left out.
+    """The instances that a spec declares, per role; unreadable parts are left out.
 
-    For a pool whose status has no number: the status of a new pool has none yet, and an older operator never sets one.
+    Used while a pool's status has no number: a new pool has none yet, and an older operator never sets one.
     """
     roles = [role for role in spec.get("roles") or () if isinstance(role, Mapping) and role.get("name") != Role.BOTH]
     declared = {str(role.get("name")): role.get("replicas") or max(1, role.get("minReplicas") or 0) for role in roles}
@@ -261,7 +261,7 @@ _NO_LOAD, _NONE_BOUND = (0, 0, 0, None), (0,)
 
 
 async def known_caches(connection: AsyncConnection, pool_id: int, instance: str) -> list[CacheKnowledge]:
-    """What each live router knows of the instance's prefix cache, by the router's name."""
+    """What each live router knows about the instance's prefix cache, by router name."""
     routers = tables.routers
     known = routers.c.known_caches[str(pool_id)][instance]
     rows = await connection.execute(select(routers.c.id, known).where(IS_LIVE, known.is_not(None)).order_by(routers.c.id))
@@ -269,7 +269,9 @@ async def known_caches(connection: AsyncConnection, pool_id: int, instance: str)
 
 
 async def engine_conditions(connection: AsyncConnection, pool_id: int, instance: str) -> list[EngineCondition]:
-    """The conditions that live routers find on the engine, each once, in the words of the router that found it last."""
+    """The troubles that live routers report about the engine, each once, in the words of the router that last reported
+    it.
+    """
     routers = await live_routers(connection, pool_id)
     found = [one for router in routers for one in router.troubled_engines if one.instance == instance]
     return [
@@ -302,7 +304,7 @@ async def instance_counts(connection: AsyncConnection, pool_id: int) -> list[Ins
 async def instance_summaries(
     last_minutes: LastMinutes, connection: AsyncConnection, pool: Any, now: datetime, only: Sequence[str] | None = None
 ) -> list[InstanceSummary]:
-    """Living instances by id, or those named, even if they are gone."""
+    """Summaries of living instances by id, or of those named, even if they are gone."""
     instances = tables.instances
     query = select(instances).where(instances.c.pool_id == pool.id).order_by(instances.c.id)
     rows = (await connection.execute(query.where(instances.c.gone_at.is_(None) if only is None else instances.c.id.in_(only)))).all()

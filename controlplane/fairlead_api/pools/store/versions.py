@@ -1,6 +1,6 @@
 """Revisions of a pool's spec and versions of its SLO, each stored once, with an audit entry naming who changed it; and
-its routing tables: a new version exactly when the content changes, with the instances that changed, or when a router
-has a version that this database never gave.
+its routing tables. A table gets a new version when its content changes (recorded with the changed instances), or when a
+router has a version that this database never issued.
 """
 
 from dataclasses import replace
@@ -35,7 +35,7 @@ _ACTIVE_SLO = select(_SLO.ttft_seconds, _SLO.tpot_seconds, _SLO.percentile, _SLO
 async def note_revision(
     connection: AsyncConnection, row: Any, pool: PoolKey, state: PoolState, drafts: list[AuditDraft], now: datetime
 ) -> int:
-    """The number of the spec's revision; a new one, with an audit entry, if the spec changed."""
+    """The number of the spec's revision; if the spec changed, a new one with an audit entry."""
     recreated = row.uid != state.uid or row.deleted_at is not None
     if row.revision and not recreated and (row.spec == state.spec or as_stored(row.spec) == as_stored(state.spec)):
         return int(row.revision)
@@ -80,7 +80,7 @@ async def note_revision(
 
 async def note_slo(connection: AsyncConnection, row: Any, facts: MirroredFacts | None, revision: int, now: datetime) -> int:
     """The version of the pool's SLO; a new one if its targets or classes changed, by `revision` of the spec or by a
-    window of a schedule. Without facts the last stays in force.
+    window of a schedule. Without facts the last version stays in force.
     """
     if facts is None:
         return int(row.slo_version)
@@ -111,7 +111,7 @@ _ROUTING = tables.routing_tables.c
 _LAST_IF_OTHER = select(
     case((_ROUTING.content_hash == bindparam("hash", type_=_ROUTING.content_hash.type), None), else_=_ROUTING.content).label("content")
 ).where(_ROUTING.pool_id == bindparam("pool"), _ROUTING.version == bindparam("present"))
-"""The content of the last table, null when it has this hash."""
+"""SQL for the content of the last table, null if it has this hash."""
 
 
 async def note_table(
@@ -171,7 +171,8 @@ async def note_table(
     if reported:
         await connection.execute(
             text(
-                "UPDATE instances SET anchors = n.anchors, key_share = n.share FROM unnest(CAST(:ids AS text[]), CAST(:anchors AS bigint[]), "
+                "UPDATE instances SET anchors = n.anchors, key_share = n.share FROM unnest(CAST(:ids AS text[]), "
+                "CAST(:anchors AS bigint[]), "
                 "CAST(:shares AS float8[])) AS n(id, anchors, share) WHERE instances.pool_id = :pool AND instances.id = n.id"
             ),
             {

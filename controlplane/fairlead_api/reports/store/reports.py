@@ -5,7 +5,7 @@ import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import date
+from datetime import date, timedelta
 from operator import attrgetter
 from typing import Any
 
@@ -47,7 +47,7 @@ _ADD = _added.on_conflict_do_update(index_elements=_PLACE, set_={name: _use.c[na
 
 
 async def save_key_use(connection: AsyncConnection, report: Report, ignored: Counter[str]) -> None:
-    """Adds the report's counts to those stored; rows of unknown keys are only counted.
+    """Adds the report's counts to those stored; rows of unknown keys are not stored, only counted.
 
     The caller stores each report once, so each count is added once.
     """
@@ -72,15 +72,19 @@ async def save_key_use(connection: AsyncConnection, report: Report, ignored: Cou
         await connection.execute(_ADD, bound(sent))
 
 
+LATEST = timedelta(seconds=20)
+"""No state arrives this much after a newer one, unless a clock was set. It is less than the difference from which times
+of routers are corrected (`plausibility.CLOCK_TOLERANCE_SECONDS`), so that no correction makes a new state look old."""
+
 ROWS = tuple(ROW_KINDS)
 OF_POOLS = [name for name, kind in ROW_KINDS.items() if kind.of_pools]
-"""The fields of a Report whose rows are stored once, bindings first, and those whose rows are each of a pool."""
+"""The fields of a Report whose rows are stored once (bindings first), and the fields whose rows belong to a pool."""
 
 CACHE_FIELDS = tuple(item.name for item in fields(KnownCache) if item.name not in {"pool", "instance"})
-"""The fields of a KnownCache that are stored below its pool and instance."""
+"""The fields of a KnownCache that are stored under its pool and instance."""
 
 FIGURE_FIELDS = tuple(item.name for item in fields(LearntFigure) if item.name not in {"pool", "instance"})
-"""The fields of a LearntFigure that are stored below its pool and instance."""
+"""The fields of a LearntFigure that are stored under its pool and instance."""
 
 UNSTORABLE = (DataError, psycopg.DataError, UnicodeError, OverflowError, struct.error)
 """Errors raised for a row that Postgres or its driver cannot take."""
@@ -155,7 +159,7 @@ class PostgresReports:
         stored.lost_moves.update(applied.lost_moves)
 
     async def _store_what_can_be(self, connection: AsyncConnection, report: Report, stored: _Stored) -> None:
-        """Halves a report that cannot be stored until the bad rows are alone, and counts those."""
+        """Halves a report that cannot be stored until the bad rows are isolated, and counts these."""
         part = _Stored()
         try:
             async with connection.begin_nested():
@@ -177,7 +181,7 @@ class PostgresReports:
             at = moment(gone.at)
             await connection.execute(
                 update(routers)
-                .where(routers.c.id == gone.router, routers.c.sent_at <= at)
+                .where(routers.c.id == gone.router, (routers.c.sent_at <= at) | (routers.c.sent_at > at + LATEST))
                 .values(gone_at=at, acknowledged={}, in_flight=[], shares={})
             )
 
@@ -225,9 +229,8 @@ class PostgresReports:
         return {pool: self._pool_ids[pool] for pool in wanted if pool in self._pool_ids}
 
     async def _note_router(self, connection: AsyncConnection, report: Report) -> None:
-        """Marks the router live.
-
-        Only a newer state replaces its state, unless it was silent for 10 s (its clock may have been set back).
+        """Marks the router live. Its state is replaced only by a newer one, unless it was silent for 10 s (its clock
+        may have been set back).
         """
         ids = await self._ids(connection, report)
         acknowledged = {str(ids[ack.pool]): ack.version for ack in report.acknowledged if ack.pool in ids}
@@ -271,11 +274,13 @@ class PostgresReports:
 
 
 def _note() -> "ReturningInsert[tuple[str]]":
-    """Stores a router's state unless a newer one is there; returns its id if it did."""
+    """Stores a router's state unless a newer one is stored; returns the router's id if it did."""
     routers = tables.routers
     row = upsert(routers).values(last_seen_at=func.now())
-    newer = (routers.c.sent_at <= row.excluded.sent_at) | (routers.c.last_seen_at < func.now() - text(ROUTER_LIVE_FOR))
-    back = routers.c.gone_at.is_(None) | (routers.c.gone_at < row.excluded.sent_at)
+    set_back = row.excluded.sent_at + LATEST
+    silent = routers.c.last_seen_at < func.now() - text(ROUTER_LIVE_FOR)
+    newer = (routers.c.sent_at <= row.excluded.sent_at) | silent | (routers.c.sent_at > set_back)
+    back = routers.c.gone_at.is_(None) | (routers.c.gone_at < row.excluded.sent_at) | (routers.c.gone_at > set_back)
     replaced = {one.name: row.excluded[one.name] for one in routers.c if one.name not in {"id", "first_seen_at", "last_seen_at"}}
     noted = row.on_conflict_do_update(index_elements=["id"], set_={**replaced, "last_seen_at": func.now()}, where=newer & back)
     return noted.returning(routers.c.id)
@@ -290,11 +295,13 @@ async def _can_be_asked(connection: AsyncConnection) -> dict[str, AskAddress]:
 
 
 _TRANSFER = ("cache", "transfer_seconds", "predicted_transfer_seconds", "transfer_bytes")
-"""Columns of a move that tell whether its KV blocks came along."""
+"""Columns of a move that say whether its KV blocks were transferred."""
 
 
 def _settle(moves: Table) -> Update:
-    """The first outcome stays: a router that receives a person's move again reports the session's next request too."""
+    """Stores outcomes of moves. The first outcome stays: a router that receives a person's move again also reports the
+    session's next request.
+    """
     known = [moves.c[name] for name in ("id", "actual_ttft_seconds", "outcome", *_TRANSFER)]
     source = recordset([*known, Column("came", BigInteger)])
     lacking = moves.c.tokens_moved + moves.c.tokens_recomputed
@@ -329,12 +336,12 @@ def _outcome_row(outcome: MigrationOutcome) -> dict[str, Any]:
 
 
 def _rows(report: Report) -> int:
-    """The number of rows the report has to store."""
+    """Number of rows to store in the report."""
     return sum(len(getattr(report, name)) for name in ROWS)
 
 
 def _merged(reports: Sequence[Report]) -> Report:
-    """One report with the rows of all, in their order; an empty one for none."""
+    """One report with the rows of all reports, in order; an empty one for none."""
     if len(reports) == 1:
         return reports[0]
     if not reports:
@@ -350,9 +357,8 @@ def _receipt(report: Report, lost: dict[str, Binding]) -> ReportReceipt:
 
 
 def _halves(report: Report) -> Iterable[Report]:
-    """The report in two halves, with each migration beside its binding.
-
-    Nothing for a report of one row (or one such pair).
+    """The report in two halves, each migration together with its binding. Nothing for a report of one row (or one such
+    pair).
     """
     records = {record.id: record for record in report.migrations}
     pairs = {change.id for change in report.bindings} & records.keys()

@@ -1,4 +1,4 @@
-"""Stores the rows of a report that tables by days take as they are, such as loads and decisions, by COPY."""
+"""Stores by COPY the rows of a report that daily tables take unchanged, such as loads and decisions."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ _GIVEN: Mapping[str, Callable[[Report], Mapping[str, Any]]] = {
         "weighing": lambda decision: replace(decision.weighing, candidates=()),
     },
 }
-"""Columns of samples that the record has no field for, and fields that are stored in another form."""
+"""Columns that are not fields of the record, and fields that are stored in another form."""
 
 
 def _given(name: str, report: Report) -> Mapping[str, Any]:
@@ -43,7 +43,7 @@ _due = upsert(tables.rollup_queue)
 _DUE = _due.on_conflict_do_update(index_elements=["pool_id", "bucket", "router"], set_={"router": _due.excluded.router})
 
 ROLLUP_SECONDS = 10
-"""The shortest bucket that loads and samples of the SLO are rolled up to."""
+"""The shortest bucket to which loads and SLO samples are rolled up."""
 
 Row = TypeVar("Row")
 
@@ -53,7 +53,7 @@ _second: Callable[[Any], tuple[str, str, int]] = attrgetter("pool.namespace", "p
 
 
 async def save_samples(connection: AsyncConnection, report: Report, ids: Mapping[PoolKey, int], ignored: Counter[str]) -> None:
-    """Stores the samples of a report; rows of unknown pools are only counted."""
+    """Stores the samples of a report; rows of unknown pools are not stored, only counted."""
     numbers = {(pool.namespace, pool.name): number for pool, number in ids.items()}
     sent: dict[str, Sequence[Any]] = {name: getattr(report, name) for name in _WRITINGS}
     sent["decisions"] = list({decision.id: decision for decision in report.decisions}.values())
@@ -76,5 +76,5 @@ async def save_samples(connection: AsyncConnection, report: Report, ids: Mapping
 
 
 def _known(rows: Sequence[Row], numbers: Mapping[tuple[str, str], int]) -> Sequence[Row]:
-    """The rows whose pools have a number."""
+    """The rows whose pools are known."""
     return rows if set(map(_place, rows)) <= numbers.keys() else [row for row in rows if _place(row) in numbers]

@@ -1,4 +1,4 @@
-"""The figures of a range, for instances, pools and all pools: tiles, legends and sentences of pages show them."""
+"""The figures of a range, for instances, pools and all pools; the tiles, legends and sentences of pages show them."""
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
 
@@ -41,7 +41,7 @@ _COUNTS = {
         "hit_tokens": "hit_tokens",
     },
 }
-"""Keyed by table of rollups, the column of each figure."""
+"""For each table of rollups, the column of each figure."""
 _LOST = f"SELECT pool_id, CAST(sum(moves) AS bigint) AS lost_moves FROM lost_moves WHERE {_WITHIN.format(at='minute')} GROUP BY pool_id"
 _LATENCIES = f"""
 SELECT r.pool_id, c.cell / {WIDTH} AS ttft, c.cell % {WIDTH} AS tpot, CAST(sum(c.requests) AS bigint) AS requests
@@ -59,7 +59,7 @@ SELECT {_INSTANCE_COUNTS}
 FROM generate_series(CAST(:start AS timestamptz), CAST(:last AS timestamptz), interval '1 minute') AS b(at)
 JOIN LATERAL (SELECT * FROM load_rollups_1m r WHERE r.pool_id = :pool AND r.bucket = b.at AND r.instance = :instance) r ON true
 """
-"""A look-up for each minute, by the primary key: reading the range would read every instance."""
+"""A look-up by primary key for each minute: reading the range would read all instances."""
 _BY_INSTANCE = f"""
 SELECT instance, {_INSTANCE_COUNTS} FROM load_rollups_1m WHERE pool_id = :pool AND bucket >= :start AND bucket < :end GROUP BY instance
 """

@@ -1,5 +1,5 @@
-"""A pool's values in force and decisions: instances serving and wanted, goals, recommendations, models; and the events
-in a range of time: other numbers wanted, other specs, windows of schedules, instances lost.
+"""A pool's values in force and decisions: serving and desired instances, goals, recommendations, models; and the events
+in a range: changed desired numbers, changed specs, windows of schedules, lost instances.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -36,13 +36,13 @@ _ROWS = {
     "FROM instance_transitions WHERE at >= :start AND at < :end AND pool_id = ANY(:pools) "
     "AND (after = 'Lost' OR before = 'Lost' AND after <> 'Gone') ORDER BY at DESC LIMIT :most",
 }
-"""Windows of schedules that began up to a day before the range and last into it are part of it."""
+"""Windows of schedules that began up to a day before the range and last into it are included."""
 
 
 async def read_annotations(
     connection: AsyncConnection, pools: Mapping[int, str], instance: str | None, start: datetime, end: datetime
 ) -> Annotations:
-    """Annotations of these pools (names by id); of failures only those of `instance`, if one is given."""
+    """Annotations of these pools (names by id); if `instance` is given, only its failures are included."""
     items: list[Annotation] = []
     complete = True
     for kind, statement in _ROWS.items():
@@ -92,7 +92,9 @@ _MODELS = text(
 
 
 async def read_serving(connection: AsyncConnection, row: Any, since: datetime) -> Mapping[str, Changes]:
-    """Keyed by role, from the present backwards; `row` is of the table pools. Nothing is known from before the pool."""
+    """For each role, serving instances, computed backwards from the present; `row` is from the table pools. Nothing is
+    known from before the pool existed.
+    """
     values = {"pool": row.id, "since": since}
     now = {one.role: int(one.instances) for one in await connection.execute(_NOW_SERVING, values)}
     changed: dict[str, list[tuple[datetime, int]]] = defaultdict(list)
@@ -110,7 +112,7 @@ async def read_serving(connection: AsyncConnection, row: Any, since: datetime) -
 
 
 async def read_wanted(connection: AsyncConnection, pool: int, since: datetime) -> Mapping[str, Changes]:
-    """Keyed by role, the last change before `since` and those after it."""
+    """For each role, the last change of the desired number before `since`, and later ones."""
     found: dict[str, list[tuple[datetime, float | None]]] = defaultdict(list)
     for row in await connection.execute(_WANTED, {"pool": pool, "since": since}):
         found[row.role].append((row.at, float(row.replicas)))

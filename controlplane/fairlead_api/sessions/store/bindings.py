@@ -1,6 +1,6 @@
 """Applies a report's binding changes to their sessions' rows, with history, migrations and answers.
 
-Rows are read and written in sets, however many there are.
+Rows are read and written in bulk, with a fixed number of statements.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ _HOLD_POOLS = text("SELECT id FROM pools WHERE id = ANY(:pools) ORDER BY id FOR 
 class Applied:
     """The result of applying changes.
 
-    `lost` has, for each change that did not bind, the present binding of its session; `lost_moves` counts the
+    `lost` has, for each change that lost its race, the present binding of its session; `lost_moves` counts the
     migrations that were not stored for that reason.
     """
 
@@ -138,9 +138,9 @@ class _Judging:
 async def _hold_pools(connection: AsyncConnection, pools: Collection[int]) -> None:
     """Waits for transactions that change the instances of these pools, and blocks others until this one ends.
 
-    Otherwise an instance could go, and its sessions be unbound, after it was found alive and before a session is bound
-    to it. This is the lock that storing a row of a pool takes anyway. It is taken before the sessions' locks, as in
-    transactions that unbind sessions.
+    Otherwise an instance could disappear, and its sessions be unbound, between the check that it is alive and the
+    binding of a session to it. This is the lock that storing a row of a pool takes anyway. It is taken before the
+    sessions' locks, as in transactions that unbind sessions.
     """
     if pools:
         await connection.execute(_HOLD_POOLS, {"pools": list(pools)})

@@ -1,4 +1,4 @@
-"""Sessions as the public API shows them: the instance that holds each, and all that held it before; and those of an
+"""Sessions as the public API shows them: the instance that holds each, and earlier ones; and the sessions of an
 instance, ranked by the size of their context.
 """
 
@@ -57,7 +57,7 @@ async def sessions_held(connection: AsyncConnection, pool_id: int, instance: str
 
 
 NAMED = 1_000
-"""Up to this many sessions found by a part of their name are sorted by when they were last seen."""
+"""Up to this many sessions found by a part of their name are sorted by the time they were last seen."""
 
 TRIGRAM = 3
 """Length, in characters, of the shortest part of a name that the index of names can find."""
@@ -67,7 +67,7 @@ SESSION_KEYS = (sessions.c.last_seen_at, sessions.c.pool_id, sessions.c.session)
 """The order of the list."""
 
 WHOLE_KEYS = (sessions.c.pool_id, sessions.c.session)
-"""The order of the whole list, ascending: in the other order, a busy session would change its place during the read."""
+"""The order of the whole list, ascending: in the usual order, a busy session would change its place during the read."""
 
 
 class PostgresSessions:

@@ -1,5 +1,5 @@
-"""A session's row and its holders while a report (or a drain) is applied: locked in one order, written in sets, however
-many rows; and unbound where their instance is gone.
+"""A session's row and its holders while a report (or a drain) is applied: locked in one order, written in bulk; and
+unbound if the instance is gone.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -46,7 +46,7 @@ class SessionRow:
     released: dict[int, datetime] = field(default_factory=dict)
     moves: list[MigrationRecord] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
-    """Ids of changes that did not bind."""
+    """Ids of changes that lost their race."""
     touched: bool = False
     changed: bool = False
 
@@ -72,11 +72,13 @@ class SessionRow:
 
 
 SHARED_SECONDS = 30.0
-"""A binding this soon after its name was found to be shared comes from a router that does not know it yet."""
+"""A binding that arrives within this many seconds after its name was found to be shared comes from a router that does
+not know that yet.
+"""
 
 
 def give_up(row: SessionRow, change: BindingChange) -> None:
-    """The session's name was found to be shared: no instance holds it any more."""
+    """The session's name was found to be shared: release it from its instance."""
     at = max(moment(change.at), row.bound_at)
     if row.held.instance is not None:
         _release(row, at)
@@ -86,7 +88,7 @@ def give_up(row: SessionRow, change: BindingChange) -> None:
 
 
 def _release(row: SessionRow, at: datetime) -> None:
-    """Notes that its holder held it until `at`."""
+    """Records that the holder held the session until `at`."""
     if row.holders:
         row.holders[-1]["released_at"] = at
     else:
@@ -96,8 +98,8 @@ def _release(row: SessionRow, at: datetime) -> None:
 def bind(row: SessionRow, change: BindingChange, router: str, record: MigrationRecord | None) -> None:
     """Gives the session its new home: adds history and, for a move, its migration.
 
-    The migration is the router's record, or one made here if the router sent none. Routers' clocks differ, and history
-    must not run backwards: a binding begins no earlier than the one before it did.
+    The migration is the router's record, or one created here if the router sent none. Routers' clocks differ, and
+    history must not run backwards: a binding begins no earlier than the previous one.
     """
     at = max(moment(change.at), row.ended_at or (row.bound_at if row.held.version else _BEGINNING))
     source, rank = row.held.instance, row.held.rank
@@ -133,7 +135,7 @@ def bind(row: SessionRow, change: BindingChange, router: str, record: MigrationR
 
 
 def bare_record(change: BindingChange, source: str, rank: int | None) -> MigrationRecord:
-    """A migration of which only the binding is known. It has the change's id, as a record from the router would."""
+    """A migration of which only the binding is known. Like a router's record, it has the id of the binding change."""
     return MigrationRecord(
         id=change.id,
         pool=change.pool,
@@ -204,7 +206,7 @@ async def lock_sessions(connection: AsyncConnection, keys: Sequence[tuple[int, s
 
 
 async def add_sessions(connection: AsyncConnection, rows: Sequence[SessionRow]) -> set[tuple[int, str]]:
-    """Writes new rows, without their holders; returns the keys of those that another writer has made meanwhile."""
+    """Writes new rows, without their holders; returns the keys of rows that another writer has created meanwhile."""
     if not rows:
         return set()
     added = await connection.execute(_ADD, bound([_row(row) for row in rows]))
@@ -234,7 +236,7 @@ def _row(row: SessionRow) -> dict[str, Any]:
 
 
 AT_ONCE = 20_000
-"""Sessions of one statement, so that it ends within its limit however many there are."""
+"""Maximum number of sessions per statement, so that it stays within its time limit."""
 
 
 async def unbind(connection: AsyncConnection, pool_id: int, now: datetime, instances: Collection[str] | None = None) -> None:

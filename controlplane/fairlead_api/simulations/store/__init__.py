@@ -1,1 +1,1 @@
-"""Simulations in Postgres: of people, of plans and for advice; and fitted engines."""
+"""Simulations in Postgres (for people, for plans and for advice), and fitted engine models."""

@@ -1,4 +1,4 @@
-"""Fitted engines in Postgres, one a pool, and the recorded requests that they are fitted to."""
+"""Fitted engine models in Postgres, one per pool, and the recorded requests to which they are fitted."""
 
 from datetime import datetime, timedelta
 
@@ -32,7 +32,7 @@ class PostgresEngineFits:
             return await _engine(connection, pool)
 
     async def store(self, pool: PoolKey, fit: EngineFit | None, draft: AuditDraft, now: datetime) -> PoolEngine:
-        """Replaces the fit before; None removes it."""
+        """Replaces the fit; None removes it."""
 
         async def work(connection: AsyncConnection) -> PoolEngine:
             row = await pool_row(connection, pool)

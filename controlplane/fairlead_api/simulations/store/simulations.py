@@ -1,4 +1,4 @@
-"""Simulations in Postgres: asked for by people, claimed and finished by the process that runs them."""
+"""Simulations in Postgres: requested by people, claimed and finished by the process that runs them."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ from fairlead_client.simulation_jobs import JobRun, RunFigures, SimulatedTarget
 runs, requests, pools, instances = tables.simulations, tables.recorded_requests, tables.pools, tables.instances
 
 SILENCE = text("interval '15 seconds'")
-"""A runner that is silent for this long has ended or hangs; another one may claim its simulation."""
+"""A runner that is silent for this long has ended or hangs; another one may then claim its simulation."""
 MOST_ATTEMPTS = 2
 
 _AT_WORK = runs.c.state.in_([SimulationState.QUEUED, SimulationState.RUNNING])
@@ -62,8 +62,8 @@ _MOVED = text("SELECT count(DISTINCT session) FROM migrations WHERE pool_id = :p
 
 
 class PostgresSimulations:
-    """Implements `simulations.asking.SimulationStore`, `simulations.running.RunningStore`, and of
-    `simulations.expectations.ExpectationStore` what does not concern advice.
+    """Implements `simulations.asking.SimulationStore`, `simulations.running.RunningStore`, and the parts of
+    `simulations.expectations.ExpectationStore` that do not concern advice.
     """
 
     def __init__(self, database: Database) -> None:
@@ -130,7 +130,7 @@ class PostgresSimulations:
         except IntegrityError as error:
             if not isinstance(error.orig, UniqueViolation):
                 raise
-            raise Conflict("simulation-running", f"a simulation of pool {pool} is at work; wait for its end, or cancel it") from error
+            raise Conflict("simulation-running", f"a simulation of pool {pool} is running; wait for its end, or cancel it") from error
 
     async def simulations(self, pool: PoolKey, span: Span) -> Page[SimulationItem]:
         async with self._database.reading() as connection:
@@ -164,14 +164,14 @@ class PostgresSimulations:
         return await self._database.writing(work)
 
     async def claim(self, runner: str) -> Claimed | None:
-        """Claims for this runner the oldest simulation without a runner, plans' first and those for advice last. One
-        whose runner fell silent twice fails, and so does one that nobody asked for and that can no longer be of use.
+        """Claims for this runner the oldest simulation without a runner, plans' first and those for advice last. A
+        simulation whose runner fell silent twice fails, as does an automatic one that can no longer be useful.
         """
         silent = (runs.c.state == SimulationState.RUNNING) & (runs.c.heard_at < func.now() - SILENCE)
 
         async def work(connection: AsyncConnection) -> Claimed | None:
             given_up = update(runs).where(silent, runs.c.attempts >= MOST_ATTEMPTS)
-            words = "the process that ran it ended, twice; ask for it again"
+            words = "the process that ran it ended twice; request it again"
             await connection.execute(given_up.values(state=SimulationState.FAILED, error=words, finished_at=func.now()))
             late = update(runs).where(runs.c.state == SimulationState.QUEUED, ~_ASKED, runs.c.created_at < func.now() - LIFE)
             await connection.execute(late.values(state=SimulationState.FAILED, error=TOO_LATE, finished_at=func.now()))
@@ -250,7 +250,7 @@ class PostgresSimulations:
         await self._end(claimed, runner, {**_done(notes), **{name: msgspec.to_builtins(value) for name, value in values.items()}})
 
     async def _trialled(self, claimed: Claimed, figures: Sequence[RunFigures], traffic: Traffic) -> Trialled:
-        """With what was recorded of the requests that the runs measured."""
+        """The trial, with the recorded figures of the requests that the runs measured."""
         half = traffic.second_half
         recorded = Recorded()
         if half is not None:

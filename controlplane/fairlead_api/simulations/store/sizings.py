@@ -1,5 +1,5 @@
-"""Simulations that nobody asked for in Postgres, of plans and of pools that miss their objectives; and what those for
-advice found, as it is read with pools' situations, refusals and plans.
+"""Automatic simulations in Postgres, for plans and for pools that miss their objectives; and the results of those for
+advice, as pools' situations, refusals and plans use them.
 """
 
 from collections.abc import Collection
@@ -26,7 +26,7 @@ from fairlead_client.simulation_jobs import JobRun
 runs = tables.simulations
 
 USEFUL_SECONDS = 1200
-"""What was found longer ago says nothing about now."""
+"""A result older than this says nothing about the present."""
 _NEWEST = text(f"""
 SELECT DISTINCT ON (pool_id) pool_id, state, error, sizing, extract(epoch FROM CAST(:now AS timestamptz) - created_at) AS age
 FROM simulations WHERE pool_id = ANY(:pools) AND sizing IS NOT NULL
@@ -40,7 +40,7 @@ AND created_at > CAST(:now AS timestamptz) - interval '{USEFUL_SECONDS} seconds'
 
 
 async def sizings(connection: AsyncConnection, pools: dict[int, SloFacts], now: datetime) -> dict[int, SeenSizing]:
-    """Keyed by pool: the newest simulation for advice, and the result of the newest that is done; for the present
+    """For each pool, the newest simulation for advice, and the result of the newest finished one; for the present
     targets.
     """
     values = {"pools": list(pools), "now": now}
@@ -49,7 +49,7 @@ async def sizings(connection: AsyncConnection, pools: dict[int, SloFacts], now: 
 
 
 async def newest_found(connection: AsyncConnection, pools: Collection[int], now: datetime) -> dict[int, Simulated]:
-    """Keyed by pool: the result of the newest simulation for advice that is done."""
+    """For each pool, the result of the newest finished simulation for advice."""
     rows = await connection.execute(_FOUND, {"pools": sorted(pools), "now": now}) if pools else ()
     return {row.pool_id: msgspec.convert(row.sized, Simulated) for row in rows}
 
@@ -75,7 +75,7 @@ def _targets(slo: SloFacts) -> tuple[float, float, float]:
 
 
 async def kept_sizing(connection: AsyncConnection, pool_id: int, simulation: str) -> KeptSizing | None:
-    """A simulation for advice that is done."""
+    """A finished simulation for advice."""
     of_it = (runs.c.id == simulation, runs.c.pool_id == pool_id, runs.c.sized.is_not(None))
     row = (await connection.execute(select(runs).where(*of_it))).one_or_none()
     if row is None:
@@ -138,7 +138,7 @@ class PostgresSizings(PostgresSimulations):
 
 
 def _values(trial: PlanTrial | SizingTrial, pool_id: int, now: datetime) -> dict[str, Any]:
-    """What the rows of all simulations hold that nobody asked for."""
+    """Columns that all automatic simulations have in common."""
     return {
         "id": trial.id,
         "pool_id": pool_id,

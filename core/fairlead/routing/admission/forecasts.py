@@ -2,9 +2,9 @@
 will finish its prefill by then.
 
 Requests that finish prefilling by the instant are spread evenly over the decode instances, and as many decodes have
-ended as the measured lifetimes say. (The paper takes every decode to last the same time; where they do not, that
-forgets all that are older than the mean.) As a step's time is linear in context tokens and requests, the mean over
-instances needs only their totals.
+ended as the measured lifetimes say. (The paper assumes that every decode lasts the same time; otherwise that assumption
+forgets all decodes that are older than the mean.) As a step's time is linear in context tokens and requests, the mean
+over instances needs only their totals.
 """
 
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ class DecodeForecast:
         self._free.append(slot)
 
     def forget_older(self, now: float) -> None:
-        """Forget lifetimes that were learned too long ago."""
+        """Forget lifetimes that were observed too long ago."""
         self._lifetimes.forget_older(now)
 
     def totals_at(self, at: float, now: float) -> tuple[float, float]:
@@ -89,7 +89,7 @@ class DecodeForecast:
         return view.decode_seconds(tokens / instances, requests / instances) / view.table.slo.tpot_seconds
 
     def known(self) -> Iterator[str]:
-        """Ids of the requests it counts."""
+        """Ids of the requests that the forecast counts."""
         return iter(self._slots)
 
     def _slot(self, request_id: str) -> int:

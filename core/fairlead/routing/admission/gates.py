@@ -31,7 +31,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Refusal
 
 LEAST_TOLD_SECONDS = 0.05
-"""Shorter times would read as 0.0 s in a sentence."""
+"""Shorter times would be shown as 0.0 s in a sentence, so they are left out."""
 
 DECODE_SECONDS = 20.0
 """Assumed seconds of a decode while no forecast has measured it."""
@@ -53,9 +53,9 @@ class Gate(Protocol):
     ) -> Refusal | None:
         """A refusal, or None to admit.
 
-        `ttft_seconds` is predicted for the instance chosen: while that is in time, no other instance is considered.
-        `share` (0-1] is what the request's class may use of the limits. `view` is of the instances that may serve the
-        request, `pool` of all where those are more.
+        `ttft_seconds` is predicted for the instance chosen: if that is in time, no other instance is considered.
+        `share` (0-1] is the part of the limits that the request's class may use. `view` has the instances that may
+        serve the request, `pool` all instances if there are more.
         """
 
     def decoding(
@@ -64,7 +64,7 @@ class Gate(Protocol):
         """The part of `at_arrival` that is about decoding."""
 
     def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
-        """A refusal of a prefilled request that would now decode on the instance, whose load may have changed; else
+        """A refusal of a request whose prefill is complete, because the load of its decode instance has changed; else
         None.
         """
 
@@ -134,7 +134,7 @@ class PredictedGate(DisabledGate):
 
 
 class AfterPrefillGate(DisabledGate):
-    """Mooncake's baseline: a decode that has no room is noticed only after its prefill."""
+    """Mooncake's baseline: notices only after the prefill that the decode has no room."""
 
     weighs_decode = True
 
@@ -198,8 +198,8 @@ def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolVie
 
 def someone_idles(view: PoolView) -> bool:
     """Whether an instance has nothing to do and may decode. Such an instance is not crowded, whatever its predicted
-    step: an estimate that refuses on an idle instance would never learn that it is wrong, and a TPOT target that no
-    engine can meet would stop the pool.
+    step: if a wrong estimate refused requests on an idle instance, it would never be corrected, and a TPOT target that
+    no engine can meet would stop the pool.
     """
     return any(load.is_idle for load in view.decode_candidates())
 
@@ -240,8 +240,8 @@ def no_room_to_decode(request: RoutingRequest, view: PoolView, decode_seconds: f
 
 
 def _seconds_to_room(request: RoutingRequest, limit: float, view: PoolView) -> float:
-    """Seconds until some instance should take the request: when it would be in time, or, if it is too long for that,
-    when the instance is idle. The remaining length of answers is unknown. Infinite without candidates.
+    """Seconds until some instance should take the request: when it would be in time there, or, if it is too long for
+    that, when the instance is idle. The remaining length of answers is unknown. Infinite without candidates.
     """
     hits = view.hit_vector(request)
     alone, ttfts = view.prefill_vector(request, hits), view.ttft_vector(request, hits)
@@ -250,7 +250,7 @@ def _seconds_to_room(request: RoutingRequest, limit: float, view: PoolView) -> f
 
 
 def _not_counted(request: RoutingRequest, view: PoolView) -> str:
-    """Words for the waiting prefills that go after the request, which the prediction therefore leaves out."""
+    """Says which waiting prefills the prediction leaves out, because they go after the request."""
     overtaken = view.overtaken_seconds(request)
     most = 0.0 if overtaken is None else float(overtaken.max(initial=0.0))
     return f"; not counting up to {most:.1f} s of prefills that wait there and go after it" if most >= LEAST_TOLD_SECONDS else ""

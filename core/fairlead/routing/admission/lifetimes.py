@@ -1,8 +1,8 @@
-"""How long decodes last, from the last ones that finished: of requests that decode now, how many still
-will some seconds later.
+"""Decode lifetimes, from the last decodes that finished: for requests that decode now, the share that will still decode
+some seconds later.
 
-One mean time for all would not do: a request found decoding has outlived the short ones, and those older than the mean
-are still there. Where all decodes last the same time, both are the same.
+A single mean time would not do: a request found decoding has outlived the short ones, and requests older than the mean
+still exist. If all decodes last the same time, both methods agree.
 """
 
 from bisect import bisect_left, insort

@@ -1,4 +1,4 @@
-"""Refusals, each with a named reason and its status, a sentence for the client, and a Retry-After."""
+"""Refusals, each with a named reason, an HTTP status, a sentence for the client, and a Retry-After."""
 
 from math import ceil
 
@@ -11,11 +11,11 @@ from fairlead.tables import PoolKey, RoutingTable
 LONGEST_RETRY_AFTER_SECONDS = 600.0
 
 CLOSED_RETRY_AFTER_SECONDS = 60.0
-"""The Retry-After of a pool that has no instances and of which it is not known when it will have some."""
+"""The Retry-After if a pool has no instances and it is not known when it will have some."""
 
 
 def whole_seconds(seconds: float) -> float:
-    """A Retry-After: whole seconds, rounded up, from 1 to 600; infinite ones may be asked about."""
+    """A Retry-After in whole seconds, rounded up, from 1 to 600; the argument may be infinite."""
     return float(ceil(min(max(1.0, seconds), LONGEST_RETRY_AFTER_SECONDS)))
 
 
@@ -41,8 +41,8 @@ def refuse(
 
 
 def queue_full(request: RoutingRequest, pool: PoolKey, limit: int, drain_seconds: float, *, in_turn: bool = False) -> Refusal:
-    """429: the queues of all instances that could take this request are full. Where tenants share fairly (`in_turn`),
-    only requests of other tenants that go first are counted.
+    """429: the queues of all instances that could take this request are full. If tenants take turns (`in_turn`), only
+    other tenants' requests that go first are counted.
     """
     message = f"{limit} requests already wait for each instance of pool {pool} that could take this one" + " and go before it" * in_turn
     return refuse(request, RejectionReason.QUEUE_FULL, retry_after_seconds=drain_seconds, message=message)
@@ -61,9 +61,7 @@ def unplaceable(request: RoutingRequest, table: RoutingTable) -> Refusal:
 
 
 def too_late(request: RoutingRequest, table: RoutingTable, load: InstanceLoad, now: float) -> Refusal:
-    """429: on the instance of `load`, requests that can still be in time go first, so this one can no longer be in
-    time.
-    """
+    """429: on the instance of `load`, other requests that can still be in time go first, so this one will be late."""
     waited, target = now - request.arrived_at, table.slo.ttft_seconds
     return refuse(
         request,
@@ -92,14 +90,14 @@ def not_held(request: RoutingRequest, table: RoutingTable, retry_after_seconds: 
 
 
 def scaled_to_zero(request: RoutingRequest, table: RoutingTable, now: float) -> Refusal:
-    """503: the pool is to have no instances, and no request changes that."""
+    """503: the pool is scaled to zero, and no request changes that."""
     message, retry_after = why_closed(table, now)
     reason = RejectionReason.SCALED_TO_ZERO
     return Refusal(request=request, reason=reason, status=reason.facts.status, retry_after_seconds=retry_after, message=message)
 
 
 def why_closed(table: RoutingTable, now: float) -> tuple[str, float]:
-    """The sentence for a client of a pool that is to have no instances, and the Retry-After, which may be hours."""
+    """The sentence for a client of a pool that is scaled to zero, and the Retry-After, which may be hours."""
     message = f"pool {table.pool} is scaled to zero instances"
     if table.opens_at is None or table.opens_at <= now:
         return message, CLOSED_RETRY_AFTER_SECONDS
@@ -108,9 +106,14 @@ def why_closed(table: RoutingTable, now: float) -> tuple[str, float]:
 
 
 def upstream_failed(request: RoutingRequest, pool: PoolKey, tried: tuple[str, ...], *, alike: bool = False) -> Refusal:
-    """502: every instance that could be tried failed before its first byte; `alike`: they fail on this request."""
+    """502: every instance that could be tried failed before its first byte; `alike`: they fail on this request but
+    serve others.
+    """
     if alike:
-        message = f"the request failed alike on {' and '.join(tried)} of pool {pool}, which serve others; it is not tried on more"
+        message = (
+            f"the request failed in the same way on {' and '.join(tried)} of pool {pool}, which serve other "
+            "requests; it is not retried elsewhere"
+        )
     else:
         message = f"no instance of pool {pool} answered; tried {', '.join(tried) or 'none'}"
     return refuse(request, RejectionReason.UPSTREAM_FAILED, retry_after_seconds=1.0, message=message)

@@ -34,7 +34,7 @@ def plan_moves(
 ) -> tuple[QueuedMove, ...]:
     """Moves to make, in order.
 
-    `queues` hold requests in the order they will be sent; only those that can be relieved are looked at.
+    `queues` hold requests in the order they will be sent; only instances whose queue can be relieved are examined.
     """
     run = _Run(view, now, rules)
     if run.can_move_any():
@@ -67,13 +67,13 @@ class _Run:
         self._rules = rules
         self._speed = view.prefill_speed
         self._arrived: dict[str, int] = {}
-        """Tokens planned to arrive at each instance in this run, and (negative) to leave it."""
+        """Tokens whose arrival at each instance is planned in this run; departures count negative."""
         self._relieved: set[str] = set()
         self._moved: set[str] = set()
 
     def can_move_any(self) -> bool:
-        """Whether some instance could still compute a token in time: past saturation none can, and no
-        queue need be looked at.
+        """Whether some instance could still compute at least one token in time. If none can, the run need not look at
+        any queue.
         """
         least = min([load.pending_prefill_tokens for load in self._view.candidates()], default=None)
         return least is not None and self._seconds(least + 1) < self._rules.slo_seconds
@@ -107,11 +107,10 @@ class _Run:
             self._make(moved, instance, delay, delay + self._seconds(tokens + moved.queued.miss_tokens))
 
     def _movable(self, queue: Sequence[QueuedRequest], load: InstanceLoad, delay: float) -> list["_Movable"]:
-        """The queued requests that could be in time, and sooner, on the other instance of their pair;
-        in the order of the queue.
+        """The queued requests that could be in time, and sooner, on the other instance of their pair; in queue order.
 
-        Moves only shorten what is ahead of the others here and lengthen what is pending there, so no other request can
-        become movable in this run.
+        Moves only shorten the queue here and lengthen the pending work there, so no other request can become movable in
+        this run.
         """
         targets: dict[str, tuple[InstanceLoad, float, float] | None] = {}
         movable: list[_Movable] = []
@@ -133,8 +132,8 @@ class _Run:
         return movable
 
     def _target(self, name: str, source: str) -> tuple[InstanceLoad, float, float] | None:
-        """An instance that may be moved to, its decode delay, and the TTFT of a single token there; None when even
-        that would miss the SLO.
+        """An instance to which requests may be moved, its decode delay, and the TTFT of a single token there; None if
+        even that would miss the SLO.
         """
         load = self._view.load(name)
         if name == source or load is None or not load.is_candidate(self._now):
@@ -144,7 +143,9 @@ class _Run:
         return (load, delay, soonest) if soonest < self._rules.slo_seconds else None
 
     def _best(self, movable: Sequence["_Movable"], delay: float) -> int | None:
-        """Place of the move with the largest benefit, the earliest arrival, and then the first; None without any."""
+        """Index of the move with the largest benefit; ties go to the earliest arrival, then to the first. None without
+        moves.
+        """
         best: int | None = None
         best_rank = (0.0, 0.0)
         for place, one in enumerate(movable):

@@ -10,8 +10,9 @@ from fairlead.tables import InstanceEntry
 
 
 def reason_to_leave(instance: str, view: PoolView, now: float) -> BindingReason:
-    """Why work cannot stay on an instance: drain, also when the drained instance is gone; instance-lost, also when
-    the decode instances that it needs are lost; engine-stalled; or ring-change when it still accepts.
+    """Why work cannot stay on an instance: `drain`, even if the drained instance is already gone; `instance-lost`, also
+    when the decode instances that it needs are lost; `engine-stalled`; or `ring-change` if the instance still accepts
+    requests.
     """
     if view.has_drained(instance):
         return BindingReason.DRAIN
@@ -28,8 +29,8 @@ def reason_to_leave(instance: str, view: PoolView, now: float) -> BindingReason:
 
 
 class RingAge:
-    """The age of a policy's ring, to distinguish sessions that move because the ring changed from
-    those whose key changed.
+    """The age of a policy's ring, to tell whether a session moves because the ring changed or because
+    its key changed.
     """
 
     def __init__(self) -> None:
@@ -45,7 +46,7 @@ class RingAge:
         self._members = members
 
     def settle(self, now: float) -> None:
-        """The first look at a new ring."""
+        """Note the time of the first decision on a new ring."""
         if self._started_at is None:
             self._started_at = now
         else:

@@ -3,6 +3,7 @@ preference.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from fairlead.reports.decisions import CandidateScore, Weighing
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
@@ -29,8 +30,8 @@ def score(
     ttft_seconds: float | None = None,
     terms: dict[str, float] | None = None,
 ) -> CandidateScore:
-    """The score fields that all policies share. `speed` is prefill tokens per second; `total` what the policy compares;
-    `ttft_seconds` its own prediction, if it made one.
+    """The score fields that all policies share. `speed` is prefill tokens per second; `total` is the value the policy
+    compares; `ttft_seconds` its own prediction, if it made one.
     """
     miss = max(1, request.prompt_tokens - hit_tokens)
     return CandidateScore(
@@ -64,7 +65,9 @@ def weighed(
             load = view.load(instance)
             if load is not None:
                 hit, ttft = view.hit_tokens(request, instance), view.predicted_ttft_seconds(request, instance)
-                named = terms(load) if terms is not None else None
+                named = terms(load) if terms is not None else {}
+                if view.is_tiered:
+                    named |= view.tier_terms(request, instance)
                 scores.append(score(request, load, hit, speed, total(load), ttft_seconds=ttft, terms=named))
         return weighing(view, rule, scores, limits, passed_over)
 
@@ -79,9 +82,8 @@ def weighing(
     passed_over: str | None = None,
     considered: int | None = None,
 ) -> Weighing:
-    """A record of these scores. With a single instance to choose from, the rule is "only instance".
-
-    `considered` None = the whole pool.
+    """A record of these scores. With a single candidate, the rule is "only instance". `considered` None = the whole
+    pool was considered.
     """
     serving = len(view.candidates())
     return Weighing(
@@ -99,7 +101,7 @@ def virtual_load(one: CandidateScore) -> int:
 
 
 def nothing(load: InstanceLoad) -> None:
-    """The total of a policy that compares nothing."""
+    """The total for policies that compare nothing."""
 
 
 def less_loaded(load: InstanceLoad) -> tuple[int, int, str]:
@@ -109,7 +111,7 @@ def less_loaded(load: InstanceLoad) -> tuple[int, int, str]:
 
 def least_pending(candidates: Sequence[InstanceLoad], excluded: Sequence[str] = (), count: int = FALLBACKS) -> tuple[str, ...]:
     """Ids of up to `count` candidates with the least pending prefill tokens, without the excluded. Ties are broken by
-    running decodes, then id; in pools of more than `FEW` by id alone, which costs a third.
+    running decodes, then id; in pools of more than `FEW` by id alone, which costs a third of the time.
     """
     if len(candidates) <= FEW:
         rest = [load for load in candidates if load.entry.id not in excluded]
@@ -147,11 +149,10 @@ def ordered_decision(
     home: str | None = None,
 ) -> Decision:
     """The decision for the first of `order` (indexes into the candidates, best first), the next ones its fallbacks,
-    by a rule of its policy.
+    chosen by a rule of the policy.
 
-    Recorded are `totals`, which were compared, what `terms` gives for an index, `limits`, the index passed over, the
-    `home` of the request's session, and the policy's own predictions where it made any (`ttfts`). The rest as in
-    `Decision`.
+    It records the compared `totals`, the `terms` of an index, `limits`, the index passed over, the `home` of the
+    request's session, and the policy's own predictions if it made any (`ttfts`). Other arguments are as in `Decision`.
     """
 
     def weigh() -> Weighing:
@@ -199,7 +200,7 @@ def weighed_in_order(
     ttfts: Callable[[int], float] | None,
     home: str | None,
 ) -> Weighing:
-    """What is recorded of such a decision; it must be asked for while the view is that of the decision."""
+    """The record of such a decision; it must be requested while the view is still that of the decision."""
     candidates, speed = view.candidates(), view.prefill_speed
     compared = [*order[: FALLBACKS + 1]]
     if passed_over is not None and passed_over not in compared:
@@ -218,4 +219,6 @@ def weighed_in_order(
         )
         for index in compared
     ]
+    if view.is_tiered:
+        scores = [replace(one, terms=one.terms | view.tier_terms(request, one.instance)) for one in scores]
     return weighing(view, rule, scores, limits, None if passed_over is None else candidates[passed_over].entry.id)

@@ -2,9 +2,9 @@
 
 An instance is overloaded when more than a threshold of uncached tokens is pending there, or its oldest queued request
 has waited too long. If it has at least two queued requests, the one that gains most goes to the other instance of its
-pair. If that one is overloaded, or would be, the request goes to a neighbour outside the pair. This ends when as many
-tokens have left as were above the threshold, or when no request gains. It does not check whether a request meets the
-SLO at its target, or would have met it where it was. TTFTs follow the code's queue order: most cached tokens first,
+pair. If that one is overloaded, or would be, the request goes to a neighbour outside the pair. The run ends when the
+tokens above the threshold have left, or when no request gains. It checks neither whether a request meets the SLO at its
+target nor whether it would have met it without moving. TTFTs follow the code's queue order: most cached tokens first,
 then arrival.
 """
 
@@ -20,7 +20,7 @@ from fairlead.routing.contracts.policies import PoolView, QueuedMove
 from fairlead.routing.contracts.requests import QueuedRequest, RoutingRequest
 
 Place = tuple[int, float, str]
-"""What a queue is ordered by: the cached tokens (negative), arrival, id."""
+"""The sort key of a queue: the cached tokens (negative), arrival, id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class CodedRules:
 
 
 Pair = Callable[[RoutingRequest], Sequence[str]]
-"""The instances that a request's key leads to."""
+"""The two instances that a request's key leads to."""
 
 
 def coded_moves(
@@ -50,7 +50,7 @@ def coded_moves(
 
 @dataclass(slots=True)
 class _Line:
-    """A queue, first to be sent first, and the tokens up to each request, its own included."""
+    """A queue in sending order, and the tokens up to and including each request."""
 
     entries: list[tuple[Place, QueuedRequest, int]]
     sums: list[int]
@@ -60,7 +60,7 @@ class _Line:
         return cls(entries, list(accumulate(miss for _, _, miss in entries)))
 
     def ahead(self, place: Place) -> int:
-        """Tokens of the requests that would be sent before one that came to this place."""
+        """Tokens of the requests that would be sent before one inserted at this place."""
         index = bisect_left(self.entries, place, key=lambda entry: entry[0])
         return self.sums[index - 1] if index else 0
 
@@ -114,7 +114,7 @@ class _Run:
             yield _Move(index, target, miss, place, ahead_here / self._speed, (ahead_there + miss) / self._speed)
 
     def _make(self, move: "_Move", source: str, cause: MoveCause) -> int:
-        """Move it in this run's copy of the counters, with what overloaded its source as the reason. Returns the moved
+        """Make the move in this run's copy of the counters and record why its source was overloaded. Returns the moved
         tokens.
         """
         entries = self._line(source).entries
@@ -137,7 +137,7 @@ class _Run:
         return miss_here
 
     def _cause(self, source: str) -> MoveCause:
-        """Why the queue is to be relieved: the tokens pending there, or else the age of its oldest request."""
+        """Why the queue must be relieved: the tokens pending there, or else the age of its oldest request."""
         pending, threshold = float(self._pending[source]), self._rules.threshold_tokens
         if pending > threshold:
             return MoveCause(trigger=BindingReason.HOTSPOT, crossed=pending, threshold=threshold, unit=Unit.TOKENS)

@@ -26,17 +26,17 @@ class Considered:
     """Unix seconds."""
     loads: Sequence[InstanceLoad]
     places: IntVector
-    """The position of each in `view.candidates()`."""
+    """The index of each instance in `view.candidates()`."""
     hits: IntVector
-    """Cached tokens of the prompt."""
+    """Cached prompt tokens of the request on each instance."""
     pending: IntVector
-    """Uncached prompt tokens without a first token."""
+    """Uncached tokens of prompts that have no first token yet."""
     queued: IntVector
-    """Requests that wait for the instance: in this router, or in its engine behind another prefill."""
+    """Requests that wait for the instance: in this router, or in the engine behind another prefill."""
     requests: IntVector
     """Requests that wait for the instance or run on it."""
     kv_usage: FloatVector
-    """Used share of the KV cache, 0 to 1."""
+    """Used share of each instance's KV cache, 0 to 1."""
 
     @staticmethod
     def of(request: RoutingRequest, view: PoolView, now: float) -> "Considered":
@@ -79,7 +79,7 @@ class Considered:
         return self.view.block_tokens(self.request)
 
     def prompt_blocks(self, most_tokens: int = 0) -> int:
-        """Full blocks of the prompt, or of its first `most_tokens` tokens; 0 = of all."""
+        """Number of full blocks of the prompt, or of its first `most_tokens` tokens (0 = the whole prompt)."""
         tokens = self.request.prompt_tokens
         return (min(tokens, most_tokens) if most_tokens else tokens) // self.block_tokens
 

@@ -1,5 +1,5 @@
-"""Which instance decodes what another one prefilled: the shortest step after adding the request, where its context
-fits.
+"""Chooses the decode instance for a prefilled request: the shortest step after adding the request, among instances with
+room for its context.
 """
 
 from collections.abc import Collection
@@ -24,12 +24,12 @@ class DecodeChoice:
 def select_decoding(
     request: RoutingRequest, view: PoolView, prefilled_on: InstanceEntry | None = None, excluded: Collection[str] = ()
 ) -> DecodeChoice | None:
-    """Mooncake's SelectDecoding: argmin of the predicted step over the decode instances with room for
-    the prompt, of those that may serve the request and can take KV blocks of `prefilled_on` (None: of all).
+    """Mooncake's SelectDecoding: argmin of the predicted step over the decode instances with room for the prompt, among
+    those that may serve the request and can take KV blocks from `prefilled_on` (None: from all).
 
-    Ties, and pools of whose decode times nothing is known, go to the fewest context tokens, then requests,
-    then id. Without room anywhere the one with the fewest tokens is named, at an infinite step time. None
-    when no instance decodes.
+    Ties, and pools with unknown decode times, are decided by the fewest context tokens, then requests, then id. If no
+    instance has room, the one with the fewest tokens is returned with an infinite step time. None when no instance
+    decodes.
     """
     capacity = view.table.engine.kv_cache_tokens
     best: str | None = None

@@ -38,5 +38,5 @@ class Dice:
         return order
 
     def one_of(self, choices: Sequence[int]) -> int:
-        """One of the choices, which are not empty."""
+        """A random one of the choices, which must not be empty."""
         return choices[0] if len(choices) == 1 else choices[self.below(len(choices))]

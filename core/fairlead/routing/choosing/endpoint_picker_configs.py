@@ -1,6 +1,6 @@
 """Reads an `EndpointPickerConfig` (`llm-d.ai/v1alpha1`) into a profile.
 
-Each part of it is obeyed, refused by name in one line, or reported as a note if Fairlead does it in its own way.
+Each part of the file is obeyed, refused by name in one line, or reported as a note if Fairlead does it in its own way.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
@@ -67,10 +67,12 @@ class PluginReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSource:
-    """A source of data and what reads it."""
+    """A source of data and the plugins that read it."""
 
     plugin_ref: str = text("Name of a plugin.", max_length=253)
-    extractors: tuple[PluginReference, ...] = listing(PluginReference, "Who reads it.", (), key="plugin_ref", max_items=MOST)
+    extractors: tuple[PluginReference, ...] = listing(
+        PluginReference, "Plugins that read the source.", (), key="plugin_ref", max_items=MOST
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +95,10 @@ class EndpointPickerDocument:
 
 
 ELSEWHERE: Mapping[str, str] = {
-    "featureGates": "what Fairlead does has no gates",
-    "flowControl": "spec.routing.prefillsInFlight and the policy's queue parameters say how requests wait, spec.earlyRejection what is refused",
+    "featureGates": "Fairlead has no feature gates",
+    "flowControl": (
+        "spec.routing.prefillsInFlight and the policy's queue parameters say how requests wait, spec.earlyRejection what is refused"
+    ),
     "saturationDetector": "spec.earlyRejection decides what is refused",
     "requestHandler": "docs/gateway.md says which paths are read and how",
     "parser": "docs/gateway.md says which paths are read and how",
@@ -116,7 +120,7 @@ DEFAULT_CONFIG: Mapping[str, Any] = {
         }
     ],
 }
-"""What llm-d's endpoint picker runs when it is given no file."""
+"""The configuration that llm-d's endpoint picker uses when it is given no file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +131,7 @@ class EndpointPickerPlan:
     keeps_homes: bool
     """Whether a plugin uses a session's former home."""
     expected_seconds: float
-    """How long a prompt's blocks are expected before events report them; 0 = they are not."""
+    """How long a prompt's blocks are expected before events report them; 0 = no blocks are expected."""
     notes: tuple[str, ...]
     """A line for each plugin that Fairlead implements differently."""
 
@@ -141,9 +145,10 @@ class _Plugin:
 
 
 def read_endpoint_picker_config(document: Mapping[str, Any], path: str) -> EndpointPickerPlan:
-    """The profile of a document found at `path`. Stateful plugins are new in each.
+    """The profile of a document found at `path`.
 
-    Raises InvalidInput naming the place, the value and the remedy for anything that is unknown, missing or not offered.
+    Each call creates new stateful plugins. Raises InvalidInput naming the place, the value and the remedy for anything
+    that is unknown, missing or not supported.
     """
     for section in document:
         if section in ELSEWHERE:
@@ -184,7 +189,7 @@ def _plugin(spec: PluginSpec, path: str, notes: list[str]) -> _Plugin:
     found = PLUGIN_TYPES.get(spec.type)
     if found is None:
         why = NOT_OFFERED.get(spec.type)
-        remedy = f"it is not offered: {why}" if why else f"the types of plugins are {', '.join(PLUGIN_TYPES)}"
+        remedy = f"Fairlead does not support it: {why}" if why else f"the types of plugins are {', '.join(PLUGIN_TYPES)}"
         raise InvalidInput(f"{path}.type", spec.type, remedy)
     for name, value in spec.parameters.items():
         if name in found.otherwise:
@@ -242,11 +247,11 @@ def _check_used(named: Sequence[tuple[_Plugin, float | None]], plugins: Mapping[
     used = {one.spec.reference for one, _ in named}
     for one in plugins.values():
         if one.type.part in (Part.FILTER, Part.SCORER) and one.spec.reference not in used:
-            raise InvalidInput(one.path, one.spec.reference, "no profile names it; name it in schedulingProfiles or remove it")
+            raise InvalidInput(one.path, one.spec.reference, "no profile uses it; name it in schedulingProfiles or remove it")
 
 
 def _picker(named: Sequence[tuple[_Plugin, float | None]], plugins: Mapping[str, _Plugin], path: str) -> Picker:
-    """The profile's; else the only one of the file, which llm-d takes then; else max-score."""
+    """The profile's picker; else the only picker of the file, as in llm-d; else max-score."""
     pickers = [one for one, _ in named if one.type.part is Part.PICKER] or [one for one in plugins.values() if one.type.part is Part.PICKER]
     if len(pickers) > 1:
         raise InvalidInput(f"{path}.schedulingProfiles", [one.spec.reference for one in pickers], "name one picker in the profile")
@@ -262,7 +267,9 @@ def _producer(one: _Plugin) -> str:
 
 
 def _most_tokens(producer: str, plugins: Mapping[str, _Plugin]) -> int:
-    """Leading tokens that are compared, as the producer of the matches says; 0 = all."""
+    """Number of leading tokens that are compared, from the parameters of the plugin that produces the
+    matches; 0 = all.
+    """
     found = plugins.get(producer or DEFAULT_PRODUCER)
     parameters = ApproximateMatches() if found is None else found.parameters
     return parameters.max_prefix_tokens_to_match if isinstance(parameters, ApproximateMatches) else 0

@@ -27,7 +27,7 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoParameters:
-    """For a plugin without parameters."""
+    """The parameters of a plugin that has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class PreciseMatches:
 
     @property
     def expected_seconds(self) -> float:
-        """How long blocks are expected; 0 = they are not."""
+        """How long blocks are expected; 0 = no blocks are expected."""
         return self.speculative_ttl_seconds if self.speculative_indexing else 0.0
 
 
@@ -64,8 +64,9 @@ class PluginType:
     """A type of plugin.
 
     `parameters` reads its parameters; `build` makes the part of a profile from them and from the number of leading
-    prompt tokens to compare (0 = all). `otherwise` maps parameters that llm-d has and this does not take to where the
-    same is set, or why not. `unneeded` maps parameters that only say how llm-d does something to Fairlead's own way.
+    prompt tokens to compare (0 = all). `otherwise` explains llm-d's parameters that Fairlead refuses: where to set the
+    same, or why it is impossible. `unneeded` explains parameters that only describe how llm-d works: how Fairlead does
+    it.
     """
 
     part: Part
@@ -78,12 +79,12 @@ class PluginType:
 _LOAD_PRODUCER = {"inFlightLoadProducerName": "Fairlead counts the load of each instance once, for all plugins"}
 _SESSIONS = {
     "sessionIdConfig": "spec.routing.session says which header names a session and how long one lives",
-    "encodedEndpointHeaderConfig": "no address that a client sends is believed; use strategy session_id",
+    "encodedEndpointHeaderConfig": "Fairlead does not trust addresses that clients send; use strategy session_id",
     "profileName": "a pool's sessions have one home, the instance that computes the prompt",
 }
-_BLOCKS = "blocks are those of the engines' KV events, else spec.routing.blockTokens"
+_BLOCKS = "the block size is that of the engines' KV events, else spec.routing.blockTokens"
 _EVENTS = "routers find each engine's KV events by GET /kv_event_sources"
-_MEMORY = "the index holds what the engines say they hold, or what spec.engine.kvCacheTokens leaves room for"
+_MEMORY = "the index holds the blocks that engines report, or as many as spec.engine.kvCacheTokens allows"
 _TOKENS = "routers ask the pool's own engines to tokenize"
 
 PLUGIN_TYPES: Mapping[str, PluginType] = {
@@ -131,7 +132,7 @@ PLUGIN_TYPES: Mapping[str, PluginType] = {
         parameters=ApproximateMatches,
         otherwise={
             "maxPrefixBlocksToMatch": "write maxPrefixTokensToMatch",
-            "blockSize": "llm-d counts characters there; spec.routing.blockTokens is the size of a block",
+            "blockSize": "llm-d counts this in characters; spec.routing.blockTokens is the block size in tokens",
         },
         unneeded={"autoTune": _BLOCKS, "blockSizeTokens": _BLOCKS, "lruCapacityPerServer": _MEMORY},
     ),
@@ -145,7 +146,7 @@ PLUGIN_TYPES: Mapping[str, PluginType] = {
         parameters=InFlightLoad,
         otherwise=dict.fromkeys(
             ("addEstimatedOutputTokens", "outputRatio", "maxEstimatedOutputTokens"),
-            "Fairlead counts prompt tokens until the first token, and no guess of the output",
+            "Fairlead counts prompt tokens until the first token, and does not estimate output tokens",
         ),
     ),
     "token-producer": PluginType(part=Part.SUPPLIED, unneeded={"modelName": _TOKENS, "vllm": _TOKENS, "estimate": _TOKENS}),

@@ -18,16 +18,17 @@ RECENT = 500
 """Number of recent samples by which errors and drift are judged."""
 
 JUDGED_AFTER = 100
-"""Number of predictions of a model before it is compared with the formula."""
+"""Number of predictions that a model makes before it is compared with the formula."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """When a model is obeyed, by its mean error against that of the router's own formula for the same requests.
+    """When a model's predictions are used: its mean error is compared with that of the router's own formula for the
+    same requests.
 
-    It is not used any longer once it errs by more than `lost` times as much, and is used again once it errs by less
-    than `regained` times as much, so that model and formula do not alternate. `unproven`: the model is also unused
-    until it has been compared, and so is the successor of a model that lost.
+    The model is dropped once it errs by more than `lost` times as much, and used again once it errs by less than
+    `regained` times as much, so that model and formula do not alternate. `unproven`: a model is also unused until it
+    has been compared, as is the successor of a model that lost.
     """
 
     lost: float
@@ -36,15 +37,17 @@ class Trust:
 
 
 HARDLY_WORSE = Trust(lost=2.0, regained=1.8, unproven=True)
-"""Limits where the alternative is a heuristic without predictions: even a model that errs a little more than the
+"""Limits for policies that fall back on a heuristic without predictions: even a model that errs a little more than the
 formula places better.
 """
 BETTER = Trust(lost=1.0, regained=0.95, unproven=False)
-"""Limits where the alternative is the formula itself."""
+"""Limits for policies that fall back on the formula itself."""
 
 
 class Comparison:
-    """The errors of a model and of the router's own formula over the same recent requests: does the model lose?"""
+    """The errors of a model and of the router's own formula over the same recent requests, and whether the model is the
+    worse of the two.
+    """
 
     def __init__(self, trust: Trust) -> None:
         self._trust = trust
@@ -56,7 +59,7 @@ class Comparison:
 
     @property
     def unproven(self) -> bool:
-        """Whether a comparison must come before a model is obeyed."""
+        """Whether the model must be compared before its predictions are used."""
         return not self._trust.unproven and self.judged is None
 
     def saw(self, model_error: float, formula_error: float) -> None:
@@ -73,7 +76,7 @@ class Comparison:
             self.judged = self._model / len(self._errors), self._formula / len(self._errors)
 
     def another_model(self) -> None:
-        """A new model is judged by its own predictions. Until there are enough of them, it inherits the judgement of
+        """Start judging a new model by its own predictions. Until there are enough of them, it inherits the verdict on
         the previous model.
         """
         self._errors.clear()
@@ -83,7 +86,7 @@ class Comparison:
 
 
 class Experience:
-    """Samples and counts of one policy, for rows of `width` features."""
+    """The samples of one policy (rows of `width` features), and counts of its choices."""
 
     def __init__(self, width: int, trust: Trust) -> None:
         self._width = width

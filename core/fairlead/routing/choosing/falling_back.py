@@ -9,11 +9,11 @@ from fairlead.reports.decisions import Weighing
 from fairlead.routing.contracts.weighing import TOTAL, Comparison, DecisionRule, PolicyTerms
 
 OTHER_TOTAL = "requests"
-"""The name under which the heuristic's total is recorded, as the policy's own total is another quantity."""
+"""The name under which the heuristic's total is recorded, because the policy's own total is a different quantity."""
 
 
 def rules_for(reasons: Mapping[str, str], heuristic: PolicyTerms) -> tuple[DecisionRule, ...]:
-    """A rule for each reason (code → words) with each of the heuristic's: `cold-start-imbalanced`."""
+    """A rule for each pair of a reason (code → words) and a rule of the heuristic, such as `cold-start-imbalanced`."""
     return tuple(
         replace(
             rule,

@@ -33,7 +33,7 @@ class PrefillFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UtilizationCondition:
-    """A bound that an instance must keep."""
+    """A bound that an instance must not exceed."""
 
     metric: str = text("Metric that is bounded.", enum=METRICS)
     max_value: float = number("Largest value with which an instance passes.", minimum=0.0, maximum=1e12)
@@ -46,7 +46,7 @@ class UtilizationFilter:
     conditions: tuple[UtilizationCondition, ...] = listing(
         UtilizationCondition, "Bounds that all must hold.", REQUIRED, key="metric", max_items=len(METRICS)
     )
-    fallback_on_empty: bool = truth("Whether all pass where none would.", False)
+    fallback_on_empty: bool = truth("Whether all instances pass if none would.", False)
 
     def kept(self, seen: Considered, dice: Dice) -> BoolVector:
         kept = np.ones(len(seen), dtype=np.bool_)
@@ -70,13 +70,19 @@ class UtilizationFilter:
 class PrefixCacheAffinity:
     """Parameters of `prefix-cache-affinity-filter`."""
 
-    affinity_threshold: float = number("Matched share of the prompt from which an instance holds it.", 0.8, minimum=0.0, maximum=1.0)
+    affinity_threshold: float = number(
+        "An instance counts as holding the prompt from this matched share on.", 0.8, minimum=0.0, maximum=1.0
+    )
     exploration_probability: float = number("Share of requests that this filter leaves alone.", 0.0, minimum=0.0, maximum=1.0)
     max_ttft_penalty_ms: float = number(
-        "All pass if the best holder would be this many ms slower than the best of the others; 0 = never.", 18_000.0, minimum=0.0
+        "All instances pass if the best holder's TTFT would exceed that of the best other instance by this many ms; 0 = never.",
+        18_000.0,
+        minimum=0.0,
     )
     ttft_source: str = text(
-        "Where TTFTs come from: `prefillThroughput`, by the uncached tokens in flight.", "prefillThroughput", enum=("prefillThroughput",)
+        "How TTFTs are estimated: `prefillThroughput`, from the uncached tokens in flight.",
+        "prefillThroughput",
+        enum=("prefillThroughput",),
     )
     peak_prefill_throughput: float = number("Prefill tokens per second for TTFT estimates.", 15_928.0, minimum=1e-6)
     prefix_match_info_producer_name: str = text("The producer of the matches, by its name among the plugins.", "")
@@ -110,7 +116,7 @@ class PrefixCacheAffinityFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionAffinityFilter(SessionAffinity):
-    """`session-affinity-filter`: the session's home alone, if it is there."""
+    """`session-affinity-filter`: only the session's home, if it is among the instances."""
 
     def kept(self, seen: Considered, dice: Dice) -> BoolVector:
         home = home_place(seen)

@@ -1,7 +1,8 @@
 """Features: the inputs of a trained predictor, one row per candidate.
 
-No value in a row names its instance, so instances with the same features get the same prediction. Instead of Lodestar's
-accelerator model there is the pace measured there: it separates instances of different speed without a declaration.
+No value in a row identifies its instance, so instances with the same features get the same prediction. Lodestar's
+feature for the accelerator model is replaced by the measured pace, which tells fast and slow instances apart without a
+declaration.
 """
 
 import numpy as np
@@ -23,9 +24,9 @@ FEATURES = (
     "paced_ttft_seconds",
     "prompt_tokens",
 )
-"""Sent and unfinished requests · queued ones · uncached prompt tokens to compute · context tokens that decode · used
-share of the KV cache · prefill time over its prediction · cached share of this prompt · the router's own prediction of
-its TTFT times the pace · the prompt's length.
+"""Requests sent and unfinished · requests queued · uncached prompt tokens to compute · context tokens being decoded ·
+used share of the KV cache · prefill time over its prediction (pace) · cached share of this prompt · the router's own
+TTFT prediction times the pace · the prompt's length.
 """
 
 OF_THE_FORMULA = FEATURES.index("paced_ttft_seconds")
@@ -35,9 +36,9 @@ OF_THE_REQUEST = FEATURES.index("prompt_tokens")
 def expected_ttfts(model: Model, features: Floats) -> FloatVector:
     """The expected TTFT in seconds for each row [n, 9]: [n].
 
-    Outside the training range, it is the model's answer for the nearest row inside it, plus the further distance by the
-    router's own formula. If instances outside the range were left out, they would never be chosen, and so never be in
-    the training data.
+    Outside the training range, it is the model's answer for the nearest row inside, plus the difference between the two
+    rows by the router's own formula. If instances outside the range were excluded, they would never be chosen and never
+    appear in the training data.
     """
     known = model.nearest(features)
     beyond = features[:, OF_THE_FORMULA] - known[:, OF_THE_FORMULA]

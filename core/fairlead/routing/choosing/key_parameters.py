@@ -12,10 +12,10 @@ PRESETS = ("dualmap-paper", "dualmap-code")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyParameters(HomeParameters):
-    """The adaptive key of DualMap. What is not given follows the preset."""
+    """The adaptive key of DualMap. Parameters that are not given have the preset's values."""
 
     preset: str = text(
-        "Where values not given come from: the DualMap paper (hot above 2/n, cold below 1/n, overload at the whole SLO) "
+        "Source of the parameters that are not given: the DualMap paper (hot above 2/n, cold below 1/n, overload at the whole SLO) "
         "or its published code (constants 0.0612 and 0.02 of a doubled window, overload at half the SLO).",
         "dualmap-paper",
         enum=PRESETS,
@@ -29,7 +29,7 @@ class KeyParameters(HomeParameters):
     cold_share: float | None = number(
         "Share below which a prefix is cold and its key shrinks; at most the hot share; default by preset.", None, minimum=0.0, maximum=1.0
     )
-    hotness_window: int = whole("Entries of the sliding window shares are taken over.", 200, minimum=10, maximum=100_000)
+    hotness_window: int = whole("Entries of the sliding window over which shares are counted.", 200, minimum=10, maximum=100_000)
     hotness_min_samples: int = whole("Requests in the window before any key grows.", 20, minimum=1, maximum=100_000)
 
     def __post_init__(self) -> None:

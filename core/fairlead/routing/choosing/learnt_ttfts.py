@@ -1,4 +1,6 @@
-"""Trained TTFTs: the model that a policy predicts with, whether it may be used, and how its predictions turned out."""
+"""Trained TTFTs: the model that a policy predicts with, whether it may be used, and how accurate its
+predictions were.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from fairlead.routing.contracts.vectors import FloatVector
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
     """The model's prediction for a request on each candidate: rows of `features` [n, d] and TTFTs in seconds [n], None
-    without a model. `distrust` says why the prediction is not used; None if it is.
+    without a model. `distrust` says why the prediction is not used; None if it is used.
     """
 
     features: Floats
@@ -27,16 +29,16 @@ class Expectation:
 
     @property
     def obeyed(self) -> FloatVector | None:
-        """The predicted TTFTs, if they are to be used."""
+        """The predicted TTFTs; None if they must not be used."""
         return self.ttfts if self.distrust is None else None
 
     def of(self, index: int) -> float | None:
-        """The expected TTFT on one candidate; None without a prediction, or if it is not a number."""
+        """The expected TTFT on one candidate; None without a prediction or if the prediction is not a number."""
         return None if self.ttfts is None or not np.isfinite(self.ttfts[index]) else float(self.ttfts[index])
 
 
 class LearntTtfts:
-    """A model that is replaced as a whole, and the experience that it is judged by; each learning policy has one.
+    """One model at a time, and the experience by which it is judged; each learning policy has one.
 
     After `stale_samples` samples without a new model, its trainer is assumed to be dead.
     """
@@ -54,19 +56,19 @@ class LearntTtfts:
         return self._experience.comparison.judged
 
     def expect(self, features: Floats, *, whole_pool: bool = False) -> Expectation:
-        """The prediction for these rows, all of one request. With `whole_pool` it is not used if any feature of any
-        candidate is unlike the training data; otherwise only if the request's features are.
+        """The prediction for these rows, one per candidate of one request. It is not used if features lie outside the
+        training data: with `whole_pool` any feature of any candidate, otherwise only the request's own features.
         """
         ttfts = None if self.model is None else expected_ttfts(self.model, features)
         return Expectation(features=features, ttfts=ttfts, distrust=self._distrust(features, ttfts, whole_pool))
 
     def chose(self, distrust: HeuristicReason | None) -> None:
-        """A choice was made: by the model (None), or not, and why."""
+        """Record a choice: made by the model (None), or by the heuristic for this reason."""
         self._experience.chose(distrust)
 
     def lesson(self, expected: Expectation, index: int, formula_seconds: float, now: float) -> Callable[[float], None]:
-        """The function to call with the time of the first token, if the candidate at `index` was chosen and computed
-        it. `formula_seconds` is the TTFT that the policy predicts there without a model.
+        """The function to call at the first token if the candidate at `index` was chosen and computed the prompt.
+        `formula_seconds` is the TTFT that the policy predicts there without a model.
         """
         row, predicted, model = expected.features[index].copy(), expected.of(index), self.model
 
@@ -82,7 +84,7 @@ class LearntTtfts:
         return self._experience.take()
 
     def adopt(self, model: Model) -> None:
-        """Predict by `model` from now on. Raises ModelRefused, and keeps the old, when it does not fit."""
+        """Predict by `model` from now on. If the model does not fit, raises ModelRefused and keeps the old one."""
         if model.feature_names != FEATURES:
             raise ModelRefused(ModelFault.FEATURES, f"it knows {', '.join(model.feature_names)}")
         if not model.finite:
@@ -116,7 +118,7 @@ class LearntTtfts:
 
 
 class LearnsTtfts:
-    """Makes a policy one that `LearnsOnline`: it predicts TTFTs with a model."""
+    """Base of policies that predict TTFTs with a model; it makes the policy one that `LearnsOnline`."""
 
     def __init__(self, learnt: LearntTtfts) -> None:
         self._learnt = learnt

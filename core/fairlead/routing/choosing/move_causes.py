@@ -1,4 +1,4 @@
-"""Move causes: which of the numbers that a policy weighed took a session from its home to another instance."""
+"""Move causes: which of the compared figures made a session leave its home for another instance."""
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.reports.decisions import CandidateScore, Weighing
@@ -7,22 +7,22 @@ from fairlead.reports.units import Unit
 
 
 def listed(weighed: Weighing, instance: str | None) -> CandidateScore | None:
-    """The instance among the candidates that were weighed."""
+    """The instance's entry among the candidates that were compared."""
     return next((one for one in weighed.candidates if one.instance == instance), None)
 
 
 def stay_and_go(weighed: Weighing, home: str | None) -> tuple[CandidateScore, CandidateScore]:
-    """The compared values of a home that could have taken the request, and of the chosen instance. Raises LookupError
-    if the policy did not compare the home.
+    """The values compared for the session's home, which could have taken the request, and for the chosen instance.
+    Raises LookupError if the policy did not compare the home.
     """
     here = listed(weighed, home)
     if here is None:
-        raise LookupError(f"the home {home} was left and not weighed")
+        raise LookupError(f"the session left its home {home}, which the policy did not compare")
     return here, weighed.candidates[0]
 
 
 def by_hits(here: CandidateScore, there: CandidateScore) -> MoveCause:
-    """The request went to the larger hit or, among equal hits, to the less loaded instance."""
+    """Cause: the request went to the larger hit or, among equal hits, to the less loaded instance."""
     if there.hit_tokens != here.hit_tokens:
         hits = float(there.hit_tokens), float(here.hit_tokens)
         return MoveCause(trigger=BindingReason.PREFIX_AFFINITY, crossed=hits[0], threshold=hits[1], unit=Unit.TOKENS)
@@ -31,7 +31,7 @@ def by_hits(here: CandidateScore, there: CandidateScore) -> MoveCause:
 
 
 def by_cost(here: CandidateScore, there: CandidateScore, unit: Unit) -> MoveCause:
-    """The lower cost took the request, with fewer tokens of its prompt cached, as many, or more."""
+    """Cause: the request went to the lower cost, where fewer, equally many or more of its prompt tokens are cached."""
     if there.hit_tokens > here.hit_tokens:
         return by_hits(here, there)
     trigger = BindingReason.PREFIX_EQUAL if there.hit_tokens == here.hit_tokens else BindingReason.PREFIX_OUTWEIGHED
@@ -39,13 +39,13 @@ def by_cost(here: CandidateScore, there: CandidateScore, unit: Unit) -> MoveCaus
 
 
 def by_score(here: CandidateScore, there: CandidateScore) -> MoveCause:
-    """The higher score took the request."""
+    """Cause: the request went to the higher score."""
     return MoveCause(trigger=BindingReason.BEST_SCORE, crossed=there.total, threshold=here.total, unit=Unit.SCORE)
 
 
 def endangered(here: CandidateScore, target_seconds: float, measured: float, limit: float, unit: Unit) -> MoveCause:
-    """A term was above a limit that guards the TTFT target: staying was predicted late, or the instance is
-    hot.
+    """Cause: a figure was above a limit that protects the TTFT target: staying was predicted to be late, or the
+    instance is hot.
     """
     stay = here.predicted_ttft_seconds
     if stay >= target_seconds:

@@ -1,4 +1,5 @@
-"""Pickers: which instance gets the request, by the sums of scores. The classes are llm-d's plugins of these names.
+"""Pickers: choose the instance for the request by the sums of its scores. The classes are llm-d's plugins of these
+names.
 
 `order` gives indexes into the sums: first the picked ones, then the next best, for the record.
 """
@@ -35,7 +36,7 @@ class MaxScorePicker:
     rule: ClassVar[str] = BEST
 
     max_num_of_endpoints: int = whole(
-        "Instances picked: the best, and in order those a failed request is tried on next.", 1, minimum=1, maximum=64
+        "Number of instances picked: the best one, and those on which a failed request is retried, in order.", 1, minimum=1, maximum=64
     )
 
     def order(self, totals: FloatVector, dice: Dice) -> Sequence[int]:
@@ -44,11 +45,11 @@ class MaxScorePicker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomPicker:
-    """`random-picker`: any, whatever the sums."""
+    """`random-picker`: any instance, regardless of the sums."""
 
     rule: ClassVar[str] = DRAWN
 
-    max_num_of_endpoints: int = whole("Instances picked, each as likely as any.", 1, minimum=1, maximum=64)
+    max_num_of_endpoints: int = whole("Number of instances picked; all are equally likely.", 1, minimum=1, maximum=64)
 
     def order(self, totals: FloatVector, dice: Dice) -> Sequence[int]:
         return dice.shuffled(len(totals))
@@ -56,15 +57,18 @@ class RandomPicker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedRandomPicker:
-    """`weighted-random-picker`: each as likely as its sum is high; any, where no sum is above 0.
+    """`weighted-random-picker`: an instance's probability is proportional to its sum; all are equally likely if no sum
+    is above 0.
 
-    Sampling without replacement after Efraimidis and Spirakis (A-Res): the highest U^(1/sum), U drawn from 0 to 1. They
-    are compared by their logarithms, as they would all be 0 for small sums.
+    Sampling without replacement after Efraimidis and Spirakis (A-Res): the highest U^(1/sum), U drawn from 0 to 1.
+    Logarithms are compared, because for small sums the powers would all be 0.
     """
 
     rule: ClassVar[str] = DRAWN_BY_SCORE
 
-    max_num_of_endpoints: int = whole("Instances picked, each as likely as its sum of scores is high.", 1, minimum=1, maximum=64)
+    max_num_of_endpoints: int = whole(
+        "Number of instances picked; each one's probability is proportional to its sum of scores.", 1, minimum=1, maximum=64
+    )
 
     def order(self, totals: FloatVector, dice: Dice) -> Sequence[int]:
         scores: list[float] = totals.tolist()

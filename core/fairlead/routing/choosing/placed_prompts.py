@@ -1,8 +1,8 @@
-"""Placed prompts: what a policy sent to an instance's queue and that is not computed yet.
+"""Placed prompts: prompts that a policy sent to an instance's queue and that are not computed yet.
 
-The index of engines' caches knows a prompt only from its first token on. A session's next turn may arrive
-earlier, while the previous turn still waits in a long queue. The next turn will find most of its prompt where the
-previous one is placed.
+The index of the engines' caches knows a prompt only from its first token on. A session's next turn may arrive earlier,
+while the previous turn still waits in a long queue. By the time the next turn is computed, most of its prompt will be
+cached where the previous turn was placed.
 """
 
 from collections import OrderedDict
@@ -14,7 +14,7 @@ from fairlead.routing.contracts.vectors import IntVector, PoolVectors
 
 
 class PlacedPrompts:
-    """Prompts by their last block, since what builds on one has that block, each with its instance; forgotten once
+    """Prompts and their instances, keyed by the last block, which every longer prompt also contains; forgotten once
     computed, or after `seconds`.
     """
 
@@ -27,7 +27,7 @@ class PlacedPrompts:
         return len(self._placed)
 
     def place(self, request: RoutingRequest, instance: str, now: float) -> None:
-        """The request was sent to the instance."""
+        """Record that the request was sent to the instance."""
         while self._placed and next(iter(self._placed.values()))[0] <= now - self._seconds:
             self._placed.popitem(last=False)
         if request.blocks:
@@ -40,7 +40,9 @@ class PlacedPrompts:
             self._placed.pop(request.blocks[-1], None)
 
     def with_placed(self, request: RoutingRequest, hits: IntVector, vectors: PoolVectors, block_tokens: int) -> IntVector:
-        """Like `hits`, but the longest placed prompt with which this one begins counts as held on its instance."""
+        """`hits`, increased by the longest placed prompt with which this one begins: it counts as held
+        on its instance.
+        """
         placed = self._placed
         if placed:
             for depth in range(len(request.blocks), 0, -1):

@@ -1,7 +1,7 @@
-"""What a request costs on each instance, as the policy `fairlead` compares it, and the resulting order.
+"""What a request costs on each instance by the policy `fairlead`, and the resulting order.
 
-There are two ways to compute the same figures: over vectors, and one by one for up to `FEW` instances. Both do the same
-arithmetic in the same order; a property test holds them to equal decisions, to the last bit.
+There are two implementations: over vectors, and in a loop for up to `FEW` instances. Both do the same arithmetic in the
+same order; a property test checks that their decisions are equal to the last bit.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ from fairlead.routing.contracts.vectors import FEW as FEW
 from fairlead.routing.contracts.vectors import FloatVector, PoolVectors, lowest
 
 CHANCE = 0.25
-"""Measured speeds of equal instances may differ by this factor."""
+"""Measured speeds of equal instances may differ by this factor by chance."""
 
 Parts = tuple[float, float, float, float]
-"""One instance's prefill, wait, rest and weighted prefill, in seconds."""
+"""One instance's prefill, wait, rest and weighted prefill, each in seconds."""
 
 
 class Costs(NamedTuple):
-    """Seconds on each instance; `total` is compared, `ttft` is when the first token is predicted."""
+    """Seconds on each instance; `total` is the cost that is compared, `ttft` the predicted time to first token."""
 
     prefill: FloatVector
     wait: FloatVector
@@ -53,9 +53,9 @@ class CostsOfFew(NamedTuple):
 class Circumstances:
     """The inputs of a request's costs besides its prefills.
 
-    `slowness` comes from `slownesses`; `overtaken` are seconds of queued work that would be sent after it; `worth` is
-    the worth of a second of prefill; `rests_count` says whether a first token waits for rests too; `kv_seconds` is the
-    cost of a full KV cache.
+    `slowness` comes from `slownesses`; `overtaken` are seconds of queued work that would be sent after this request;
+    `worth` is the weight of a second of prefill; `rests_count` says whether the first token also waits for the engine's
+    rests; `kv_seconds` is the cost of a full KV cache.
     """
 
     now: float
@@ -69,8 +69,8 @@ class Circumstances:
 
 
 def slownesses(vectors: PoolVectors) -> FloatVector | None:
-    """How many times slower than the pool's mean each instance is; 1 if that may be chance, None if that
-    holds for all.
+    """How many times slower than the pool's mean each instance is. Differences that may be chance count as 1; None if
+    all are 1.
     """
     _, _, _, lasting_pace, *_ = vectors.measures
     if max(lasting_pace) <= (1 + CHANCE) * min(lasting_pace):  # then each is as near to the mean
@@ -118,8 +118,8 @@ def costs_over_vectors(alone: FloatVector, vectors: PoolVectors, given: Circumst
 def waits(
     prefill: FloatVector, ahead: FloatVector, slowness: FloatVector | None, vectors: PoolVectors, now: float
 ) -> tuple[FloatVector, FloatVector]:
-    """Seconds until all queued work is computed at the pool's speed, rests included, and until the engine has rested
-    for a prefill of this length. An instance with slowness 2 takes twice as long as the pool's mean.
+    """Seconds until all queued work is computed at the pool's speed, rests included, and until the engine has had the
+    rest that a prefill of this length requires. An instance with slowness 2 takes twice as long as the pool's mean.
     """
     resting = vectors.resting
     wait = ahead * resting
@@ -133,7 +133,7 @@ def waits(
 
 def costs_one_by_one(alone: list[float], vectors: PoolVectors, given: Circumstances) -> CostsOfFew:
     """The costs of a handful of instances, computed in a loop instead of with numpy. Gives bit-identical results:
-    without slow instances every factor is exactly 1. `slowness` is not read, as it is found out here.
+    without slow instances every factor is exactly 1. It computes `slowness` itself and ignores the argument's.
     """
     slow = slownesses_of_few(vectors) or repeat(1.0)
     overtaken = repeat(0.0) if given.overtaken is None else given.overtaken.tolist()
@@ -169,11 +169,12 @@ def costs_one_by_one(alone: list[float], vectors: PoolVectors, given: Circumstan
 
 
 def in_time_first(costs: Costs, vectors: PoolVectors, limit_seconds: float, most_extra: float) -> tuple[Sequence[int], int]:
-    """Indexes by cost, those whose predicted TTFT is in time before all others when one of them costs at most
-    `most_extra` more than the lowest of all; and the index of that.
+    """Indexes by cost, and the index of the lowest cost.
 
-    Ties go to the fewest tokens that decode, then to the most sessions. Where much is idle, new sessions then gather on
-    few instances, and those that a scale-in takes, which have the fewest, hold little that others lack.
+    Instances whose predicted TTFT is in time come before all others, provided that one of them costs at most
+    `most_extra` more than the lowest cost. Ties go to the fewest tokens that decode, then to the most sessions. So in
+    an idle pool new sessions gather on few instances; a scale-in then takes instances with few sessions, whose caches
+    hold little that other instances lack.
     """
     ties = (vectors.decode_tokens, -vectors.sessions)
     order = lowest(costs.total, FALLBACKS + 1, *ties)

@@ -1,4 +1,6 @@
-"""Prefills: what computing a request takes on each instance, with the longest prefix fetched where that is worth it."""
+"""Prefills: the time to compute a request on each instance; the longest prefix is fetched from another instance where
+that is faster.
+"""
 
 from collections.abc import Sequence
 from typing import Generic, TypeVar
@@ -15,7 +17,8 @@ from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVecto
 from fairlead.values import value
 
 COPY_COST = 0.1
-"""The weight of a second of prefill saved by fetching, relative to a second of prefill (docs/experiments.md, "Where").
+"""The weight of a second of prefill saved by fetching, relative to a second of prefill
+(docs/experiments.md, "Where").
 """
 
 
@@ -28,13 +31,13 @@ class Prefills(Generic[Tokens, Seconds]):
     """How long the prefill of a request takes on each instance, and what each instance holds of its prompt."""
 
     hits: Tokens
-    """Tokens seen to be held."""
+    """Tokens of the prompt known to be held."""
     known: Tokens
     """Like `hits`, but includes what the session's home is assumed to hold."""
     most: int
     """The longest hit."""
     alone: Seconds
-    """Seconds if nothing is fetched."""
+    """Seconds to compute the rest of the prompt if nothing is fetched."""
     seconds: Seconds
     holder: int
     """Index of the instance to fetch from."""
@@ -60,8 +63,8 @@ class Prefills(Generic[Tokens, Seconds]):
 def prefills_of(
     request: RoutingRequest, home: Binding | None, view: PoolView, vectors: PoolVectors, *, fetch: bool
 ) -> Prefills[IntVector, FloatVector]:
-    """The prefill on each instance. Where engines can fetch, `fetch` allows it and it saves time, the longest prefix is
-    fetched.
+    """The prefill on each instance. It includes fetching the longest prefix where engines can fetch, `fetch` allows it
+    and it saves time.
     """
     loads = vectors.loads
     hits = view.hit_vector(request)
@@ -87,6 +90,8 @@ def prefills_one_by_one(
     known = hits if home is None else with_home(request, home, loads, hits, most)
     by_hit = {hit: view.prefill_seconds(request, hit) for hit in set(known)}
     seconds = list(map(by_hit.__getitem__, known))
+    if view.is_tiered and (loading := view.loading_vector(request)) is not None:
+        seconds = [one + load for one, load in zip(seconds, loading.tolist(), strict=True)]
     return Prefills(hits=hits, known=known, most=most, alone=seconds, seconds=seconds, holder=hits.index(most))
 
 
@@ -94,8 +99,8 @@ def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: I
     """The cost of each prefill if it first fetches the longer prefix that `source`, at index `holder`, holds. `alone`
     is the cost without fetching.
 
-    It is the fetch, the rest of the prefill, and a tenth of the saving, so that sessions stay together and caches do
-    not fill with copies. If nothing more is held there, it is never less than `alone`.
+    It consists of the fetch, the rest of the prefill, and a tenth of the saving, so that sessions stay together and
+    caches do not fill with copies. If `holder` holds no more than the instance, the cost is never less than `alone`.
     """
     per_token = sending_seconds(1, source.transfers_out, speed)
     fixed = float(hits[holder]) * per_token + speed.latency_seconds + (1 - COPY_COST) * float(alone[holder])
@@ -104,10 +109,10 @@ def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: I
 
 
 def with_home(request: RoutingRequest, home: Binding, loads: Sequence[InstanceLoad], hits: Tokens, most: int) -> Tokens:
-    """The hits (`most` is the largest), with the session's home assumed to hold the session's context when no
-    instance is known to hold half as much.
+    """The hits (`most` is the largest), assuming that the session's home holds the session's context, unless some
+    instance is known to hold at least half of it.
 
-    That is so after a restart of this router, or when the session's last turn came through another one.
+    That happens after a restart of this router, or if the session's last turn came through another router.
     """
     context = min(home.context_tokens, request.prompt_tokens - 1)
     if 2 * most >= context:

@@ -1,4 +1,4 @@
-"""Prefix groups: prompts that begin alike belong together on the same few instances, while memory is short."""
+"""Prefix groups: while memory is short, prompts with the same beginning are kept together on the same few instances."""
 
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.vectors import PoolVectors
@@ -6,11 +6,11 @@ from fairlead.routing.knowledge.rings import SALTS, CandidateRings
 from fairlead.tables import RoutingTable
 
 LARGEST_HOME = len(SALTS)
-"""Instances a group may have at most."""
+"""Maximum number of instances per group."""
 
 
 class PrefixGroups:
-    """The `instances` instances of each group, by consistent hashing: scaling moves few groups.
+    """Assigns each group `instances` instances by consistent hashing, so that scaling moves few groups.
 
     A group is the first `depth` blocks of a prompt, or all of its blocks when it has fewer.
     """
@@ -25,7 +25,9 @@ class PrefixGroups:
         self._rings = CandidateRings.of(table.instances, self._instances) if self._instances else None
 
     def members(self, request: RoutingRequest, vectors: PoolVectors) -> list[int]:
-        """Indexes among the candidates of the group's instances; empty when it is unknown, or has all of them."""
+        """Indexes among the candidates of the group's instances; empty if the group is unknown or includes all
+        candidates.
+        """
         if self._rings is None or not request.blocks or self._instances >= len(vectors.loads):
             return []
         depth = min(self._depth, len(request.blocks))

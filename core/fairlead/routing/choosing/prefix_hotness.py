@@ -1,9 +1,9 @@
-"""The adaptive hash key: hot prefixes get longer keys, so that they spread over more instances; cold ones shrink
-back (DualMap, section 1.2).
+"""The adaptive hash key: hot prefixes get longer keys, so that they spread over more instances; cold ones shrink back
+(DualMap, section 1.2).
 
 A key is (depth, chained hash at that depth). A prefix starts at depth 1; when the share of recent requests having it
-exceeds the hot share, keys go one block deeper below it; when its share falls below the cold share, everything below it
-is undone. Between the two nothing changes.
+exceeds the hot share, keys below it become one block longer; when its share falls below the cold share, all extensions
+below it are undone. Between the two shares nothing changes.
 """
 
 from collections import deque
@@ -50,9 +50,8 @@ class PrefixHotness:
         self._expanded: dict[Key, set[Key]] = {}
 
     def key(self, blocks: Sequence[int], first_bytes_hash: int) -> Key:
-        """The key of a prompt as the tree stands; changes nothing.
-
-        Prompts without a full block are keyed by their bytes.
+        """The key of a prompt by the present tree, which is not changed. Prompts without a full block are keyed by
+        their bytes.
         """
         depth = len(blocks)
         if not depth:
@@ -70,8 +69,8 @@ class PrefixHotness:
         return tuple(key for level, block in enumerate(blocks, 1) if (key := (level, block)) != now)
 
     def observe(self, blocks: Sequence[int], first_bytes_hash: int, instances: int) -> Key:
-        """Count a request of a pool with `instances` accepting instances. Returns its key by the counts before this
-        request.
+        """Count a request of a pool with `instances` accepting instances. Returns its key according to the counts
+        before this request.
         """
         if not blocks:
             return (0, first_bytes_hash)
@@ -99,7 +98,7 @@ class PrefixHotness:
         return leaf
 
     def share(self, key: Key) -> float:
-        """Share (0-1) of the window's entries that have this prefix, as counted."""
+        """Share (0-1) of the window's entries that have this prefix."""
         entries = len(self._window) * self._settings.entries_per_request
         return self._counts.get(key, 0) / entries if entries else 0.0
 

@@ -1,8 +1,8 @@
 """A scheduling profile: filters in turn, weighted scorers, a picker (the framework of the Gateway API Inference
 Extension and llm-d).
 
-Every score is multiplied by its weight; the products are added, and the sum is not divided by the weights'. Scorers see
-only who passed the filters.
+Every score is multiplied by its weight and the products are added; the sum is not normalised. Scorers see only
+instances that passed the filters.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,11 +32,11 @@ class Remembers(Protocol):
     """A scorer that needs to know which instance was picked."""
 
     def picked(self, seen: Considered, place: int) -> None:
-        """The request goes to this instance among the considered ones."""
+        """Record that the request goes to this instance among the considered ones."""
 
 
 class Filter(Protocol):
-    """Which instances may be picked."""
+    """Selects the instances that may be picked."""
 
     def kept(self, seen: Considered, dice: Dice) -> BoolVector: ...
 
@@ -59,15 +59,15 @@ class Picked:
     """How many of these were picked."""
     totals: FloatVector
     terms: Mapping[str, FloatVector]
-    """Keyed by the name of the term, the weighted scores."""
+    """The weighted scores, keyed by the name of the term."""
     rule: str
     passing: IntVector | None
-    """Indexes of candidates that passed the filters; None when all did, or none."""
+    """Indexes of candidates that passed the filters; None if all passed, or none did."""
 
 
 class Profile:
-    """Runs over all candidates. Where no instance passes the filters, all are scored, since some instance must take the
-    request: llm-d refuses it then.
+    """Runs over all candidates. If no instance passes the filters, all are scored, since some instance must take the
+    request; llm-d would refuse it.
     """
 
     def __init__(self, *, filters: Sequence[Filter] = (), scorers: Sequence[WeightedScorer] = (), picker: Picker) -> None:
@@ -77,7 +77,7 @@ class Profile:
         self._remembering = [one.scorer for one in scorers if isinstance(one.scorer, Remembers)]
 
     def run(self, seen: Considered, dice: Dice) -> Picked:
-        """Choose among the candidates, of which there is at least one."""
+        """Choose among the candidates, of which there must be at least one."""
         passing, rule = self._filtered(seen, dice)
         terms: dict[str, FloatVector] = {}
         for one in self.scorers:
@@ -102,7 +102,7 @@ class Profile:
         )
 
     def _filtered(self, seen: Considered, dice: Dice) -> tuple[Considered, str]:
-        """The candidates that passed, and the rule by which the best of them is the best."""
+        """The candidates that passed, and the rule that explains a choice among them."""
         passing = seen
         for each in self.filters:
             kept = each.kept(passing, dice)

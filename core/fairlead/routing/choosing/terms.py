@@ -1,4 +1,4 @@
-"""Terms and rules that several policies record their decisions with."""
+"""Terms and rules with which several policies record their decisions."""
 
 from fairlead.routing.contracts.weighing import TOTAL, DecisionRule, Term, Unit
 

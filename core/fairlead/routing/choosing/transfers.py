@@ -1,5 +1,5 @@
-"""Transfers: what it costs an instance to fetch KV blocks from another instead of computing them, and
-from which one to fetch.
+"""Transfers: the time to fetch KV blocks from another instance instead of computing them, and the choice of that
+instance.
 """
 
 import numpy as np
@@ -22,6 +22,8 @@ def transfer_seconds(tokens: IntVector, active: int, speed: FetchSpeed) -> Float
 
 
 def least_busy_holder(hits: IntVector, most: int, vectors: PoolVectors) -> int:
-    """Index of the holder of the best match (`most` tokens) that serves the fewest transfers; the first of those."""
+    """Index of the holder of the best match (`most` tokens) that serves the fewest transfers; the first one among
+    equals.
+    """
     holders: list[int] = np.flatnonzero(hits == most).tolist()
     return min(holders, key=lambda index: vectors.loads[index].transfers_out)

@@ -1,8 +1,7 @@
-"""Catalogues: the policies a pool may name, what each is for, its parameters, and how it is built.
+"""Catalogues: the policies a pool may use, their purposes and parameters, and how each is built.
 
-A name is known from the start; the entry behind it is loaded when it is first asked for, so that whoever reads one
-pool's spec loads that pool's policy and no other. A policy from another package is named as any other: see
-`PolicyCatalogue.extended`.
+All names are known from the start; an entry is loaded when it is first used, so that a process loads only the policies
+of its pools. A policy from another package is named like any other: see `PolicyCatalogue.extended`.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -24,10 +23,10 @@ POLICY_FIELD = "spec.routing.policy"
 
 
 class RingUse(StrEnum):
-    """How a policy uses the hash ring, and so what a change of the ring moves.
+    """How a policy uses the hash ring, and so what moves when the ring changes.
 
-    `none` it places without the ring · `new-sessions` only a session's first request is placed by it ·
-    `every-request` all are, so a bound session follows its key to another owner.
+    `none` the policy does not use the ring · `new-sessions` only a session's first request is placed by the ring ·
+    `every-request` every request is, so a bound session follows its key to another instance.
     """
 
     NONE = "none"
@@ -84,13 +83,11 @@ class PolicyCatalogue:
         return known
 
     def parameters(self, name: str) -> dict[str, Shape]:
-        """The parameters of a policy, by name. Raises as `entry`."""
+        """The parameters of a policy, by name. Raises the same errors as `entry`."""
         return parameter_shapes(self.entry(name).parameters)
 
     def terms(self, name: str) -> PolicyTerms | None:
-        """The terms recorded with a policy's decisions; None when this process does not know the policy (any
-        longer).
-        """
+        """The terms recorded with a policy's decisions; None if this process does not know the policy."""
         try:
             return self.entry(name).terms
         except (UnknownName, InvalidInput):
@@ -99,15 +96,15 @@ class PolicyCatalogue:
     def check_parameters(self, name: str, parameters: Mapping[str, Any]) -> QueueParameters:
         """Typed parameters of a policy, defaults applied.
 
-        Raises as `entry`, and InvalidInput (`spec.routing.parameters.<name>`) for an unknown parameter, a wrong type
-        or a value out of bounds.
+        Raises the errors of `entry`, and InvalidInput (`spec.routing.parameters.<name>`) for an unknown parameter, a
+        wrong type or a value out of bounds.
         """
         entry = self.entry(name)
         given = {field: value for field, value in parameters.items() if value is not None}
         return read_parameters(entry.parameters, {**entry.presets.get(str(given.get("preset")), {}), **given}, name)
 
     def check_roles(self, name: str, roles: Collection[Role]) -> None:
-        """Raises InvalidInput when a pool with instances of these roles cannot use the policy; else as `entry`."""
+        """Raises InvalidInput if a pool with these roles cannot use the policy, and the errors of `entry`."""
         missing = [role for role in self.entry(name).needs_roles if role not in roles]
         if missing:
             words = " and ".join(role.value for role in missing)
@@ -115,9 +112,9 @@ class PolicyCatalogue:
             raise InvalidInput(POLICY_FIELD, name, remedy)
 
     def build(self, facts: RoutingFacts, seed: int) -> "Policy":
-        """The policy a table names, with its parameters; deterministic given `seed`.
+        """Build the policy that a table names, with its parameters; deterministic given `seed`.
 
-        Raises as `check_parameters`, and InvalidInput when the policy cannot be made.
+        Raises the errors of `check_parameters`, and InvalidInput if the policy cannot be built.
         """
         parameters = self.check_parameters(facts.policy, facts.parameters)
         try:
@@ -127,18 +124,18 @@ class PolicyCatalogue:
         except Exception as error:  # another package's code may raise anything
             raise InvalidInput(POLICY_FIELD, facts.policy, f"it cannot be made ({error!r}); repair it or choose another policy") from error
         if getattr(policy, "binds", False) is True and not callable(getattr(policy, "cause_to_leave", None)):
-            remedy = "it keeps sessions' homes and does not say why they leave them; give it cause_to_leave, or choose another policy"
+            remedy = "it binds sessions to homes but lacks cause_to_leave; implement that method, or choose another policy"
             raise InvalidInput(POLICY_FIELD, facts.policy, remedy)
         return policy
 
     def keeps_homes(self, facts: RoutingFacts) -> bool:
-        """Whether the policy that a table names binds sessions to the instances where it places them. Raises as
-        `check_parameters`.
+        """Whether the policy that a table names binds sessions to the instances where it places them. Raises the errors
+        of `check_parameters`.
         """
         return getattr(self.build(facts, 0), "binds", False) is True
 
     def learns(self, facts: RoutingFacts) -> bool:
-        """Whether the policy a table names learns online; False when it cannot be built here (any more)."""
+        """Whether the policy a table names learns online; False if it cannot be built here."""
         try:
             return hasattr(self.build(facts, 0), "learner_settings")
         except (UnknownName, InvalidInput):

@@ -1,4 +1,6 @@
-"""A policy's answer: the instance, and why. The home of the request's session follows if the policy keeps homes."""
+"""A policy's answer: the instance, and the reason. If the policy keeps homes, the instance becomes the home of the
+request's session.
+"""
 
 from collections.abc import Callable
 from dataclasses import field
@@ -10,8 +12,8 @@ from fairlead.values import value
 
 @value
 class Decision:
-    """A policy's answer. `fallbacks` in order of preference; `alternate` the other member of a dual-hash pair, the only
-    place the request may later be moved to while queued.
+    """A policy's answer. `fallbacks` are in order of preference; `alternate` is the other member of a dual-hash pair,
+    the only instance to which the request may move while it is queued.
     """
 
     instance: str
@@ -19,12 +21,12 @@ class Decision:
     fallbacks: tuple[str, ...] = ()
     alternate: str | None = None
     weigh: Callable[[], Weighing] = field(compare=False, repr=False)
-    """Returns what was compared. Valid only while nothing has changed, so it is called at
-    once, and only for recorded decisions.
+    """Computes what was compared. Valid only until something changes, so it is called at once, and only for decisions
+    that are recorded.
     """
     session: str | None = None
-    """The session whose home becomes `instance`, when the policy keeps homes for requests that name none; None = the
-    request's own.
+    """The session whose home becomes `instance`, if the policy also binds requests without a session; None = the
+    request's own session.
     """
     room_tokens: int | None = None
     """Not None: the session moves only when the request is sent, and only if `instance` then has this many KV tokens
@@ -35,10 +37,11 @@ class Decision:
     decode: str | None = None
     """Where the request should decode, when `instance` only prefills; None = the scheduler selects."""
     transfer_from: str | None = None
-    """The instance from which `instance` should fetch the KV blocks of the prompt's prefix instead of computing them.
+    """The instance from which `instance` should fetch the KV blocks of the prompt's prefix instead of
+    computing them.
     """
     ttft_seconds: float | None = None
-    """The policy's own prediction for `instance`, when it differs from the view's (a transfer, say)."""
+    """The policy's own prediction for `instance`, if it differs from the view's, for example because of a transfer."""
 
     learn: Callable[[str, float], None] | None = field(default=None, compare=False, repr=False)
     """Called with the instance that computed the prompt and the time of the first token (Unix seconds); not if the
@@ -47,5 +50,5 @@ class Decision:
 
     @property
     def candidates(self) -> tuple[CandidateScore, ...]:
-        """The chosen instance and the next best, as weighed."""
+        """The chosen instance and the next best ones, with the compared values."""
         return self.weigh().candidates

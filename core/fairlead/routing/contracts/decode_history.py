@@ -1,4 +1,6 @@
-"""An instance's decodes and prefills over time, to relate a request's pace to the work that ran beside it."""
+"""An instance's decodes and prefills over time, to relate a request's decode speed to the work that ran at the same
+time.
+"""
 
 from dataclasses import dataclass, field
 from math import exp
@@ -19,18 +21,18 @@ class DecodeMark(NamedTuple):
     prefilled_tokens: int
 
     def scaled(self, times: float) -> "DecodeMark":
-        """The mark if prefills had been predicted to take `times` as long."""
+        """The mark if prefills had been predicted to take `times` times as long."""
         return self._replace(prefill_seconds=self.prefill_seconds * times)
 
 
 @dataclass(slots=True)
 class DecodeHistory:
-    """Totals of one instance, moved on whenever a decode begins or ends there."""
+    """Totals of one instance, updated whenever a decode begins or ends there."""
 
     prefill_seconds: float = 0.0
-    """Predicted seconds of all prefills seen there, which delayed the decodes that ran meanwhile."""
+    """Predicted seconds of all prefills seen there; they delayed the decodes that ran at the same time."""
     prefilled_tokens: int = 0
-    """Prompt tokens of all these prefills that were not cached."""
+    """Uncached prompt tokens of all these prefills."""
     prefilled_per_second: float = 0.0
     """Prefilled tokens per second, averaged over about a minute."""
     _mark: DecodeMark = field(default=DecodeMark(0.0, 0.0, 0.0, 0.0, 0))
@@ -38,7 +40,7 @@ class DecodeHistory:
     _requests: int = 0
 
     def advance(self, now: float, tokens: int, requests: int) -> DecodeMark:
-        """The current totals; from now on this many requests decode, with this many context tokens."""
+        """The totals up to now; from now on this many requests decode, with this many context tokens."""
         at, token_seconds, request_seconds, _, prefilled_tokens = self._mark
         seconds = now - at
         if seconds > 0:

@@ -1,4 +1,4 @@
-"""What schedulers report about measured times."""
+"""Schedulers' reports about measured times."""
 
 from dataclasses import dataclass
 
@@ -22,4 +22,6 @@ class EstimateReport:
     predicted: float | None = None
     """Mean seconds per token of the predictions for the last observations; None without any."""
     observed: float | None = None
-    """Mean observed seconds per token of the same; for answers, without the prefills that delayed them."""
+    """Mean observed seconds per token for these observations; for answers, without the time of prefills that delayed
+    them.
+    """

@@ -1,4 +1,4 @@
-"""How an instance can fail a request, and what a failure says."""
+"""How an instance can fail a request, and whether that suggests a fault of the request."""
 
 from enum import StrEnum
 
@@ -7,22 +7,22 @@ class Fault(StrEnum):
     """A way in which an instance failed a request."""
 
     UNREACHED = "unreached"
-    """It accepted no connection, so that the request was not sent: only the instance can be at fault."""
+    """The instance accepted no connection, so the request was not sent: only the instance can be at fault."""
     LOST = "lost"
-    """It dropped the connection, or sent what is not HTTP."""
+    """The instance dropped the connection, or sent something that is not HTTP."""
     STATUS = "status"
-    """It answered a status that blames the server (5xx), or a redirect."""
+    """The instance answered a status that blames the server (5xx), or a redirect."""
     ANSWER = "answer"
-    """Its answer has the status of success and says that the request failed."""
+    """The answer has a success status but reports an error."""
     TIMEOUT = "timeout"
-    """It did not begin to answer in time."""
+    """The instance did not begin to answer in time."""
     STALLED = "stalled"
-    """It stopped in the middle of its answer."""
+    """The instance stopped in the middle of its answer."""
     REFUSED = "refused"
-    """It answered a status that blames the request (4xx)."""
+    """The instance answered a status that blames the request (4xx)."""
 
     def is_like(self, other: "Fault") -> bool:
-        """Whether one request may cause both faults: one engine may crash on it while another answers 500."""
+        """Whether one request may cause both faults: it may crash one engine and make another answer 500."""
         return _KINDS[self] == _KINDS[other]
 
 

@@ -1,4 +1,4 @@
-"""The live accounting of one instance, which queues count in and policies read."""
+"""The live accounting of one instance: queues update it and policies read it."""
 
 from dataclasses import dataclass, field
 from math import inf
@@ -15,7 +15,7 @@ class OthersLoad:
     """
 
     pending_prefill_tokens: int = 0
-    """Pending prefill tokens assumed to be left by now."""
+    """The pending prefill tokens that are probably still left by now."""
     pending_prefill_microseconds: int = 0
     in_flight: int = 0
     decoding: int = 0
@@ -25,30 +25,32 @@ class OthersLoad:
 
 @dataclass(slots=True, kw_only=True)
 class InstanceLoad:
-    """Live accounting of one instance. Tokens are uncached prompt tokens as estimated when counted."""
+    """Live accounting of one instance. Tokens are uncached prompt tokens, estimated when the request was counted."""
 
     entry: InstanceEntry
     pending_prefill_tokens: int = 0
-    """Queued here + dispatched without a first token yet."""
+    """Tokens of requests queued here or dispatched that have no first token yet."""
     pending_prefill_microseconds: int = 0
     """The pending prefills as predicted time; each request counts with its estimate on arrival."""
     dispatched_prefill_tokens: int = 0
     in_flight: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """Requests dispatched without a first token yet, in order: when each was sent, and its predicted prefill (us)."""
+    """Requests dispatched without a first token yet, in order: the time of sending and the predicted prefill in
+    microseconds.
+    """
     late_prefill_microseconds: int = 0
     """The part of the predicted time that belongs to queued requests that can no longer meet their TTFT target."""
     prefill_pace: float = 1.0
-    """How long prefills take here over their prediction, smoothed: more than 1 where decodes hold them up."""
+    """Actual over predicted prefill time here, smoothed: more than 1 where decodes hold them up."""
     recent_prefill_seconds: float = 1.0
-    """The usual predicted seconds of a prefill, over as many prefills."""
+    """The usual predicted seconds of a prefill, averaged over the same prefills as `prefill_pace`."""
     lasting_pace: float = 1.0
-    """The pace over many more prefills: it shows the instance's lasting speed rather than the present one."""
+    """The pace over many more prefills: it shows the instance's lasting speed rather than its present one."""
     usual_prefill_seconds: float = 1.0
     """The usual predicted seconds of the prefills that `lasting_pace` averages."""
     paced_at: float | None = None
-    """When the paces were learned from last."""
+    """When the paces were last updated."""
     history: DecodeHistory = field(default_factory=DecodeHistory)
-    """Kept only while early rejection or the queues learn how long decode steps take."""
+    """Kept only while early rejection or the queues need measured decode step times."""
     waiting: int = 0
     """Requests that are queued in this router for the instance."""
     prefilling: int = 0
@@ -57,40 +59,40 @@ class InstanceLoad:
     decode_tokens: int = 0
     """Context tokens held by running decodes."""
     incoming: int = 0
-    """Requests queued or prefilling on other instances that will decode here."""
+    """Requests that are queued or being prefilled on other instances and will decode here."""
     incoming_tokens: int = 0
     transfers_out: int = 0
     """Prefills on other instances that fetch KV blocks from here."""
     sessions: int = 0
     kv_usage: float | None = None
     engine_waiting: int | None = None
-    """Requests, of whatever router, that its engine has not begun to compute, as its metrics said last."""
+    """Requests from any router that its engine has not begun to compute, according to its latest metrics."""
     engine_told_at: float = -inf
     last_first_token_at: float | None = None
     rest_owed: float = 0.0
-    """Seconds of rest from prefilling that the requests sent there require and that the instance has not had yet."""
+    """Seconds of rest from prefilling that requests sent there still require."""
     prefilling_since: float | None = None
-    """When its uncached work last went from none to some; None while it has none."""
+    """When its uncached work last rose from zero; None while it has none."""
     broken_until: float = 0.0
-    """Circuit open until then (Unix seconds): not a candidate, unless it is spared."""
+    """Unix seconds until which the circuit is open: not a candidate before, unless it is spared."""
     is_stalled: bool = False
     """Its engine has work and makes no progress: not a candidate, unless it is spared."""
     is_spared: bool = False
-    """Whether the instance gets requests in spite of its open circuit, because those of all alternatives are open too.
-    Kept by the view.
+    """Whether the instance gets requests in spite of its open circuit, because the circuits of all alternatives are
+    open too. The view sets it.
     """
     longest_prefilled_microseconds: int = 0
-    """The longest predicted prefill that has ended here since the last query."""
+    """The longest predicted prefill that has ended here since this field was last read."""
     heard_at: float = -inf
     """When its HTTP server last answered this router (Unix seconds)."""
     others: OthersLoad | None = None
     """None while no other router reports; see `scheduling.others`."""
     lacks_decode: bool = False
-    """A prefill instance whose prompts no instance could decode: not a candidate. Kept by the view."""
+    """A prefill instance whose prompts no instance could decode: not a candidate. The view sets it."""
 
     def scale_pace(self, times: float, *, lasting: bool = True) -> None:
-        """The predicted speed has changed by this factor, so paces are converted; measured times stay. The lasting
-        pace is converted only on request.
+        """Convert the paces after the predicted speed changed by this factor; measured times stay. The lasting pace is
+        converted only on request.
         """
         if self.paced_at is not None:
             self.prefill_pace *= times
@@ -100,12 +102,12 @@ class InstanceLoad:
             self.usual_prefill_seconds /= times
 
     def forget_pace(self) -> None:
-        """Assume that the instance is as fast as its prefills are predicted to be."""
+        """Assume that the instance's prefills take exactly as long as predicted."""
         self.prefill_pace = self.recent_prefill_seconds = self.lasting_pace = self.usual_prefill_seconds = 1.0
         self.paced_at = None
 
     def rest_credit(self, now: float) -> float:
-        """Seconds that it has rested from prefilling, less the rest it owes."""
+        """Seconds that the instance has rested from prefilling, minus the rest it owes."""
         if self.prefilling:
             return -self.rest_owed
         return inf if self.last_first_token_at is None else now - self.last_first_token_at - self.rest_owed
@@ -129,7 +131,7 @@ class InstanceLoad:
     @property
     def under_way(self) -> tuple[float, float]:
         """When (Unix seconds) the oldest prefill in flight began, and its predicted seconds; (inf, 0) if there is none.
-        It began when it was sent or, if that was later, at the first token before it.
+        It began when it was sent or at the last first token before it, whichever is later.
         """
         for sent_at, microseconds in self.in_flight.values():
             before = self.last_first_token_at
@@ -137,14 +139,14 @@ class InstanceLoad:
         return inf, 0.0
 
     def done_seconds(self, now: float) -> float:
-        """The elapsed part of the predicted time of the prefill in flight."""
+        """The seconds of the prefill in flight that have already passed, up to its predicted time."""
         since, seconds = self.under_way
         return min(max(now - since, 0.0), seconds)
 
     def free_kv_tokens(self, capacity_tokens: int) -> int:
         """The KV tokens of `capacity_tokens` that running requests do not reference. Unreferenced cached blocks can be
-        evicted and count as free. The used part is the larger of the engine's metrics and of what this router knows to
-        be running there.
+        evicted and count as free. The used part is the larger of two figures: the engine's metrics, and the tokens that
+        this router knows to be running there.
         """
         known = self.decode_tokens + self.dispatched_prefill_tokens
         measured = 0 if self.kv_usage is None else int(self.kv_usage * capacity_tokens)
@@ -159,8 +161,8 @@ class InstanceLoad:
         return self.is_spared or not self.is_shut(now)
 
     def is_candidate(self, now: float) -> bool:
-        """Whether new requests may be placed here at `now`: accepting, not shut, and able to prefill
-        what someone will decode.
+        """Whether new requests may be placed here at `now`: it accepts requests, is not shut, and some instance can
+        decode what it prefills.
         """
         return self.may_be_sent(now) and self.entry.accepting and self.entry.role is not Role.DECODE and not self.lacks_decode
 
@@ -175,9 +177,8 @@ class InstanceLoad:
 class GivenWork:
     """The work that this router has given to an engine.
 
-    `requests` are routed and unanswered, or in the middle of their answers; `others` skipped the scheduler.
-    `longest_prefill_seconds` is the longest predicted prefill in flight, `prefilled_seconds` the longest that ended
-    since the last call.
+    `requests` are routed and not completely answered; `others` bypassed the scheduler. `longest_prefill_seconds` is the
+    longest predicted prefill in flight, `prefilled_seconds` the longest that ended since the last call.
     """
 
     requests: int

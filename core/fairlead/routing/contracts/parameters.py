@@ -1,6 +1,4 @@
-"""Parameters of policies: dataclasses of fields made by `fairlead.schemas.shapes`, written in a spec by
-the names they have here.
-"""
+"""Parameters of policies: dataclasses of fields made by `fairlead.schemas.shapes`; a spec uses the same names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -15,9 +13,8 @@ P = TypeVar("P")
 
 
 def parameter_shapes(parameters: type[Any]) -> dict[str, Shape]:
-    """Name → what may be written there, in order of declaration.
-
-    With a default of None, the description gives the rule.
+    """Each parameter's name and the shape of its value, in order of declaration. If the default is None, the
+    description says how it is chosen.
     """
     return {item.name: shape_of(item) for item in fields(parameters)}
 
@@ -38,7 +35,8 @@ class QueueParameters:
 
     queue_discipline: str = text(
         "Order in which an instance's queued requests are sent: `fifo` by arrival, `longest_hit` most cached tokens first, "
-        "`slack` first what must start soonest to meet the TTFT target, last what no longer can, `deadline` so that most meet it.",
+        "`slack` first what must start soonest to meet the TTFT target, last those that no longer can, "
+        "`deadline` in the order in which most requests meet it.",
         "fifo",
         enum=DISCIPLINES,
     )
@@ -46,8 +44,11 @@ class QueueParameters:
         "With `longest_hit`, a request waiting longer than this goes first, oldest first, so that none starves.", 2.0, minimum=0.0
     )
     calm_load: float = number(
-        "With `deadline`, late requests are sent while the pool's load is below this: seconds of prefill that come per second and instance, and the "
-        "share of time that decodes need to meet the TPOT target; 1 is full.",
+        (
+            "With `deadline`, late requests are sent while the pool's load is below this. Load is the seconds of "
+            "prefill that arrive per second and instance, plus the share of time that decodes need to meet the "
+            "TPOT target; 1 is full."
+        ),
         0.9,
         minimum=0.0,
         maximum=100.0,
@@ -62,7 +63,10 @@ class QueueParameters:
         "With `deadline`, the part of prefill time that late requests get at any load.", 0.02, minimum=0.0, maximum=1.0
     )
     in_flight_seconds: float = number(
-        "Beyond spec.routing.prefillsInFlight, requests are sent to an instance while all that is in flight there should be computed within this time.",
+        (
+            "Beyond spec.routing.prefillsInFlight, more requests are sent to an instance as long as its prefills "
+            "in flight should finish within this time."
+        ),
         0.0,
         minimum=0.0,
         maximum=60.0,
@@ -70,17 +74,23 @@ class QueueParameters:
     queue_limit: int = whole("Requests that may wait for one instance; beyond it a request is refused (429).", 1024, minimum=1)
     queue_timeout_seconds: float = number("Longest wait in the router before a request is refused (429).", 60.0, minimum=0.001)
     prefill_estimate: str = text(
-        "Where predicted prefill times come from: `configured` by the measured speed (engine.prefillTokensPerSecond until it is measured), "
-        "`linear` or `bilinear` from a fit to the prefills observed, once there are enough.",
+        (
+            "Source of predicted prefill times: `configured` uses the measured speed "
+            "(engine.prefillTokensPerSecond until it is measured), `linear` and `bilinear` use a fit to the "
+            "observed prefills, once there are enough."
+        ),
         "configured",
         enum=("configured", "linear", "bilinear"),
     )
     estimate_min_samples: int = whole(
-        "Prefills to observe before a fit is used; until then the configured speed is.", 200, minimum=10, maximum=1_000_000
+        "Prefills to observe before a fit is used; until then the configured speed is used.", 200, minimum=10, maximum=1_000_000
     )
 
     speculative_seconds: float = number(
-        "Seconds after its prefill for which a prompt's blocks count as held where it was sent, before KV events confirm them; 0 = never before.",
+        (
+            "Seconds after a prefill for which the prompt's blocks count as held by its instance although KV "
+            "events have not confirmed them; 0 = only confirmed blocks count."
+        ),
         0.0,
         minimum=0.0,
         maximum=60.0,
@@ -88,7 +98,9 @@ class QueueParameters:
 
     @property
     def least_gain(self) -> float:
-        """The least TTFT, in seconds, that moves a session off a home that could take it; -inf = any, also a loss."""
+        """The least TTFT gain, in seconds, for which a session moves off a home that could take its request; -inf = it
+        moves for any gain or loss.
+        """
         return -inf
 
     @property
@@ -98,7 +110,7 @@ class QueueParameters:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Configured things that are not needed, a line each; empty for most policies."""
+        """Notes about settings that have no effect, a line each; empty for most policies."""
         return ()
 
 
@@ -108,11 +120,11 @@ LEAST_GAIN_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomeParameters(QueueParameters):
-    """What every policy accepts that moves sessions from homes that could take them."""
+    """Parameters that every policy accepts if it moves sessions from homes that could take their requests."""
 
     least_gain_seconds: float = number(
         "A session leaves a home that takes requests only if its first token is predicted to come at least this much sooner elsewhere; "
-        "ties and smaller gains move no session. Below 0 it may also come this much later.",
+        "ties and smaller gains move no session. A negative value also allows it to come this much later.",
         LEAST_GAIN_SECONDS,
         minimum=-3600.0,
         maximum=3600.0,

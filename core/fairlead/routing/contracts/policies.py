@@ -1,7 +1,7 @@
-"""The interface of routing policies: what a policy may see, and what it is asked.
+"""The interface of routing policies: what a policy may read, and the methods it implements.
 
-A policy is chosen by name, built from a routing table, and asked to choose. It sees a `PoolView` (the accounting at
-this instant), never the network.
+A policy is chosen by name, built from a routing table, and asked to choose an instance. It sees a `PoolView` (the
+accounting at this instant), never the network.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +25,8 @@ from fairlead.values import value
 
 @value
 class FetchSpeed:
-    """How fast instances fetch KV blocks from each other: `size` per token at `rate` per second, both in bytes where
-    those are known, else in tokens; and seconds before the first one comes.
+    """How fast instances fetch KV blocks from each other: `size` per token at `rate` per second, both in bytes if
+    known, else in tokens; and seconds before the first block arrives.
     """
 
     size: float
@@ -35,7 +35,7 @@ class FetchSpeed:
 
 
 def modelled_fetching(modelled: ModelledFacts) -> FetchSpeed | None:
-    """The speed of a model's engines, which fetch without being asked; None where they do not."""
+    """The fetch speed of the modelled engines, which fetch without being asked; None if they do not fetch."""
     if modelled.kv_transfer_bytes_per_second <= 0:
         return None
     latency = modelled.kv_transfer_latency_seconds
@@ -62,7 +62,7 @@ class PoolView(Protocol):
     def load(self, instance: str) -> InstanceLoad | None: ...
 
     def has_drained(self, instance: str) -> bool:
-        """Whether it drained and is gone since; asked about the homes of sessions."""
+        """Whether the instance was drained and no longer exists; used for the homes of sessions."""
 
     def hit_tokens(self, request: RoutingRequest, instance: str) -> int:
         """Leading prompt tokens the instance is believed to hold (< prompt_tokens: at least one
@@ -70,24 +70,26 @@ class PoolView(Protocol):
         """
 
     def hit_tokens_everywhere(self, request: RoutingRequest) -> Mapping[str, int]:
-        """Instances with a hit > 0 only."""
+        """`hit_tokens` by instance, only for instances with a hit > 0."""
 
     def block_tokens(self, request: RoutingRequest) -> int:
-        """Tokens per block of the request's hits: the engines' own where KV events report the cached prefix, else
-        the routing block.
+        """Tokens per block by which the request's hits are counted: the engines' block size if KV events report the
+        cached prefix, else the routing block.
         """
 
     def predicted_ttft_seconds(self, request: RoutingRequest, instance: str) -> float:
-        """Seconds for the pending tokens there, minus the elapsed part of the prefill in flight, and this request's
-        uncached tokens: by `prefill_speed`, or by the fit if the policy asks for it.
+        """Predicted TTFT in seconds: the pending tokens there minus the elapsed part of the prefill in flight, plus
+        this request's uncached tokens; by `prefill_speed`, or by the fit if the policy asks for it.
         """
 
     @property
     def prefill_speed(self) -> float:
-        """Uncached prompt tokens per second and instance, to order choices by: as measured, else as declared."""
+        """Uncached prompt tokens per second and instance, for comparing choices: the measured speed, else the declared
+        one.
+        """
 
     def tokens_within(self, seconds: float) -> float:
-        """Uncached prompt tokens that an instance computes in this time at its measured speed, for refusals and
+        """Uncached prompt tokens that an instance computes in this time at its measured speed, used for refusals and
         moves; infinite while no speed is measured.
         """
 
@@ -97,8 +99,8 @@ class PoolView(Protocol):
         """
 
     def pool_load(self) -> float:
-        """How full the pool is: seconds of prefill that come per second and instance, and the share of its time that
-        decodes need to meet the TPOT target. At 1 there is no time left.
+        """How full the pool is: seconds of prefill that arrive per second and instance, plus the share of time that
+        decodes need to meet the TPOT target. At 1 no time is left.
         """
 
     def step_seconds(self, load: InstanceLoad) -> float:
@@ -111,7 +113,7 @@ class PoolView(Protocol):
         """
 
     def vectors(self) -> PoolVectors:
-        """Counters of `candidates()`, entry by entry."""
+        """The counters of `candidates()`, one entry per candidate."""
 
     def hit_vector(self, request: RoutingRequest) -> IntVector:
         """`hit_tokens` on each of `candidates()`."""
@@ -119,28 +121,42 @@ class PoolView(Protocol):
     def ttft_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
         """Predicted TTFT in seconds on each of `candidates()`, if it held `hits` tokens of the prompt."""
 
+    @property
+    def is_tiered(self) -> bool:
+        """Whether some of the hits that were asked for last may be outside GPUs."""
+
+    def loading_vector(self, request: RoutingRequest) -> FloatVector | None:
+        """Predicted seconds that each of `candidates()` needs to load what it holds of the prompt outside its GPU, as
+        far as that is known; None if none holds any there. `ttft_vector` and `prefill_vector` include them.
+        """
+
+    def tier_terms(self, request: RoutingRequest, instance: str) -> dict[str, float]:
+        """What an instance holds of the prompt outside its GPU, and how long it loads that, for the record of a
+        decision (`weighing.TIER_TERMS`); empty if it holds none there.
+        """
+
     def overtaken_seconds(self, request: RoutingRequest) -> FloatVector | None:
-        """The part of `PoolVectors.wait_seconds` that would be sent after the request, as its class has a higher
-        priority or its tenant has had less; None if nothing would.
+        """The part of `PoolVectors.wait_seconds` that would be sent after the request, because the request's class has
+        a higher priority or its tenant has been served less; None if there is none.
         """
 
     def prefill_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
         """Predicted seconds of the prefill alone on each of `candidates()`, if it held `hits` tokens of the prompt."""
 
     def fetching(self, request: RoutingRequest) -> FetchSpeed | None:
-        """How fast instances fetch KV blocks of the request's prompt from each other, as measured, declared or assumed;
-        None where they cannot.
+        """How fast instances fetch KV blocks of the request's prompt from each other, measured, declared or assumed;
+        None if they cannot.
         """
 
     def prefill_seconds(self, request: RoutingRequest, hit_tokens: int) -> float:
-        """Predicted seconds of the prefill alone on an instance that held this many tokens of the prompt."""
+        """Predicted seconds of the prefill alone on an instance that held this many tokens of the prompt on its GPU."""
 
     def binding(self, session: str) -> Binding | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedMove:
-    """A queued request that moves between queues, with the cause and the TTFTs predicted for it on both instances."""
+    """A queued request that moves between queues, with the cause and the TTFTs predicted for both instances."""
 
     request: str
     source: str
@@ -165,24 +181,25 @@ class Policy(Protocol):
 
 @runtime_checkable
 class KeepsHomes(Protocol):
-    """A policy that gives sessions a home: where a request is placed, its session is bound. No session leaves a home
-    that could take its request without a stated cause, and for less than the least gain of the policy's parameters.
+    """A policy that gives sessions a home: a session is bound to the instance where its request is placed. A session
+    leaves a home that could take its request only for a stated cause, and only for at least the least gain of the
+    policy's parameters.
     """
 
     @property
     def binds(self) -> bool:
-        """True."""
+        """Always True; marks such policies."""
 
     def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
         """Why the policy placed the request elsewhere although its session's `home` could take it.
 
-        `weighed` has the terms that it compared. Called only in that case, and only with the numbers that decided.
+        `weighed` has the values that it compared. Called only in that case, and only with the figures that decided.
         """
 
 
 @runtime_checkable
 class BindsBeginnings(Protocol):
-    """A policy that gives homes to requests without a session too, by how their prompts begin."""
+    """A policy that also gives homes to requests without a session, by how their prompts begin."""
 
     def prefix_session(self, request: RoutingRequest) -> str:
         """The name by which the policy binds a request without a session."""
@@ -190,10 +207,10 @@ class BindsBeginnings(Protocol):
 
 @runtime_checkable
 class FollowsTable(Protocol):
-    """A policy that keeps something of the table, such as a ring of its instances."""
+    """A policy that keeps data derived from the table, such as a ring of its instances."""
 
     def table_changed(self, table: RoutingTable) -> None:
-        """The instances or parameters changed. Called before the first choice too."""
+        """The instances or parameters changed. Also called before the first choice."""
 
 
 @runtime_checkable
@@ -201,44 +218,46 @@ class RestrictsPlacement(Protocol):
     """A policy whose requests may wait at some instances only."""
 
     def placements(self, request: RoutingRequest) -> tuple[str, ...]:
-        """Where the request may wait under the current table; empty = anywhere. Changes nothing."""
+        """Instances at which the request may wait under the current table; empty = any. Changes nothing."""
 
 
 @runtime_checkable
 class Rebalances(Protocol):
-    """A policy that moves queued requests: of the instances that a decision names as overloaded, and several times a
-    second of all that have a queue, unless it has `sweeps = False`.
+    """A policy that moves queued requests: from the instances that a decision names as overloaded, and several times a
+    second from all that have a queue, unless it has `sweeps = False`.
     """
 
     def rebalance(
         self, overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float
     ) -> Sequence[QueuedMove]:
-        """Moves of queued requests to make now. A queue is put in order when it is first looked at."""
+        """Moves of queued requests to make now. A queue is sorted when it is first read."""
 
 
 @runtime_checkable
 class LearnsOnline(Protocol):
     """A policy that predicts with a model, trained outside of it on its requests' results. The owner of the scheduler
-    hands the samples to a learner and brings back its models, in its own time.
+    passes the samples to a learner and returns its models whenever they are ready.
     """
 
     @property
     def learner_settings(self) -> LearnerSettings:
-        """How its models are to be trained."""
+        """The settings for training its models."""
 
     def take_samples(self) -> Samples:
         """Observed results of requests since the last call, oldest first."""
 
     def adopt(self, model: Model) -> None:
-        """Predict by `model` from the next choice on. Raises ModelRefused, and keeps the old, when it does not fit."""
+        """Predict by `model` from the next choice on. If the model does not fit, raises ModelRefused and keeps the old
+        one.
+        """
 
     def learning(self) -> LearningReport:
-        """Its training state, and how well it predicts."""
+        """The policy's training state, and how well it predicts."""
 
 
 @runtime_checkable
 class GatesDispatch(Protocol):
-    """A policy that may hold queued requests back from an instance that has prefills in flight."""
+    """A policy that may hold back queued requests for an instance that has prefills in flight."""
 
     def may_dispatch(self, load: InstanceLoad, view: PoolView, now: float) -> bool:
         """Whether a further request may be sent to the instance. Not called for an instance without a prefill in
@@ -259,7 +278,7 @@ class PolicyInForce:
     learns_online: LearnsOnline | None
     gates_dispatch: GatesDispatch | None
     sweeps: bool
-    """Whether it is asked about all queues several times a second."""
+    """Whether the policy is asked about all queues several times a second."""
 
     @staticmethod
     def of(policy: Policy) -> "PolicyInForce":

@@ -1,4 +1,4 @@
-"""Requests as routing sees them, and as they wait in a queue."""
+"""Requests as routing sees them, before and while they wait in a queue."""
 
 from typing import NamedTuple, Protocol
 
@@ -19,12 +19,12 @@ class RoutingRequest:
     prompt_tokens: int
     blocks: tuple[int, ...]
     first_bytes_hash: int
-    """Hash of the whole prompt when it is shorter than one block, else of the first block: a key
-    for prompts without blocks.
+    """Hash of the first block, or of the whole prompt if it is shorter than a block: a key for prompts
+    without blocks.
     """
     session: str | None = None
-    """The session's name as the client gave it; in a decision None if the name turned out to be shared by several
-    sessions.
+    """The session's name as the client gave it; in a decision, None if several sessions turned out to
+    share the name.
     """
     further_names: tuple[str, ...] = ()
     """Other names of the session in this request, used when several conversations share the first name."""
@@ -40,50 +40,57 @@ class RoutingRequest:
     divisible: bool = True
     """False: one instance must compute prompt and answer, as nothing in the request could name another's KV blocks."""
     movable: bool = False
-    """Whether whoever sends it can first let its instance fetch KV blocks of the prompt from another one."""
+    """Whether the sender of this request can first let the instance fetch KV blocks of the prompt from another one."""
     warms: bool = False
-    """Whether nobody waits for it: a router sends a session's last prompt again, so that its new home holds it. It is
-    work for its instance, but no demand, and neither decided for the record nor judged.
+    """Whether the request only warms a cache and no client waits for it: a router sends a session's last prompt again,
+    so that the session's new home holds it. It counts as work of its instance, but not as demand; its decision is not
+    recorded and its latency not judged.
     """
     by_sidecar: bool = False
     """Whether a side-car of the decode instance asks the prefill instance, so that the caller does not see when the
     prompt is computed.
     """
     prompt_bytes: int = 0
-    """Bytes that `prompt_tokens` were counted from; 0 = they are the engine's own."""
+    """Bytes from which `prompt_tokens` were estimated; 0 = they are the engine's own count."""
     prompt_kind: str = ""
-    """What these bytes are (`fairlead.routing.knowledge.token_sizes`): only prompts of one kind can be compared."""
+    """The kind of these bytes (`fairlead.routing.knowledge.token_sizes`): only prompts of one kind can be compared."""
     is_plain_text: bool = True
-    """Whether they are text that a chat template adds little to."""
+    """Whether the bytes are plain text to which a chat template adds little."""
     block_tokens: int = 0
-    """Tokens that a block of this prompt counts for, where that is not what the pool's table says; 0 = it is."""
+    """Tokens that a block of this prompt counts for, if different from the pool's table; 0 = as in the table."""
     priority_class: str = DEFAULT_CLASS
     """A class of its pool (`fairlead.priority_classes`); one that the pool does not declare counts as the default."""
     tenant: str = ""
     """The tenant that sent it, where the pool shares fairly between tenants (`RoutingFacts.fairness`); all requests
     with "" belong to one tenant.
     """
+    owner: str = ""
+    """Among whose sessions its session counts when a router has too many: the id of its key; all clients without one
+    are one owner.
+    """
     body_bytes: int = 0
-    """Memory that it takes while it waits."""
+    """Memory in bytes that the request occupies while it waits."""
     within: tuple[str, ...] | None = None
-    """The only instances that may serve it, by id; None = all of the pool. It is not held for others to come."""
+    """The only instances that may serve it, by id; None = all of the pool. The request does not wait for further
+    instances to be added.
+    """
     client_id: str = ""
     """The client's own id of the request, "" if it gave none."""
     explain: bool = False
-    """Whether its client asked for the decision to be kept and has the right to."""
+    """Whether its client asked to keep the decision and has the right to do so."""
     engine_blocks: tuple[int, ...] = ()
     """Keys of the prompt's leading blocks as its engine divides it (`fairlead.kv_events.block_keys`), as far as its
     tokens are known; the last block is left out where it ends the prompt, since an engine computes at least one token.
     """
 
     def may_go_to(self, instance: str) -> bool:
-        """Whether the instance, or this rank of one, may serve it, as far as the request says."""
+        """Whether the request itself allows the instance, or this rank of it, to serve it."""
         return self.within is None or instance in self.within or instance_of(instance) in self.within
 
 
 class QueuedRequest(Protocol):
-    """A request waiting in an instance's queue, as a policy's rebalancing sees it: the scheduler's own record of it,
-    valid while it is asked.
+    """A request waiting in an instance's queue, as a policy's rebalancing sees it: the scheduler's own record, valid
+    only during that call.
     """
 
     @property
@@ -94,11 +101,11 @@ class QueuedRequest(Protocol):
 
     @property
     def alternate(self) -> str | None:
-        """The only other instance it may be moved to."""
+        """The only other instance to which it may move."""
 
     @property
     def miss_tokens(self) -> int:
-        """Uncached prompt tokens that it counts for on `instance`."""
+        """Uncached prompt tokens that the request counts for on `instance`."""
 
 
 class Overtaken(NamedTuple):

@@ -1,32 +1,33 @@
 """Rests: how long an engine should only decode before it computes the next prompt."""
 
 REST = 0.85
-"""The length of a rest as a share of a full one. With a smaller share, more first tokens are in time and fewer answers
-meet their TPOT target.
+"""Factor on the length of a full rest. With a smaller factor, more first tokens are in time and fewer answers meet
+their TPOT target.
 """
 
 
 def resting(share: float) -> float:
-    """Seconds of rest beside each second of prefill, where decodes need that `share` of an instance's time.
+    """Seconds of rest per second of prefill, if decodes need that `share` of an instance's time.
 
-    After a whole rest, of share / (1 - share), a request whose first token came at its beginning has its tokens within
-    the target even if its answer ends with the prefill after it. For example, a prefill of 1 s where steps take 30 ms
-    of 100 ms: 0.43 s, in which come 14 tokens; 15 tokens in 1.43 s are one in 95 ms. Most answers do not end just then.
+    A full rest is share / (1 - share). A request whose first token comes at the beginning of such a rest meets the TPOT
+    target even if its answer ends with the prefill after it. For example, after a prefill of 1 s, with steps of 30 ms
+    and a target of 100 ms: the rest is 0.43 s, in which 14 tokens come; 15 tokens in 1.43 s are one in 95 ms. Most
+    answers do not end at just that moment.
     """
     return REST * share / (1 - share)
 
 
 MOST_SHARE = 0.75
-"""The largest share of an instance's time that decodes and others' prefills get; with more, nothing new would be
-computed there.
+"""The largest share of an instance's time that decodes and other routers' prefills may take; above it, no new prompt
+would be computed.
 """
 OTHERS_COUNT = 0.5
-"""The weight of a second of other routers' prefills: they rest too, partly at the same time."""
+"""The weight of a second of other routers' prefills: those routers insert rests too, partly at the same time."""
 
 
 def among_others(share: float, others: float) -> float:
-    """The share of an instance's time that this router's prefills leave alone, where other routers' prefills take
-    `others` of it and decodes need `share`. With no decodes to keep at their pace there is nothing to leave.
+    """The share of an instance's time that this router's prefills must leave free, if other routers' prefills take
+    `others` of it and decodes need `share`. 0 without decodes, because then no pace has to be kept.
     """
     return min(MOST_SHARE, share + OTHERS_COUNT * others) if share else 0.0
 

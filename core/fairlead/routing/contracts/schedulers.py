@@ -1,4 +1,4 @@
-"""The interface of schedulers: what a router or the simulator calls, and what it gets back.
+"""The interface of schedulers: the calls of a router or simulator, and their results.
 
 The `Scheduler` owns accounting, queues (late binding), admission, bindings and the records to report; its caller owns
 time, transport and retries. There is one scheduler per pool and process; it is not thread-safe and need not be.
@@ -43,18 +43,18 @@ class Dispatch:
     decision_id: str
     reason: DecisionReason
     hit_tokens: int
-    """Prompt tokens not computed: held by the instance, or fetched."""
+    """Prompt tokens that are not computed: held by the instance, or fetched."""
     miss_tokens: int
     decode: str | None = None
     """The instance that decodes, when `instance` only prefills."""
     decode_address: str | None = None
     transfer_from: str | None = None
-    """The instance to fetch KV blocks of the prompt from before computing the rest."""
+    """The instance from which to fetch KV blocks of the prompt before the rest is computed."""
     transfer_tokens: int = 0
     transfer_seconds: float | None = None
-    """Predicted seconds until these are there; None where engines fetch without being asked."""
+    """Predicted seconds until these blocks have arrived; None if engines fetch without being asked."""
     longest_transfer_seconds: float = 0.0
-    """Seconds after which the instance is to compute them instead."""
+    """Seconds after which the instance should compute these blocks instead of waiting for them."""
     by_events: bool = False
     """Whether `hit_tokens` comes from the instance's own KV events rather than the router's memory."""
     by_guess: bool = False
@@ -76,14 +76,14 @@ class Refusal:
     message: str
     predicted_ttft_seconds: float | None = None
     decision_id: str = ""
-    """The decision that it is recorded as; "" before it has one."""
+    """The id of the recorded decision; "" before it has one."""
     kept: bool = False
     """As in `Dispatch`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerRecords:
-    """What happened since the last `take_records`, to be put into a Report."""
+    """Records since the last `take_records`, to be put into a Report."""
 
     bindings: tuple[BindingChange, ...]
     migrations: tuple[MigrationRecord, ...]
@@ -99,15 +99,16 @@ class SchedulerRecords:
     """Records lost since the last take because they were not taken in time."""
     unkept_decisions: int = 0
     """How many decisions of late, refused, moved, failed or retried requests were not kept since the last take, because
-    there were more than are kept in a minute. The rows that were kept stand for them too.
+    there were more than are kept in a minute. The weights of the kept rows account for them.
     """
 
 
 @value
 class PrefixMemory:
-    """The blocks that an instance is believed to hold: chained hashes of 8 bytes, little-endian, the stalest first.
+    """The blocks that an instance is believed to hold: chained hashes of 8 bytes, little-endian, least recently used
+    first.
 
-    `uid` is the pool's, `address` the engine's. Hashes of other `block_bytes` would be of other blocks. `kept_at` in
+    `uid` is the pool's, `address` the engine's. Hashes with another `block_bytes` cannot be compared. `kept_at` is in
     Unix seconds.
     """
 
@@ -121,12 +122,12 @@ class PrefixMemory:
 
 
 class Scheduler(Protocol):
-    """Everything between a parsed request and the wire, for one pool. Pure: the caller passes `now` (Unix
-    seconds, never going back).
+    """Everything between a parsed request and the wire, for one pool. Pure: the caller passes `now` (Unix seconds,
+    never going back).
 
     A submitted request ends in exactly one of: refused, completed, failed, cancelled, declined. Until then it is
-    counted somewhere, and after that nowhere. The instances of its table are targets (`fairlead.targets`); what fails,
-    works or is heard may be named as a target or as the instance that it is a rank of.
+    counted somewhere, and after that nowhere. The instances of its table are targets (`fairlead.targets`); failures and
+    successes may be reported for a target or for the whole instance.
     """
 
     @property
@@ -139,20 +140,21 @@ class Scheduler(Protocol):
 
     @property
     def assumed_routers(self) -> int:
-        """How many routers, this one included, are assumed to have as much in flight as this one: the live ones that
-        report nothing."""
+        """The number of routers, including this one, that are assumed to have as much in flight as this one: the live
+        ones that do not report their work.
+        """
 
     @property
     def caches(self) -> EngineCaches:
-        """What engines say they hold; the caller feeds it with their events, if they send any."""
+        """The blocks that engines report to hold; the caller feeds it with their events, if they send any."""
 
     @property
     def handovers(self) -> Handovers:
         """Which engines hand no KV blocks on. The caller notes divided prompts; `transferred` notes fetches."""
 
     def submit(self, request: RoutingRequest, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """Admit, choose, queue. The answer may dispatch this request, refuse it, or be about others (dispatches that
-        moved requests caused); an accepted request that is not in the answer waits in a queue.
+        """Admit, choose, queue. The answer may dispatch or refuse this request, and may also dispatch others that
+        moved; an accepted request that is not in the answer waits in a queue.
         """
 
     def tick(self, now: float) -> tuple[Dispatch | Refusal, ...]:
@@ -162,9 +164,9 @@ class Scheduler(Protocol):
         """
 
     def prefilled(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """The prompt is computed on `Dispatch.instance`; the request goes on at `Dispatch.decode`, which has no token
-        yet. For callers that see the two apart; until the first token, `retry` is possible. Under early rejection mode
-        AfterPrefill the answer may refuse the request.
+        """The prompt is computed on `Dispatch.instance`, and the request continues at `Dispatch.decode`, which has no
+        token yet. For callers that can see this moment; until the first token, `retry` is possible. Under early
+        rejection mode AfterPrefill the answer may refuse the request.
         """
 
     def first_token(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
@@ -173,16 +175,16 @@ class Scheduler(Protocol):
         """
 
     def transferred(self, request_id: str, now: float, transfer: CacheTransfer | None = None) -> None:
-        """KV blocks that the request fetches (`Dispatch.transfer_from`) have arrived, or will not, as `transfer` says.
+        """KV blocks that the request fetches (`Dispatch.transfer_from`) have arrived, or never will, according to
+        `transfer`.
 
-        Optional: its first token implies that they have arrived.
+        Optional: the first token implies that they have arrived.
         """
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
-        """Report how many tokens of its answer have
+        """Report how many tokens of the answer have arrived so far.
 
-        arrived so far. Optional, as `complete` reports the total; earlier calls let the load of long answers be known
-        in time.
+        Optional, because `complete` reports the total; with it, the load of long answers is known earlier.
         """
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Dispatch | Refusal, ...]:
@@ -194,10 +196,10 @@ class Scheduler(Protocol):
     def retry(
         self, request_id: str, now: float, failed_instance: str, *, reached: bool = True, to: str | None = None
     ) -> Dispatch | Refusal:
-        """The instance failed before the first byte: the next fallback that still accepts, or a refusal
-        (upstream-failed). When it was the decode instance, the prefill stays where it is, and another one decodes. With
-        `to` the caller's own proxy has tried again already, some time ago, and that instance of the table answered. It
-        is another decode instance, where two instances compute the request.
+        """The instance failed before the first byte: returns the next fallback that still accepts, or a refusal
+        (upstream-failed). If it was the decode instance, the prefill stays where it is, and another instance decodes.
+        With `to`, the caller's own proxy has already retried, and the instance `to` of the table answered; for a
+        divided request it is another decode instance.
 
         An instance that was not `reached`, because it refused the connection, is not tried again and is not an attempt:
         it cost nothing, and when many are lost at once, the next ones may be dead too.
@@ -213,36 +215,36 @@ class Scheduler(Protocol):
         """
 
     def can_carry_on(self, request_id: str, now: float, left: str) -> bool:
-        """Whether `carry_on` would find another instance than `left` for the answer now, and none that failed last."""
+        """Whether `carry_on` would now find another instance than `left` for the answer, one that did not fail last."""
 
     def second_opinion(
         self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
     ) -> Dispatch | None:
-        """The instance refused the request as invalid (4xx), which others may not do: returns another instance to try,
-        or None if there is none; then the request stays where it was. If the other instance serves it and the refusal
-        `counts`, the first one has failed.
+        """The instance refused the request as invalid (4xx), but others may accept it: returns another instance to try;
+        None if there is none, and the request stays where it was. If the other instance serves it and the refusal
+        `counts`, that was a failure of the first one.
 
         If the instance was not `reached`, it was sent nothing, so this is not an attempt. From now on the request may
         also go to the instances `beyond` those it was restricted to (`RoutingRequest.within`).
         """
 
     def attempt_failed(self, request_id: str, instance: str, failure: str, now: float) -> None:
-        """An instance failed the request, for the record only; before `retry`, `second_opinion` or `fail`. `failure` is
-        the caller's word for how.
+        """Record that an instance failed the request, without any other effect; call it before `retry`,
+        `second_opinion` or `fail`. `failure` is the caller's word for the fault.
         """
 
     def fail(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
         """The request was lost after its first byte, or its client gave up."""
 
     def cancel(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """The client went away."""
+        """The client disconnected."""
 
     def decline(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
         """The engine refused the client's request as invalid (4xx): this does not count as a failure."""
 
     def instance_failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:
-        """Feed the circuit breaker, before `retry` or `fail` ends the attempt. Whether the instance or the request is
-        at fault shows when the request runs elsewhere.
+        """Feed the circuit breaker, before `retry` or `fail` ends the attempt. A later run of the request elsewhere
+        shows whether the instance or the request was at fault.
         """
 
     def instance_heard(self, instance: str, now: float) -> None:
@@ -251,39 +253,41 @@ class Scheduler(Protocol):
     def instance_worked(self, instance: str, now: float) -> None: ...
 
     def instance_stalled(self, target: str, now: float, *, stalled: bool) -> None:
-        """The engine, or this rank of it, has work but makes no progress; or it makes progress again.
+        """The engine, or this rank of it, has work but makes no progress; or it progresses again.
 
-        A stalled target gets nothing that another target can take, and requests that wait for it are placed elsewhere.
-        The next `tick` returns the outcome.
+        A stalled target gets no request that another target can take, and requests waiting for it are placed elsewhere;
+        the next `tick` returns the resulting dispatches.
         """
 
     def take_given(self, target: str) -> GivenWork:
-        """The work in progress at its engine, and the longest prefill that has ended there since the last call."""
+        """The work in progress at this instance's engine, and the longest prefill that has ended there since the last
+        call.
+        """
 
     def broken(self, now: float) -> Collection[str]:
-        """Instances that are shut: their circuit is open, or their engine is stalled, at all of its ranks."""
+        """Instances that get no requests: their circuit is open, or their engine is stalled at all of its ranks."""
 
     def observe_engine(self, target: str, kv_usage: float | None, now: float, waiting: int | None = None) -> None:
-        """A fresh reading of the engine's own metrics, of the instance or of this rank of it: the used share of its KV
-        cache (0-1), and the requests that it has not begun to compute; None for what could not be read.
+        """Record a reading of the engine's own metrics, for the instance or for this rank of it: the used share of its
+        KV cache (0-1), and the requests that it has not begun to compute; None for a value that could not be read.
         """
 
     def prefill_estimate(self, instance: str | None = None) -> EstimateReport:
-        """How long prefills take on an instance or on all, and how well that is predicted."""
+        """Prefill times of one instance or of all, and how well they are predicted."""
 
     def decode_estimate(self, instance: str | None = None) -> EstimateReport:
-        """How long decoded tokens take on an instance or on all, and how well that is predicted."""
+        """Decode times per token of one instance or of all, and how well they are predicted."""
 
     def prefill_figure(self, now: float, instance: str | None = None) -> Figure:
         """Uncached prompt tokens per second of an instance or of all: measured, else recalled, else declared."""
 
     def decode_figure(self, now: float, instance: str | None = None) -> Figure:
-        """Seconds per output token after the first, as one request sees it on that instance; unknown before any was
-        observed.
+        """Seconds per output token after the first, as one request sees it on that instance; unknown before any
+        observation.
         """
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """Take a newer table live: rings rebuilt, queued requests of instances that stopped accepting are
+        """Put a newer table in force: rings are rebuilt, queued requests of instances that stopped accepting are
         re-routed, dispatched ones stay.
         """
 
@@ -313,7 +317,7 @@ class Scheduler(Protocol):
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:
         """Changes that this router made before a restart and that the API may not have answered, oldest first. Call it
-        after the last known bindings were applied.
+        after applying the last known bindings.
         """
 
     def report_missing(self, sessions: Collection[str], now: float) -> int:
@@ -331,19 +335,19 @@ class Scheduler(Protocol):
 
     def share(self, why: str, now: float) -> PoolShare | None:
         """This router's load report for the other routers, to be sent about once a second. None while one router
-        decides for all. `why` says why this router decides for itself.
+        decides for all. `why` says why this router decides alone.
         """
 
     def know_others(self, share: OthersShare, now: float) -> None:
-        """The work of the other routers that decide for themselves. It replaces the previous share and is dropped once
-        it is old. A router that asks another one ignores it.
+        """The work of the other routers that decide alone. It replaces the previous share and is dropped once it is too
+        old. A router that asks a decider ignores it.
         """
 
     def give_up(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """Refuse a request that still waits here, as it may not take any longer; one that was dispatched goes on."""
+        """Refuse a request that still waits here, because its time is over; a dispatched request continues."""
 
     def shut_down(self, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """Refuse everything that still waits here; dispatched requests go on. For a router that stops."""
+        """Refuse all requests that still wait here, because the router stops; dispatched requests continue."""
 
     def held(self) -> HeldDemand:
         """Requests that wait because no instance accepts any."""
@@ -351,9 +355,11 @@ class Scheduler(Protocol):
     def in_flight(self) -> tuple[InstanceInFlight, ...]: ...
 
     def carried(self) -> tuple[InstanceInFlight, ...]:
-        """Like `in_flight`, but only requests that clients sent to this router, not those of routers for which it
-        decides.
+        """Like `in_flight`, but only requests that clients sent to this router, without those of the routers for which
+        it decides.
         """
 
     def take_records(self, now: float, *, final: bool = False) -> SchedulerRecords:
-        """Hand over what happened. Seconds still running are kept for the next take unless this is the `final` one."""
+        """Hand over all records since the last call. The current second is kept for the next call unless this is the
+        `final` one.
+        """

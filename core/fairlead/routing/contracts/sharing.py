@@ -8,7 +8,7 @@ decider of many.
     front ◄────────── Dispatch or Refusal ───────────── decider
 
 Messages of one front arrive in the order in which they were sent, or not at all. Times in them are Unix seconds of one
-clock; who carries words between machines with different clocks translates them.
+clock; the transport between machines with different clocks converts them.
 """
 
 from collections.abc import Collection
@@ -27,7 +27,7 @@ from fairlead.values import value
 
 @value
 class Asked:
-    """A front asks where to send a request, which was submitted to it at `submitted_at`."""
+    """A front asks where to send a request that it received at `submitted_at`."""
 
     request: RoutingRequest
     submitted_at: float
@@ -35,8 +35,8 @@ class Asked:
 
 @value
 class UnderWay:
-    """A front that begins to ask has this request in flight already: it was sent to `instance` at `dispatched_at`, or
-    later `by_proxy`.
+    """A front that starts asking reports a request that it already has in flight: it was sent to `instance` at
+    `dispatched_at`, or later `by_proxy`.
     """
 
     request: RoutingRequest
@@ -52,21 +52,21 @@ class UnderWay:
 
 @value
 class Prefilled:
-    """The prompt of the request is computed, and it goes on at its decode instance."""
+    """The prompt of the request is computed, and the request continues at its decode instance."""
 
     request: str
 
 
 @value
 class FirstToken:
-    """The first token of the request is there."""
+    """The first token of the request has arrived."""
 
     request: str
 
 
 @value
 class Transferred:
-    """The KV blocks that the request fetches have arrived, or will not."""
+    """The KV blocks that the request fetches have arrived, or never will."""
 
     request: str
     transfer: CacheTransfer | None = None
@@ -74,7 +74,7 @@ class Transferred:
 
 @value
 class Generated:
-    """The output tokens of the request that have arrived so far."""
+    """The number of output tokens of the request that have arrived so far."""
 
     request: str
     output_tokens: int
@@ -82,7 +82,7 @@ class Generated:
 
 @value
 class Completed:
-    """The request finished well."""
+    """The request was answered completely."""
 
     request: str
     output_tokens: int
@@ -98,13 +98,13 @@ class Abandoned:
     rejection: RejectionReason | None = None
     """If the outcome is a refusal, the front's reason for it; None when the engine declined the request (4xx)."""
     is_recorded: bool = False
-    """Whether the front has recorded the request's end itself, as it had no verdict."""
+    """Whether the front has recorded the request's end itself, because it had no verdict."""
 
 
 @value
 class SentElsewhere:
-    """The instance `failed` failed before its first byte. The front sent the request to `instance` at once; or its
-    proxy did, and that instance had begun to answer before the front learned of it.
+    """The instance `failed` failed before its first byte. The front sent the request to `instance` at once; or the
+    front's proxy did, and that instance had begun to answer before the front learned of it.
     """
 
     request: str
@@ -114,18 +114,18 @@ class SentElsewhere:
     decode: str | None
     by_proxy: bool = False
     refused: bool = False
-    """The instance `failed` rejected the request (4xx), perhaps rightly: no session moves."""
+    """The instance `failed` rejected the request (4xx), perhaps rightly, so no session moves."""
     carried_on: str = ""
-    """Why the answer, which had begun, continues there; "" = it had not begun."""
+    """Why the answer, which had begun, continues at `instance`; "" = it had not begun."""
     carried_tokens: int = 0
-    """How many of its tokens the client had by then."""
+    """How many tokens of the answer the client had received by then."""
     unlike: str | None = None
-    """Why its rest may be another than `failed` would have made."""
+    """Why the rest of the answer may differ from what `failed` would have generated."""
 
 
 @value
 class AttemptFailed:
-    """An instance failed the request, and how, for the record of its decision."""
+    """An instance failed the request in this way; only for the record of its decision."""
 
     request: str
     instance: str
@@ -181,7 +181,7 @@ class Front(Protocol):
 def decider_of(pool: PoolKey, routers: Collection[str]) -> str:
     """Which of these routers, by name, decides for a pool: the highest of hashes of pool and name (rendezvous hashing).
 
-    All that know the same routers agree, pools are spread over the routers, and when a router comes or goes only its
+    Routers that know the same set agree, pools are spread over the routers, and when a router joins or leaves only its
     own pools get another decider. Raises ValueError when there are no routers.
     """
     return max(routers, key=lambda router: (xxh3_64_intdigest(f"{pool}\n{router}".encode()), router))

@@ -1,5 +1,5 @@
-"""Pools as vectors: one entry per candidate, in order of id, so that a policy looking at all instances costs about
-as much at 512 as at 64.
+"""Pools as vectors: one entry per candidate, in order of id, so that a policy that reads all instances costs about as
+much with 512 instances as with 64.
 
 A policy of this kind is a formula over vectors and a pick: `lowest` costs, or `highest` scores. Vectors belong to the
 view and are valid until the next event; a policy computes new ones from them and never writes into them.
@@ -19,7 +19,7 @@ from fairlead.routing.contracts.requests import Overtaken
 from fairlead.routing.contracts.rests import among_others, resting
 
 FEW = 16
-"""Up to this many instances are cheaper to look at one by one: an operation on a vector takes about as long for eight
+"""Up to this many instances, a loop is cheaper than vectors: an operation on a vector takes about as long for eight
 entries as for a hundred.
 """
 
@@ -31,13 +31,13 @@ FloatVector = npt.NDArray[np.float64]
 class PoolVectors:
     """Counters of the candidates.
 
-    `requests` are those waiting, prefilling and decoding; `waiting` those in this router's queue; `queued` those not
-    yet computed, without the one that is.
+    `requests` are those waiting, prefilling and decoding; `waiting` those in this router's queue; `queued` those whose
+    prefill has not begun.
     """
 
     loads: tuple[InstanceLoad, ...]
     pending: IntVector
-    """Uncached prompt tokens, queued or sent and without a first token."""
+    """Uncached prompt tokens that are queued or sent and have no first token yet."""
     pending_microseconds: IntVector
     """The pending prefills as predicted time."""
     decode_tokens: IntVector
@@ -53,38 +53,39 @@ class PoolVectors:
     under_way_since: FloatVector
     """When the oldest prefill in flight began (Unix seconds); infinite if there is none."""
     under_way_seconds: FloatVector
-    """Its predicted seconds in total."""
+    """The predicted duration of that prefill, in seconds."""
     decode_share: FloatVector
-    """The share of each instance's time that its decodes need to meet the TPOT target (0 to less than 1); 0 if unknown.
+    """The share of each instance's time that its decodes need to meet the TPOT target (0 to less than
+    1); 0 if unknown.
     """
     resting: FloatVector
-    """Seconds of rest that this share calls for per second of prefill."""
+    """Seconds of rest per second of prefill that `decode_share` requires."""
     rested_since: FloatVector
-    """When its present rest began (Unix seconds): when the last prefill there was over, later by the rest that is owed;
-    minus infinity before any.
+    """When the present rest began (Unix seconds): when the last prefill there ended, plus the rest that is owed; minus
+    infinity before any prefill.
     """
     kv_usage: FloatVector
-    """Used share (0-1) of each KV cache: the engine's own reading where there is one, else what this
-    router knows to run there.
+    """Used share (0-1) of each KV cache: the engine's own reading if there is one, else computed from the requests that
+    this router sent there.
     """
     pace: FloatVector
-    """How long prefills take there over their prediction, smoothed."""
+    """Actual over predicted prefill time, smoothed."""
     lasting_pace: FloatVector
-    """The pace over many more prefills."""
+    """The same ratio as `pace`, over many more prefills."""
     kv_capacity_tokens: int
     share_of: Callable[[InstanceLoad], float]
     counts: "tuple[array[int], ...]"
     measures: "tuple[array[float], ...]"
-    """The memory of the vectors above in their order: as Python's arrays, single entries are
-    written three times as fast.
+    """The memory of the vectors above, in order, as Python arrays: writing single entries is three times as fast in
+    them.
     """
 
     @staticmethod
     def of(
         loads: Sequence[InstanceLoad], kv_capacity_tokens: int, share_of: Callable[[InstanceLoad], float] = lambda load: 0.0
     ) -> "PoolVectors":
-        """Vectors of these loads as they are now; each has a KV cache of this many tokens, and `share_of` gives the
-        share of its time that its decodes need.
+        """The vectors of these loads as they are now. Each instance has a KV cache of this many tokens, and `share_of`
+        returns the share of its time that its decodes need.
         """
         empty = bytes(8 * len(loads))
         counts = tuple(array("q", empty) for _ in range(7))
@@ -129,18 +130,18 @@ class PoolVectors:
         return np.minimum(done, self.under_way_seconds, out=done)
 
     def ahead_seconds(self, now: float) -> FloatVector:
-        """The remaining part of the work that a new request would wait for."""
+        """Seconds of queued and running work left before a new request."""
         return self.wait_seconds - self.done_seconds(now)
 
     def decode_shares(self) -> float:
-        """The sum of `decode_share`."""
+        """The sum of `decode_share` over all instances."""
         if len(self.loads) > FEW:
             return float(np.add.reduce(self.decode_share))
         *_, decode_share, _, _ = self.measures
         return sum(decode_share)
 
     def refresh(self, index: int) -> None:
-        """Read the counters of one instance again. For the view only."""
+        """Read the counters of one instance again. Only the view may call this."""
         load = self.loads[index]
         pending, pending_microseconds, decode_tokens, requests, queued, queue, sessions = self.counts
         wait_seconds, kv_usage, pace, lasting_pace, under_way_since, under_way_seconds, decode_share, rests, rested_since = self.measures
@@ -167,8 +168,8 @@ class PoolVectors:
             self._add(load.others, index)
 
     def _add(self, others: OthersLoad, index: int) -> None:
-        """Add other routers' work to this router's counts. Ties by decodes stay its own: with figures that all routers
-        receive at once, all would break them alike.
+        """Add other routers' work to this router's counts. The tie-break by decodes uses this router's own counts: with
+        figures that all routers receive at once, all would break ties alike.
         """
         pending, pending_microseconds, _, requests, *_ = self.counts
         wait_seconds, _, _, _, _, _, decode_share, rests, _ = self.measures
@@ -180,7 +181,7 @@ class PoolVectors:
 
 
 def misses(prompt_tokens: int, hits: IntVector) -> IntVector:
-    """Tokens to compute per instance: at least one."""
+    """Tokens to compute per instance, at least one."""
     return np.maximum(1, prompt_tokens - hits)
 
 
@@ -211,7 +212,7 @@ class Overtaking(Protocol):
         """The work that waits for this instance."""
 
     def microseconds(self, instances: Sequence[str]) -> FloatVector:
-        """Predicted time of all prefills that wait for each of the instances."""
+        """Predicted time of all prefills that wait for each instance, in microseconds."""
 
     def microseconds_in_time(self, instances: Sequence[str]) -> FloatVector:
-        """Predicted time of the waiting prefills of each of the instances, without those found late."""
+        """Predicted time of the waiting prefills of each instance that can still be in time, in microseconds."""

@@ -1,8 +1,8 @@
-"""What a policy compares, as data: terms with unit and direction, limits, and the rules that decide, each with
-what must hold when it did.
+"""What a policy compares, as data: terms with unit and direction, limits, and the rules that decide, each with the
+conditions that held when it did.
 
-A decision names its rule; with the recorded terms and limits anyone can check that the rule gives the
-instance that was chosen.
+A decision names its rule; from the recorded terms and limits anyone can check that the rule leads to the chosen
+instance.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Better(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """A number each candidate has. `words` name it in a sentence."""
+    """A figure that each candidate has. `words` name it in a sentence."""
 
     name: str
     words: str
@@ -30,7 +30,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A number of the whole decision: a threshold, or a weight in force."""
+    """A figure of the whole decision: a threshold, or a weight in force."""
 
     name: str
     words: str
@@ -66,9 +66,9 @@ class Comparison:
 class DecisionRule:
     """One way a policy decides.
 
-    `because` ends the sentence "X was chosen: …". By `order` (terms in turn, each in its direction; empty = the rule
-    compares nothing) the chosen one is the best of the candidates for which `among` holds (all when None). `given` must
-    hold for the rule to have been the one. Remaining ties are broken by `ties`.
+    `because` ends the sentence "X was chosen: …". The chosen instance is the best by `order` (terms in turn, each in
+    its direction; empty = the rule compares nothing) among the candidates for which `among` holds (None = all). The
+    rule applies only if `given` holds. Remaining ties are broken by `ties`.
     """
 
     code: str
@@ -81,8 +81,8 @@ class DecisionRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyTerms:
-    """All that a policy's decisions are recorded with. `total` is the number it compares by default, None when it
-    compares none; `parts` are terms whose sum it is, empty when it is not a sum.
+    """All terms, limits and rules by which a policy's decisions are recorded. `total` is the term it compares by
+    default, None if it compares none; `parts` are terms whose sum it is, empty when it is not a sum.
     """
 
     rules: tuple[DecisionRule, ...]
@@ -105,9 +105,9 @@ GAIN_TOO_SMALL = "gain-too-small"
 NOT_RECORDED = "not-recorded"
 """The rule of decisions made before rules were recorded."""
 NOT_WEIGHED = "not-weighed"
-"""The rule of decisions whose candidates were not recorded when they were made, as nothing spoke for keeping them."""
+"""The rule of decisions whose candidates were not recorded, because at that time there was no reason to keep them."""
 NOBODY = "nobody"
-"""The rule of decisions that found no instance."""
+"""The rule of decisions without an instance to choose."""
 
 COMMON_TERMS = (
     Term(name="hit_tokens", words="cached prompt", unit=Unit.TOKENS, better=Better.HIGHER),
@@ -115,48 +115,67 @@ COMMON_TERMS = (
     Term(name="pending_tokens", words="waiting ahead", unit=Unit.TOKENS),
     Term(name="predicted_ttft_seconds", words="predicted TTFT", unit=Unit.SECONDS),
 )
-"""Terms every candidate of every policy has."""
+"""Terms that every candidate of every policy has."""
+
+TIER_TERMS = (
+    Term(name="host_tokens", words="of the cached prompt in processor memory", unit=Unit.TOKENS),
+    Term(name="disk_tokens", words="of the cached prompt on disk", unit=Unit.TOKENS),
+    Term(name="remote_tokens", words="of the cached prompt in a remote store", unit=Unit.TOKENS),
+    Term(name="load_seconds", words="to load them", unit=Unit.SECONDS),
+)
+"""Terms of candidates that hold some of the prompt outside their GPU. `load_seconds` is absent while it is unknown."""
 
 COMMON_RULES = (
     DecisionRule(code=ONLY_INSTANCE, because="no other instance could take it"),
     DecisionRule(code=QUEUE_FULL, because="the queue of the policy's own choice was full"),
     DecisionRule(
         code=NO_PREFILL,
-        because="no prefill instance could take the request, and of the decode instances, which compute prompts too, "
-        "it had the fewest tokens waiting",
+        because=(
+            "no prefill instance could take the request; among the decode instances, which compute prompts too, "
+            "this one had the fewest tokens waiting"
+        ),
         order=("pending_tokens",),
     ),
     DecisionRule(
         code=INDIVISIBLE,
-        because="one instance must compute prompt and answer of such a request, and of the decode instances it had the fewest tokens waiting",
+        because=(
+            "one instance must compute both prompt and answer of this request; among the decode instances, this "
+            "one had the fewest tokens waiting"
+        ),
         order=("pending_tokens",),
     ),
     DecisionRule(
         code=OUTSIDE_SUBSET,
-        because="the policy's own choice is not among the endpoints that the gateway allows, and of those it had the fewest tokens waiting",
+        because="the gateway does not allow the policy's own choice; among the allowed endpoints, this one had the fewest tokens waiting",
         order=("pending_tokens",),
     ),
     DecisionRule(
         code=IDLE_INSTANCE,
-        because="it had nothing to do, and what estimates alone would refuse an idle instance tries; of those it has to compute the least",
+        because=(
+            "estimates alone would have refused the request, so an idle instance tries it; among the idle ones, "
+            "this one has the least to compute"
+        ),
         order=("miss_tokens",),
     ),
     DecisionRule(code=STAYS_PAUSED, because="its session lives there, and the pool's migrations are paused"),
     DecisionRule(code=MOVED_BY_PERSON, because="a person moved the session there"),
-    DecisionRule(code=NOT_WEIGHED, because="what it was compared by was not noted then, as nothing spoke for keeping the decision"),
+    DecisionRule(code=NOT_WEIGHED, because="the comparison was not recorded, because there was no reason to keep the decision at the time"),
     DecisionRule(code=NOBODY, because="no instance could take the request"),
     DecisionRule(
         code=GAIN_TOO_SMALL,
-        because="its session is bound there, and the first token was predicted to be too little sooner on the instance that the policy would have chosen",
+        because=(
+            "its session is bound there, and the first token was predicted to be too little sooner on the "
+            "instance that the policy would have chosen"
+        ),
         given=(Comparison(term="gain_seconds", holds=Holds.AT_MOST, against="least_gain_seconds"),),
     ),
 )
-"""Rules that stand above any policy."""
-QUEUE_LIMIT = Limit(name="queue_limit", words="requests a queue holds at most", unit=Unit.REQUESTS)
-GAIN = Limit(name="gain_seconds", words="what leaving would have gained", unit=Unit.SECONDS)
+"""Rules that take precedence over any policy."""
+QUEUE_LIMIT = Limit(name="queue_limit", words="maximum number of requests in a queue", unit=Unit.REQUESTS)
+GAIN = Limit(name="gain_seconds", words="gain predicted for leaving", unit=Unit.SECONDS)
 LEAST_GAIN = Limit(name="least_gain_seconds", words="least gain that moves a session", unit=Unit.SECONDS)
 COMMON_LIMITS = (QUEUE_LIMIT, GAIN, LEAST_GAIN)
-"""Limits that stand above any policy."""
+"""Limits that apply to every policy."""
 
 
 def better(term: Term, one: float, other: float) -> bool:

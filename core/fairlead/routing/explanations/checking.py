@@ -1,5 +1,5 @@
 """Does a recorded decision contradict itself? The choice is computed again from its rule, terms and limits, and
-held against the record.
+compared with the record.
 """
 
 from math import isclose, isfinite
@@ -61,7 +61,7 @@ def contradictions(decision: WeighedDecision, parts: tuple[str, ...], considered
     if decision.rule.code in {STAYS_PAUSED, MOVED_BY_PERSON} and decision.passed_over in (None, decision.target):
         found.append("the policy's choice was overruled, but is not recorded")
     if decision.decode is not None and decision.decode == decision.served_by:
-        found.append(f"{decision.decode} was to decode for itself")
+        found.append(f"{decision.decode} was recorded as the decode instance of its own prefill")
     return [*found, *_rule(decision), *_reason(decision, reason)]
 
 
@@ -75,7 +75,8 @@ def _rule(decision: WeighedDecision) -> list[str]:
             found.append(f"rule {decision.rule.code} needs {condition.term} and {condition.against}, which were not recorded")
         elif not holds(condition, left, right):
             found.append(
-                f"rule {decision.rule.code} wants {condition.term} {condition.holds} {condition.against}, but {left} is not so to {right}"
+                f"rule {decision.rule.code} wants {condition.term} {condition.holds} {condition.against}, but {left} "
+                f"and {right} do not satisfy that"
             )
     missing = [
         f"{one.instance} has no {name}"
@@ -90,13 +91,15 @@ def _rule(decision: WeighedDecision) -> list[str]:
         found.append(f"rule {decision.rule.code} chooses among candidates to which {decision.target} does not belong")
     if decision.rule.order:
         found += [
-            f"by rule {decision.rule.code} {one.instance} is better than {decision.target}" for one in able if beats(decision, one, chosen)
+            f"according to rule {decision.rule.code}, {one.instance} is better than {decision.target}"
+            for one in able
+            if beats(decision, one, chosen)
         ]
     return found
 
 
 def _reason(decision: WeighedDecision, reason: str) -> list[str]:
-    """Whether the reason's word fits the numbers."""
+    """Whether the recorded reason fits the numbers."""
     chosen = candidate(decision, decision.target)
     assert chosen is not None
     wrong = {

@@ -1,10 +1,11 @@
-"""Decisions and moves in sentences. They use nothing but what was recorded, so each can be checked against the numbers
-beside it.
+"""Decisions and moves in sentences, made only from recorded facts, so that each can be checked against the numbers next
+to it.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from fairlead.percentages import percentage
 from fairlead.routing.contracts.weighing import PASSED_OVER, TOTAL, Better, Comparison, DecisionRule, Holds, Term, Unit, better
 from fairlead.routing.explanations.forecasts import forecast
 
@@ -102,17 +103,20 @@ def explain(decision: WeighedDecision) -> str:
     chosen = candidate(decision, decision.target)
     sentences = [f"{decision.target} was chosen: {decision.rule.because}."]
     if chosen is None:
-        return f"{sentences[0]} What it was compared by was not recorded."
+        return f"{sentences[0]} The comparison was not recorded."
     sentences += [_condition(decision, condition, chosen) for condition in decision.rule.given]
     sentences.append(_comparison(decision, chosen))
     if decision.prompt_tokens:
         share = chosen.hit_tokens / decision.prompt_tokens
         sentences.append(
-            f"It held {chosen.hit_tokens:,} of {decision.prompt_tokens:,} prompt tokens ({share:.0%}), "
+            f"It held {chosen.hit_tokens:,} of {decision.prompt_tokens:,} prompt tokens ({percentage(share)}), "
             f"with {chosen.pending_tokens:,} tokens waiting ahead."
         )
+        sentences.append(_tiers(chosen))
     if decision.held_seconds:
-        sentences.append(f"Before that it was held for {in_words(decision.held_seconds, Unit.SECONDS)}: no instance accepted requests.")
+        sentences.append(
+            f"Before that, the request was held for {in_words(decision.held_seconds, Unit.SECONDS)}: no instance accepted requests."
+        )
     if decision.named is not None:
         own = "it was placed as a request without a session" if decision.session is None else f"it was placed as {decision.session}"
         sentences.append(f"Its client names the session {decision.named}, but several conversations share that name: {own}.")
@@ -120,8 +124,25 @@ def explain(decision: WeighedDecision) -> str:
     if decision.decode == decision.chosen:
         sentences.append(f"In the end it only decoded: {decision.served_by or 'another instance'} computed the prompt.")
     elif decision.decode is not None:
-        sentences.append(f"It was to compute the prompt only: {decision.decode} decodes.")
+        sentences.append(f"It was chosen to compute only the prompt; {decision.decode} decodes.")
     return " ".join(sentence for sentence in sentences if sentence)
+
+
+_TIERS = {"host_tokens": "in processor memory", "disk_tokens": "on disk", "remote_tokens": "in a remote store"}
+
+
+def _tiers(chosen: Candidate) -> str:
+    """Which of the held tokens are not on the GPU, and how long they take to load."""
+    held = [f"{chosen.terms[name]:,.0f} {where}" for name, where in _TIERS.items() if name in chosen.terms]
+    if not held:
+        return ""
+    seconds = chosen.terms.get("load_seconds")
+    known = (
+        "their load time is not known yet and was left out"
+        if seconds is None
+        else f"loading them was predicted to take {in_words(seconds, Unit.SECONDS)}"
+    )
+    return f"Of these, {' and '.join(held)}: {known}."
 
 
 def candidate(decision: WeighedDecision, instance: str | None) -> Candidate | None:
@@ -134,7 +155,7 @@ def term_of(decision: WeighedDecision, name: str) -> Term | None:
 
 
 def value_of(one: Candidate, name: str) -> float | None:
-    """The candidate's value of a term; None when it has none."""
+    """The candidate's value of a term; None if it has none."""
     if name in one.terms:
         return one.terms[name]
     found = getattr(one, name, None)
@@ -185,13 +206,13 @@ def deciding(decision: WeighedDecision, one: Candidate, other: Candidate) -> tup
 
 
 def beats(decision: WeighedDecision, one: Candidate, other: Candidate) -> bool:
-    """Whether `one` is strictly better than `other` by the rule's order."""
+    """Whether `one` is strictly better than `other` by the rule's order of terms."""
     found = deciding(decision, one, other)
     return found is not None and better(found[0], found[1], found[2])
 
 
 def runner_up(decision: WeighedDecision, chosen: Candidate) -> Candidate | None:
-    """The best of the other candidates the rule chose among, by its order."""
+    """The best of the other candidates among which the rule chose, by its order of terms."""
     best: Candidate | None = None
     for one in eligible(decision):
         if one.instance != chosen.instance and (best is None or beats(decision, one, best)):
@@ -238,7 +259,7 @@ def _comparison(decision: WeighedDecision, chosen: Candidate) -> str:
 
 
 def _overridden(decision: WeighedDecision, chosen: Candidate) -> str:
-    """A rule that compares nothing stands above the score: say so where the score alone would have given another."""
+    """If the rule compares nothing, it overrides the score: says so if the score would have chosen another instance."""
     total = term_of(decision, TOTAL)
     if total is None or chosen.total is None:
         return ""
@@ -248,7 +269,7 @@ def _overridden(decision: WeighedDecision, chosen: Candidate) -> str:
     sign = 1 if total.better is Better.LOWER else -1
     best = min(others, key=lambda one: sign * (one.total or 0.0))
     words = pair_in_words(chosen.total, best.total or 0.0, total.unit)
-    return f"The rule stands above the score: {total.words} is {words[0]} against {words[1]} on {best.instance}, {total.better} is better."
+    return f"The rule overrides the score: {total.words} is {words[0]} against {words[1]} on {best.instance}, {total.better} is better."
 
 
 def _condition(decision: WeighedDecision, condition: Comparison, chosen: Candidate) -> str:
@@ -272,9 +293,12 @@ def _prediction(decision: WeighedDecision, chosen: Candidate) -> str:
     found = forecast(chosen.predicted_ttft_seconds, decision.ttft_seconds, decision.held_seconds, elsewhere=elsewhere)
     if found is None:
         return f"Its first token was predicted in {words}; none was reported."
-    real = in_words(found.actual_seconds, Unit.SECONDS) + (", the hold not counted" if decision.held_seconds else "")
+    real = in_words(found.actual_seconds, Unit.SECONDS) + (", not counting the hold" if decision.held_seconds else "")
     if elsewhere:
-        return f"Its first token was predicted in {words}; the request went on to {decision.served_target} and had it there after {real}."
+        return (
+            f"Its first token was predicted in {words}; the request moved to {decision.served_target}, where its "
+            f"first token came after {real}."
+        )
     if not found.is_far_off:
         return f"Its first token was predicted in {words} and came in {real}."
     off, direction = in_words(abs(found.off_seconds), Unit.SECONDS), "too late" if found.off_seconds > 0 else "too early"

@@ -13,33 +13,37 @@ FAILURES = {
     "unreachable": "could not be reached",
     "lost": "was lost",
     "protocol": "sent what is not HTTP",
-    "passed-over": "was passed over by the proxy",
+    "passed-over": "was skipped by the proxy",
     "status": "answered with a server error",
     "busy": "was full",
     "timeout": "did not answer in time",
     "stalled": "made no progress",
     "credential": "demanded a credential",
-    "deadline": "had not answered when the request's time was over",
+    "deadline": "had not answered by the request's deadline",
     "declined": "refused the request (4xx)",
     "answer": "sent an invalid answer",
     "rest-refused": "refused to go on with the answer",
 }
-"""A router's words for how an instance fails a request, as the end of a sentence; other words stand for themselves."""
+"""A router's words for how an instance fails a request, as the end of a sentence; unknown words are
+shown as they are.
+"""
 
 
 def fate(decision: SampledDecision[Any, Any]) -> str:
-    """How the request proceeded and ended; "" where that was not recorded."""
+    """What happened to the request and how it ended; "" if that was not recorded."""
     return " ".join(_sentences(decision))
 
 
 def attempt_in_words(attempt: Attempt) -> str:
-    """`i0 was lost after 1.20 s`."""
+    """Example: `i0 was lost after 1.20 s`."""
     how = FAILURES.get(attempt.failure, f"failed it ({attempt.failure})")
     return f"{target_of(attempt.instance, attempt.rank)} {how} after {in_words(attempt.after_seconds, Unit.SECONDS)}"
 
 
 def continuation_in_words(one: Continuation) -> str:
-    """`The answer, of which 12 tokens were given, went on at i1 after 0.40 s; 900 tokens were computed again.`"""
+    """Example: `The answer, of which 12 tokens were given, went on at i1 after 0.40 s; 900 tokens were
+    computed again.`
+    """
     given = f", of which {one.carried_tokens} tokens were given," if one.carried_tokens else ""
     target, source = target_of(one.target, one.target_rank), target_of(one.source, one.source_rank)
     why = f" as {source} drained" if one.why == HANDED_OVER else f" and not at {source}"
@@ -64,7 +68,7 @@ def _sentences(decision: SampledDecision[Any, Any]) -> Iterator[str]:
         case RequestOutcome.CANCELLED:
             yield "Its client left."
         case RequestOutcome.DECLINED:
-            yield "The engine refused the request as its client made it (4xx)."
+            yield "The engine refused the client's request as invalid (4xx)."
     for name, seconds, target in (
         ("TTFT", decision.ttft_seconds, decision.ttft_target_seconds),
         ("TPOT", decision.tpot_seconds, decision.tpot_target_seconds),
@@ -81,18 +85,18 @@ WHY_KEPT = {
     KeptFor.RETRIED: "an instance failed the request",
     KeptFor.LATE: "the request missed a target",
     KeptFor.MOVED: "the request or its session moved",
-    KeptFor.SAMPLE: "it belongs to the sample of those with which all was well",
+    KeptFor.SAMPLE: "it belongs to the sample of successful requests",
 }
 
 
 def kept_in_words(decision: SampledDecision[Any, Any]) -> str:
-    """Why it is kept, and for how many requests it stands."""
+    """Why the decision is kept, and how many requests it represents."""
     weight = 1 / decision.sample_rate
     stands = "" if weight < 1.005 else f"; it stands for {weight:,.1f} such requests"
     return f"{WHY_KEPT[decision.kept]}{stands}"
 
 
 def whole_story(weighed: WeighedDecision, kept: SampledDecision[Any, Any]) -> str:
-    """Why the chosen instance was chosen, and what became of the request: of one decision, which is both."""
+    """Why the chosen instance was chosen, and how the request ended. The argument is both kinds of record."""
     why = explain(weighed) if kept.chosen else "No instance could take the request."
     return f"{why} {fate(kept)}".rstrip()

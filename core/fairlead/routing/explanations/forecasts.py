@@ -1,10 +1,10 @@
-"""A predicted TTFT held against the one that came."""
+"""Compares a predicted TTFT with the actual one."""
 
 from dataclasses import dataclass
 
 FAR_OFF_FACTOR = 2.0
 FAR_OFF_SECONDS = 0.5
-"""A prediction wrong by this factor and this much is called far off."""
+"""A prediction is called far off if it is wrong by this factor and by this many seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class Forecast:
 
     @property
     def off_seconds(self) -> float:
-        """Above zero when the first token was predicted too late."""
+        """Positive if the first token came earlier than predicted."""
         return self.predicted_seconds - self.actual_seconds
 
     @property
@@ -31,8 +31,8 @@ class Forecast:
 
 
 def forecast(predicted_seconds: float, ttft_seconds: float | None, held_seconds: float | None, *, elsewhere: bool) -> Forecast | None:
-    """A request is held before it is decided about, so the prediction is held against the rest of the TTFT. None if
-    no first token was reported.
+    """The forecast of a decision. A request is held before a decision is made, so the prediction is compared with the
+    rest of the TTFT. None if no first token was reported.
     """
     if ttft_seconds is None:
         return None

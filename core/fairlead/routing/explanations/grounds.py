@@ -1,4 +1,4 @@
-"""The ground of a recorded decision: its rule, terms and limits, looked up in what its policy declares."""
+"""The ground of a recorded decision: its rule, terms and limits, looked up in the declarations of its policy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from fairlead.routing.contracts.weighing import (
     COMMON_RULES,
     COMMON_TERMS,
     NOT_RECORDED,
+    TIER_TERMS,
     TOTAL,
     DecisionRule,
     Limit,
@@ -26,7 +27,9 @@ class LimitValue(Limit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """What a recorded decision was made by, looked up: all that a sentence or a check needs beside the candidates."""
+    """The rule, terms and limits of a recorded decision, looked up: all that a sentence or a check needs besides the
+    candidates.
+    """
 
     rule: DecisionRule
     terms: tuple[Term, ...]
@@ -54,14 +57,14 @@ def ground_of(known: PolicyTerms | None, code: str, limits: Mapping[str, float])
 
 
 def rule_of(known: PolicyTerms | None, code: str) -> DecisionRule | None:
-    """The rule of this code; None when this version does not know it."""
+    """The rule with this code; None if this version does not know it."""
     rules = COMMON_RULES if known is None else (*COMMON_RULES, *known.rules)
     return next((rule for rule in rules if rule.code == code), None)
 
 
 def terms_of(known: PolicyTerms | None) -> dict[str, Term]:
-    """Terms by name: the common ones, the policy's own and its total."""
-    found = {term.name: term for term in COMMON_TERMS}
+    """Terms by name: the common ones, those of tiers, the policy's own and its total."""
+    found = {term.name: term for term in (*COMMON_TERMS, *TIER_TERMS)}
     if known is not None:
         found |= {term.name: term for term in known.terms}
         if known.total is not None:

@@ -9,7 +9,7 @@ from fairlead.routing.explanations.explaining import WeighedDecision, candidate,
 
 class Standing(StrEnum):
     """How the chosen instance compares with the other: `ahead` by the rule's own order or by the score if the rule
-    ignores it, `equal` in everything the rule compares, `behind` in a score that the rule overrides.
+    ignores it, `equal` in every term the rule compares, `behind` in a score that the rule overrides.
     """
 
     AHEAD = "ahead"
@@ -19,9 +19,9 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Margin:
-    """The chosen candidate's value of `term` and that of `other`, the best of the rest.
+    """The chosen candidate's value of `term`, and that of `other`, the best of the rest.
 
-    `by_rule` says that the rule compared them; else `term` is the score, which did not decide.
+    `by_rule` says that the rule compared them; otherwise `term` is the score, which did not decide.
     """
 
     standing: Standing

@@ -9,12 +9,12 @@ from fairlead.reports.bindings import GAINING, BindingReason
 from fairlead.reports.units import Unit
 
 EXACT = 1e-6
-"""Sums in another order agree within this."""
+"""Tolerance for sums of the same terms in another order."""
 
 _EQUAL_MAY_DECIDE = frozenset({BindingReason.SLO, BindingReason.HOTSPOT, BindingReason.QUEUE_FULL, BindingReason.PREFIX_EQUAL})
 _EQUAL_MAY_DECIDE_BY_TIES = frozenset({BindingReason.PREFIX_OUTWEIGHED, BindingReason.BEST_SCORE})
 NUMBERED = _EQUAL_MAY_DECIDE | _EQUAL_MAY_DECIDE_BY_TIES | {BindingReason.HOT_MIGRATION, BindingReason.PREFIX_AFFINITY}
-"""Triggers that a number decides, which is recorded with them."""
+"""Triggers decided by a figure, which is recorded with the move."""
 
 
 class CausedMove(Protocol):
@@ -60,13 +60,17 @@ def _number(move: CausedMove) -> list[str]:
     if move.trigger not in NUMBERED:
         return []
     if crossed is None or threshold is None or move.crossed_unit is None:
-        return [f"it moved as {move.trigger}, and the number that decided is not recorded"]
+        return [f"the trigger is {move.trigger}, but the figure that decided is not recorded"]
     equal = move.trigger in _EQUAL_MAY_DECIDE | _EQUAL_MAY_DECIDE_BY_TIES
-    found = [] if crossed > threshold or (equal and crossed == threshold) else [f"{crossed} is said to have crossed {threshold}"]
+    found = (
+        []
+        if crossed > threshold or (equal and crossed == threshold)
+        else [f"the record says that {crossed} crossed {threshold}, which it does not"]
+    )
     stay = move.predicted_source_ttft_seconds
     late = move.trigger == BindingReason.SLO and move.crossed_unit == Unit.SECONDS
     if late and (stay is None or stay < threshold - EXACT):
-        found.append(f"it moved as slo, but staying was predicted in time: {stay} against {threshold}")
+        found.append(f"the trigger is slo, but staying was predicted in time: {stay} against {threshold}")
     return found
 
 
@@ -78,7 +82,7 @@ def _hits(move: CausedMove, here: int, there: int) -> list[str]:
     }
     if not any(held and trigger == move.trigger for trigger, held in wrong.items()):
         return []
-    return [f"it moved as {move.trigger}, but {here} tokens of its prompt were held where it was and {there} where it went"]
+    return [f"the trigger is {move.trigger}, but the old instance held {here} tokens of its prompt and the new one {there}"]
 
 
 def _gain(move: CausedMove) -> list[str]:
@@ -86,5 +90,5 @@ def _gain(move: CausedMove) -> list[str]:
     if least is None or move.trigger not in GAINING:
         return []
     if benefit is None or benefit < least - EXACT:
-        return [f"it was predicted to gain {benefit} s, and {least} s is the least gain that moves a session"]
+        return [f"it was predicted to gain {benefit} s, but {least} s is the least gain that moves a session"]
     return []

@@ -1,18 +1,20 @@
-"""How long the answers of each tenant are, from those that finished."""
+"""The length of each tenant's answers, measured on those that finished."""
 
 WEIGHT = 0.05
-"""Weight of one answer in its tenant's mean; the first ones weigh more."""
+"""Weight of one answer in its tenant's mean; a tenant's first answers weigh more."""
 MOST_TOKENS = 131_072
 MOST_TENANTS = 1024
-"""Tenants that are remembered; beyond, the one whose last answer is longest ago is forgotten."""
+"""Maximum number of tenants remembered; beyond it, the tenant whose last answer is oldest is forgotten."""
 
 
 class AnswerLengths:
-    """Mean output tokens of finished answers. A tenant without any is assumed to be like all others together."""
+    """Mean output tokens of finished answers. A tenant without finished answers is assumed to have the mean of all
+    tenants.
+    """
 
     def __init__(self) -> None:
         self._means: dict[str, tuple[float, int]] = {}
-        """Tenant → mean and number, the one whose last answer is longest ago first."""
+        """Each tenant's mean and number of answers; the tenant whose last answer is oldest comes first."""
         self._all = (0.0, 0)
 
     def observe(self, tenant: str, tokens: int) -> None:

@@ -5,8 +5,8 @@ id as the binding in force, or another writer's newer binding, which replaces ou
 from the API and the pending change it follows, so that the API can see exactly what this router knew
 (`fairlead.binding_races`).
 
-The API keeps an instance and a rank; here a home is a target (`fairlead.targets`). The API's rank is kept too, since a
-home cannot be found before it is known which ranks its instance has, and must be found again afterwards.
+The API stores an instance and a rank; here a home is a target (`fairlead.targets`). The API's rank is kept too: the
+target can be determined only once the ranks of the instance are known.
 """
 
 import math
@@ -20,38 +20,57 @@ from fairlead.tables import PoolKey
 from fairlead.targets import chosen_rank, instance_of, rank_of, target_of
 
 REFRESHES_PER_TTL = 4
-"""How often an active session that stays where it is is reported within its TTL."""
+"""Within its TTL, an active session that does not move is reported this many times."""
 
 MOST_TOLD = 5_000
 """Sessions of a pool that are reported at once when the API turns out to lack them."""
 MOST_PENDING = 32
-"""Own changes of a session that are kept until the API answers; of older ones, while it is away, only the number."""
+"""Own changes of a session that are kept until the API answers; while the API is unreachable, older ones are only
+counted.
+"""
 
 
 @dataclass(slots=True)
 class _Known:
     binding: Binding
-    """Its `instance` is the target, its `rank` the one that was reported or chosen, known here or not."""
+    """Its `instance` is the target; its `rank` is the reported or chosen rank, even if the target is not known yet."""
     used_at: float
+    group: tuple[str | None, bool]
+    """The owner whose requests it has here, None if it has none, and whether it has more than one."""
     reported_at: float
     """When the API last heard from this router about the session, or informed it."""
     confirmed_version: int = 0
-    """The newest version from the API."""
+    """The newest version received from the API."""
     pending: list[BindingChange] = field(default_factory=list)
     """The newest own changes the API has not answered yet, oldest first; each follows the one before it."""
     forgotten: int = 0
     """Number of older own changes without an answer that are no longer kept in `pending`."""
     ended: bool = False
     """Whether the API has reported that no instance holds the session, while pending changes may still take it."""
+    held_back: bool = False
+    """Whether the API has not heard of it, as its owner has made up too many."""
     asked: str | None = None
-    """The change by which a person gave the session this home, until a request of it goes there from this router."""
+    """The change by which a person gave the session this home, until this router sends a request of
+    the session there.
+    """
+
+
+ELSEWHERE = None, False
+"""Sessions that only other routers have requests of."""
+LOOK_AGAIN = 256
+"""After this many sessions are forgotten for too many, the largest group of sessions is looked for again."""
 
 
 class SessionBindings:
-    """Bindings of one pool, forgotten `ttl_seconds` after their last use, least recently used first beyond `limit`.
+    """Bindings of one pool, forgotten `ttl_seconds` after their last use.
 
-    Keeps `InstanceLoad.sessions` of the loads it is given equal to the sessions bound there, and adds their instances
-    to `changed` then. Instances here are targets.
+    Beyond `limit`, the largest group forgets its least recently used session. The sessions of each owner are two
+    groups, those of one request and the others; those of other routers' requests are one more. So a client that makes
+    up names has its own forgotten. While an owner has more than half of the limit in sessions of one request, a
+    further one is reported only at its second request.
+
+    Keeps `InstanceLoad.sessions` of its loads equal to the number of sessions bound there, and adds instances whose
+    number changes to `changed`. Instances here are targets.
     """
 
     def __init__(
@@ -67,6 +86,9 @@ class SessionBindings:
         self._limit = limit
         self._changed: set[str] = set() if changed is None else changed
         self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._groups: dict[tuple[str | None, bool], OrderedDict[str, None]] = {}
+        self._largest: tuple[str | None, bool] = ELSEWHERE
+        self._forgotten = 0
         self._counts: dict[str, int] = {}
         self._ranked: Mapping[str, Sequence[str]] = {}
         self.ttl_seconds = ttl_seconds
@@ -81,8 +103,8 @@ class SessionBindings:
 
     def follow_ranks(self, ranked: Mapping[str, Sequence[str]]) -> None:
         """These instances have several data-parallel ranks as targets; every other instance is one target. Sessions
-        stay at their instances, and at their ranks as far as those are known; a session of which no rank is known gets
-        one by its name, the same at every router.
+        stay at their instances, and at their ranks if these are known; a session without a known rank gets one by its
+        name, the same at every router.
         """
         if ranked == self._ranked:
             return
@@ -112,8 +134,8 @@ class SessionBindings:
         """Sessions bound to the instance."""
         return self._counts.get(instance, 0)
 
-    def touch(self, session: str, now: float) -> BindingChange | None:
-        """The session was used.
+    def touch(self, session: str, now: float, owner: str | None = None) -> BindingChange | None:
+        """The session was used, by another request of the owner if one is given.
 
         Now and then this is worth telling the API, or it would forget a session that only ever stays.
         """
@@ -122,6 +144,9 @@ class SessionBindings:
             return None
         known.used_at = now
         self._known.move_to_end(session)
+        self._use(session, known, owner)
+        if known.held_back:
+            return None if owner is None else self.release(session)
         binding = known.binding
         if binding.instance is None or now - known.reported_at < self.ttl_seconds / REFRESHES_PER_TTL:
             return None
@@ -161,8 +186,12 @@ class SessionBindings:
             context_tokens=binding.context_tokens,
         )
 
-    def bind(self, session: str, instance: str, reason: BindingReason, now: float, context_tokens: int, change_id: str) -> BindingChange:
-        """Make `instance` the session's home and return the change to report, under an id that is unique forever."""
+    def bind(
+        self, session: str, instance: str, reason: BindingReason, now: float, context_tokens: int, change_id: str, owner: str = ""
+    ) -> BindingChange:
+        """Make `instance` the session's home, for a request of the owner, and return the change to report, under an id
+        that is unique forever.
+        """
         known = self._known.get(session)
         previous = None if known is None else known.binding
         left = None if previous is None else previous.instance
@@ -180,19 +209,33 @@ class SessionBindings:
             after=known.pending[-1].id if known is not None and known.pending else None,
             context_tokens=context_tokens,
         )
-        self._propose(known, change, now)
+        self._propose(known, change, now, owner)
         return change
 
     def give_up(self, session: str, now: float) -> BindingChange | None:
         """The name turned out to be shared by several conversations: forget its home, and return the change that
         records it; None for a name without a home.
         """
+        self.release(session)
         known = self._known.get(session)
         if known is None or known.binding.instance is None:
             return None
         change = self._sign_of_life(known, known.binding.instance, now)
         self._forget(session)
         return replace(change, shared=True)
+
+    def is_held_back(self, session: str) -> bool:
+        """Whether the session's first change is not to be reported yet."""
+        known = self._known.get(session)
+        return known is not None and known.held_back
+
+    def release(self, session: str) -> BindingChange | None:
+        """The session's first change if it was held back: report it now, before any other."""
+        known = self._known.get(session)
+        if known is None or not known.held_back:
+            return None
+        known.held_back = False
+        return known.pending[0]
 
     def recall(self, change: BindingChange, now: float) -> None:
         """Repeat a change that this router made before it was restarted, and that the API may not have answered. Call
@@ -205,7 +248,7 @@ class SessionBindings:
             self._propose(known, change, now)
             self._known[change.session].confirmed_version = max(self._known[change.session].confirmed_version, change.based_on)
 
-    def _propose(self, known: _Known | None, change: BindingChange, now: float) -> None:
+    def _propose(self, known: _Known | None, change: BindingChange, now: float, owner: str | None = None) -> None:
         target = self._target(change.session, change.instance, change.rank)
         binding = Binding(
             pool=self._pool,
@@ -220,14 +263,16 @@ class SessionBindings:
             change=change.id,
         )
         if known is None:
-            known = self._known[change.session] = _Known(binding, now, now)
-            self._trim()
+            known = self._known[change.session] = _Known(binding, now, (owner, False), now)
+            self._enter(change.session, known.group)
+            known.held_back = owner is not None and len(self._groups[known.group]) > self._limit // 2
         else:
             self._count(known.binding.instance, -1)
             known.binding = binding
             known.asked = None
             known.used_at = known.reported_at = now
             self._known.move_to_end(change.session)
+            self._use(change.session, known, None)
         self._count(target, 1)
         known.pending.append(change)
         if len(known.pending) > MOST_PENDING:
@@ -235,22 +280,26 @@ class SessionBindings:
             known.forgotten += 1
 
     def apply(self, binding: Binding, now: float, lost: Collection[str] = ()) -> int:
-        """Take the API's binding for a session; a version not newer than the newest known one is ignored, except that
-        it ended (keeps its version).
+        """Take over the API's binding for a session. A version not newer than the newest known one is ignored, except
+        for the end of a binding, which has the same version.
 
-        `lost` are ids of changes the API has refused. If a pending one is among them, it and all that follow it are
-        dropped, and then the API's binding counts even if it is older than the known one: the database was restored.
-        Returns how many moves were lost that way.
+        `lost` are ids of changes that the API refused. If a pending change is among them, it and all later ones are
+        dropped, and the API's binding counts even if it is older than the known one, because the database was restored.
+        Returns the number of moves lost that way.
         """
         known = self._known.get(binding.session)
         if self._ranked and binding.instance is not None:
             binding = self._at_target(binding, known)
         if known is None:
             if binding.instance is not None:
-                self._known[binding.session] = _Known(binding, now, now, confirmed_version=binding.version, asked=_asked(binding))
+                fresh = _Known(binding, now, ELSEWHERE, now, confirmed_version=binding.version, asked=_asked(binding))
+                self._known[binding.session] = fresh
                 self._count(binding.instance, 1)
-                self._trim()
+                self._enter(binding.session, ELSEWHERE)
             return 0
+        if known.held_back and binding.instance is not None:
+            known.held_back = False
+            known.pending.clear()
         for place, change in enumerate(known.pending):
             if change.id in lost:
                 return self._give_way(known, place, binding)
@@ -272,8 +321,8 @@ class SessionBindings:
         return 0
 
     def _give_way(self, known: _Known, place: int, binding: Binding) -> int:
-        """The change at `place` lost, or an earlier one that is no longer kept. So all changes after it lost too, and
-        those before it are settled.
+        """The change at `place`, or an earlier one that is no longer kept, lost. So all later changes lost too, and all
+        earlier ones are settled.
         """
         lost = sum(change.previous is not None for change in known.pending[place:])
         if place == 0:  # of those forgotten, as many are bound as there are versions before the winner's
@@ -306,8 +355,8 @@ class SessionBindings:
         return known is not None and known.asked is not None
 
     def arrive(self, session: str) -> str | None:
-        """A request of the session goes to its home. Returns the change by which a person chose that home, at the first
-        such request.
+        """Record that a request of the session goes to its home. For the first such request after a person chose that
+        home, returns the person's change.
         """
         known = self._known.get(session)
         if known is None:
@@ -316,7 +365,7 @@ class SessionBindings:
         return change
 
     def set_context(self, session: str, context_tokens: int) -> None:
-        """How many tokens the session's last turn held (prompt and output)."""
+        """Record how many tokens the session's last turn held (prompt and output)."""
         known = self._known.get(session)
         if known is not None and known.binding.context_tokens != context_tokens:
             known.binding = _with_context(known.binding, context_tokens)
@@ -334,12 +383,44 @@ class SessionBindings:
         for session in tuple(self._known):
             self._forget(session)
 
-    def _trim(self) -> None:
+    def _use(self, session: str, known: _Known, owner: str | None) -> None:
+        group = known.group
+        if owner is None or (group[1] and group[0] == owner):
+            self._groups[group].move_to_end(session)
+            return
+        self._leave(session, group)
+        known.group = (owner, group[0] is not None)
+        self._enter(session, known.group)
+
+    def _enter(self, session: str, group: tuple[str | None, bool]) -> None:
+        """Count a session among the group's, and make room for it."""
+        members = self._groups.get(group)
+        if members is None:
+            members = self._groups[group] = OrderedDict()
+        members[session] = None
+        if len(members) > len(self._groups.get(self._largest, ())):
+            self._largest = group
         while len(self._known) > self._limit:
-            self._forget(next(iter(self._known)))
+            self._forget_one(session)
+
+    def _leave(self, session: str, group: tuple[str | None, bool]) -> None:
+        members = self._groups[group]
+        del members[session]
+        if not members:
+            del self._groups[group]
+
+    def _forget_one(self, newest: str) -> None:
+        """Forget the least recently used session of the largest group, but not the newest of all."""
+        self._forgotten += 1
+        if self._forgotten % LOOK_AGAIN == 0 or self._largest not in self._groups:
+            self._largest = max(self._groups, key=lambda group: len(self._groups[group]))
+        oldest = next(iter(self._groups[self._largest]))
+        self._forget(next(iter(self._known)) if oldest == newest else oldest)
 
     def _forget(self, session: str) -> None:
-        self._count(self._known.pop(session).binding.instance, -1)
+        known = self._known.pop(session)
+        self._leave(session, known.group)
+        self._count(known.binding.instance, -1)
 
     def _count(self, instance: str | None, step: int) -> None:
         if instance is None:
@@ -360,7 +441,7 @@ def _asked(binding: Binding) -> str | None:
 
 
 def _with_context(binding: Binding, context_tokens: int) -> Binding:
-    """As `replace` would make it, which takes three times as long; every request that ends comes through here."""
+    """Like `replace`, but three times as fast; every request that ends comes through here."""
     return Binding(
         pool=binding.pool,
         session=binding.session,
@@ -377,6 +458,6 @@ def _with_context(binding: Binding, context_tokens: int) -> Binding:
 
 
 def _rank(binding: Binding) -> int | None:
-    """The rank of a home: the target's, or the reported one while the instance's ranks are unknown."""
+    """The rank of a home: that of the target, or the reported one while the instance's ranks are unknown."""
     found = None if binding.instance is None else rank_of(binding.instance)
     return binding.rank if found is None else found

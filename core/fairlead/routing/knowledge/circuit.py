@@ -3,7 +3,7 @@
 closed --threshold failures--> open --backoff passes--> half open --probe works--> closed
                                  ^----- probe fails, backoff doubles ----'
 
-Which failures are the instance's own is for its user to find out (`scheduling.circuits`).
+The caller decides which failures are the instance's own (`scheduling.circuits`).
 """
 
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CircuitSettings:
-    """Failures in a row that open a circuit; the first and longest time it stays open; how long a probe
-    may go without a verdict.
+    """Number of failures in a row that opens a circuit; the first and longest time it stays open; how long a probe may
+    go without a verdict.
     """
 
     failures: int = 3
@@ -38,7 +38,7 @@ class Circuit:
 
     @property
     def is_open(self) -> bool:
-        """Open or half open: only a probe may be sent."""
+        """Whether the circuit is open or half open: only a probe may be sent."""
         return self._open
 
     def admits(self, now: float) -> bool:
@@ -50,7 +50,8 @@ class Circuit:
         return self._open and self._probe == request_id
 
     def dispatched(self, request_id: str, now: float) -> None:
-        """A request was sent: in a half-open circuit it is the probe, and no other request is sent until its outcome.
+        """A request was sent: in a half-open circuit it is the probe, and no other request is sent until its outcome is
+        known.
 
         A request that is sent before the backoff ends, because all other circuits are open too, is not a probe.
         """
@@ -59,24 +60,26 @@ class Circuit:
             self.broken_until = now + self._settings.probe_seconds
 
     def ended(self, request_id: str, now: float) -> None:
-        """A request ended; a probe that ended without verdict (its client left) makes room for another."""
+        """Record that a request ended; if it was the probe and had no verdict (its client left), another probe may be
+        sent.
+        """
         if self.is_probe(request_id):
             self._probe = None
             self.broken_until = now
 
     def suspected(self, now: float) -> None:
-        """The probe failed, perhaps through its own fault: the next probe waits as long as this one did."""
+        """Record that the probe failed, perhaps through its own fault: the next probe waits as long as this one did."""
         self._probe = None
         self.broken_until = now + self._backoff
 
     def probe_failed(self, now: float) -> None:
-        """The probe failed through the instance's fault: the next probe waits twice as long."""
+        """Record that the probe failed through the instance's fault: the next probe waits twice as long."""
         if self._open:
             self._backoff = min(self._backoff * 2, self._settings.longest_backoff_seconds)
             self.broken_until = max(self.broken_until, now + self._backoff)
 
     def worked(self) -> None:
-        """The instance answered: the circuit closes from any state."""
+        """Record that the instance answered: the circuit closes from any state."""
         self.failures = 0
         self._open = False
         self._probe = None
@@ -84,13 +87,14 @@ class Circuit:
         self.broken_until = 0.0
 
     def lives(self) -> None:
-        """An earlier answer continued, so failures so far are not consecutive. An open circuit stays open."""
+        """Record that an earlier answer continued: failures so far are not consecutive. An open circuit stays open."""
         if not self._open:
             self.failures = 0
 
     def failed(self, now: float, beside: int = 0) -> None:
-        """The instance failed. After enough failures in a row, with more needed for each request that still runs
-        `beside` it: open. While half open: open again for twice as long. While open: no change.
+        """Record a failure of the instance. After enough failures in a row the circuit opens; the number needed grows
+        with each request that still runs `beside` it. A half-open circuit opens again for twice as long. An open one
+        does not change.
         """
         self.failures += 1
         if self._open:
@@ -103,8 +107,8 @@ class Circuit:
             self.broken_until = now + self._backoff
 
     def excused(self) -> None:
-        """A failure that was counted was not the instance's. Without it, a circuit that has had no probe since may be
-        closed.
+        """Record that a counted failure was not the instance's. If the circuit would not have opened without it and has
+        had no probe since, it may close.
         """
         self.failures = max(0, self.failures - 1)
         untried = self._probe is None and self._backoff == self._settings.backoff_seconds

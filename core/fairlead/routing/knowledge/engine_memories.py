@@ -1,8 +1,9 @@
-"""What was observed of engines, in a form that outlives the router: routers keep it on disk, the control API has its
-own. A router that starts uses the newest of it until it has measured the same itself.
+"""Observations of engines in a form that outlives the router: routers keep them on disk, and the control API has its
+own.
 
-The danger is another engine at the same pool. So nothing is believed that is implausible, older than a week, or of
-another pool, model or revision; the first few prefills, answers and prompts take its place, however far off it is.
+A router that starts uses the newest of them until it has measured the same itself. The danger is that the pool has
+other engines now. So values that are implausible, older than a week, or from another pool, model or revision are
+ignored; and the first few prefills, answers and prompts replace the remembered figures, however much they differ.
 """
 
 from collections.abc import Mapping
@@ -20,10 +21,10 @@ PLAUSIBLE: Mapping[str, tuple[float, float]] = {
     "decode_step_seconds": (1e-5, LONGEST_STEP_SECONDS),
     "bytes_per_token": (LEAST, MOST),
 }
-"""What a figure is at least and at most. What is not here is not remembered."""
+"""Plausible range of each figure. Figures without an entry here are not remembered."""
 
 MOST_DECLARED = 64.0
-"""Bytes per token that a pool can declare at most, and so count by."""
+"""Maximum bytes per token that a pool can declare, and so count by."""
 
 
 def keep(table: RoutingTable, known: EngineCapability, decode_fit: tuple[float, ...], now: float) -> EngineMemory:
@@ -41,8 +42,8 @@ def keep(table: RoutingTable, known: EngineCapability, decode_fit: tuple[float, 
 
 
 def believed(memory: EngineMemory, table: RoutingTable, now: float) -> EngineMemory | None:
-    """The part that still holds for the engines of `table`, counted in its tokens, with its present age; None if
-    nothing does.
+    """The part of a memory that still holds for the engines of `table`, counted in its tokens, with its present age;
+    None if nothing does.
     """
     ours = _revisions(table)
     others = bool(memory.revisions and ours) and not set(memory.revisions) & set(ours)

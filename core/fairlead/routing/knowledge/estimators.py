@@ -1,10 +1,10 @@
-"""Times fitted online: how long a prefill and a decode step take, from what was observed, with the error
-of every prediction kept.
+"""Times fitted online: how long a prefill and a decode step take, from what was observed, with the error of every
+prediction kept.
 
-Models are linear in their coefficients and fitted by least squares to the last observations, leaning on what the pool's
-table says where those say little. The same observations in the same order give the same coefficients. What is older
-than an hour or than the last few hundred is forgotten, so a fit is never wrong for longer. Their danger: a fit outside
-what was observed; predictions are kept above zero and within a factor of those by the prefill speed (`prefill_speeds`).
+Models are linear in their coefficients and fitted by least squares to the last observations, with the pool's declared
+figures as a prior. The same observations in the same order give the same coefficients. Observations older than an hour
+or than the last few hundred are forgotten, so a wrong fit does not last longer. Their danger: extrapolation;
+predictions are kept above zero and within a factor of those by the prefill speed (`prefill_speeds`).
 """
 
 from collections import defaultdict
@@ -31,27 +31,30 @@ MEMORY_OBSERVATIONS = 200
 KEPT = 1 - 1 / MEMORY_OBSERVATIONS
 
 FURTHEST = 20.0
-"""A fitted prediction is at most this many times that by the speed, and at least its inverse."""
+"""A fitted prediction may exceed the prediction from the speed by at most this factor, or fall below it by the same
+factor.
+"""
 
 
 LONGEST_STEP_SECONDS = 10.0
-"""A decode step that seems longer was an engine that stood still."""
+"""Longest plausible decode step; a longer one means that the engine stood still."""
 LONGEST_PREFILL_SECONDS = 600.0
-"""A prefill that seems longer was an engine that stood still."""
+"""Longest plausible prefill; a longer one means that the engine stood still."""
 STEPS_OBSERVED = 24
-"""Observations after which decode steps count as known. A fit to so few says little more than their mean, which at a
-full pool is within a fifth of the truth; meanwhile nothing that is sent leaves decodes their time.
+"""Observations after which decode steps count as known. A fit to so few observations says little more than their mean,
+but that is within a fifth of the truth in a full pool. Waiting for more is worse: until then no time is reserved for
+decodes.
 """
 RECALLED_UNTIL = 100
-"""Observations after which a fit no longer leans on a recalled one where they say little."""
+"""Number of observations after which a fit no longer uses a recalled one as its prior."""
 MOST_TOKENS = 10_000_000.0
-"""More context tokens than any engine holds."""
+"""Upper bound for context tokens: more than any engine holds."""
 MOST_REQUESTS = 100_000.0
-"""More requests than decode at once on any engine."""
+"""Upper bound for requests that decode at once: more than on any engine."""
 
 
 NO_STEP = (0.0, 0.0, 0.0)
-"""The coefficients of a decode step of which nothing is known."""
+"""The coefficients of an unknown decode step."""
 
 
 class _Mean:
@@ -88,7 +91,7 @@ class _Observed:
         self.declared_error = _Mean()
 
     def observe(self, tokens: int, seconds: float, learnt: float | None, declared: float | None, now: float) -> None:
-        """Learn from a prefill: its tokens, its seconds, and the seconds that were predicted."""
+        """Add a prefill: its tokens, its seconds, and the seconds that were predicted."""
         self.samples += 1
         self.observed_at = now
         mean = self.seconds_per_token  # written out, as calls of `observe` would be ten for each streamed request
@@ -101,7 +104,7 @@ class _Observed:
             mean.sum, mean.weight = mean.sum * KEPT + abs(declared - seconds), mean.weight * KEPT + seconds
 
     def figure(self, now: float) -> Figure:
-        """The mean, measured; unknown before anything was."""
+        """The mean as a measured figure; unknown before the first observation."""
         value = self.seconds_per_token.value
         if value is None:
             return UNKNOWN
@@ -126,7 +129,7 @@ class _ObservedByInstance:
         self._each: defaultdict[str, _Observed] = defaultdict(_Observed)
 
     def observe(self, instance: str, tokens: int, seconds: float, learnt: float | None, declared: float | None, now: float) -> None:
-        """As in `_Observed`; `learnt` is predicted from all observations."""
+        """Like `_Observed.observe`; `learnt` is the prediction from the observations of all instances."""
         self.all.observe(tokens, seconds, learnt, declared, now)
         self._each[instance].observe(tokens, seconds, learnt, declared, now)
 
@@ -138,7 +141,7 @@ class _ObservedByInstance:
         self._each.pop(instance, None)
 
     def forget_older(self, before: float) -> None:
-        """Let go of all that was observed last before then."""
+        """Forget figures whose last observation was before then."""
         for instance in [name for name, observed in self._each.items() if observed.observed_at < before]:
             del self._each[instance]
         if self.all.observed_at < before:
@@ -148,10 +151,10 @@ class _ObservedByInstance:
 class PrefillTimes:
     """Prefill seconds of one instance alone with a prompt.
 
-    `speed` is the one that predictions and choices use, in tokens per second: the measured one once prefills have shown
-    it, else the `recalled` one, else the declared one. Only an `observed_speed`, one of the first two, may refuse, move
-    or scale; it is None if there is neither. With another `form` than `configured`, predictions come from a fit as
-    soon as enough was observed.
+    `speed`, in tokens per second, is used for predictions and choices: the measured speed once there are enough
+    prefills, else the `recalled` one, else the declared one. `observed_speed` is one of the first two, or None; only it
+    may justify refusing, moving or scaling. With another `form` than `configured`, predictions come from a fit as soon
+    as there are enough observations.
     """
 
     def __init__(
@@ -189,7 +192,7 @@ class PrefillTimes:
         return self.form != "configured" and self.samples >= self._min_samples
 
     def seconds(self, prompt_tokens: int, hit_tokens: int) -> float:
-        """Predicted seconds to compute what is not cached of a prompt."""
+        """Predicted seconds to compute the uncached part of a prompt."""
         configured = max(1, prompt_tokens - hit_tokens) / self.speed
         if self.form == "configured" or not self.fitted:  # asked several times a request: most pools have nothing to look up
             return configured
@@ -208,7 +211,7 @@ class PrefillTimes:
         return bounded
 
     def declare(self, engine: EngineFacts) -> None:
-        """The pool declares another speed; what was measured stays."""
+        """The pool declares another speed; measurements stay."""
         self._declared = engine.prefill_tokens_per_second
         self._go_by_best()
 
@@ -223,8 +226,8 @@ class PrefillTimes:
         self._go_by_best()
 
     def observe(self, instance: str, prompt_tokens: int, hit_tokens: int, seconds: float, now: float = 0.0) -> None:
-        """Learn from how long a prefill took. Impossible times and lengths are ignored. The fit is updated only on
-        request.
+        """Add the duration of a prefill. Impossible times and lengths are ignored. The fit is updated
+        only on request.
         """
         if not (seconds >= 0 and isfinite(seconds) and 0 < prompt_tokens <= MOST_TOKENS):
             return
@@ -250,18 +253,20 @@ class PrefillTimes:
     def observe_whole(
         self, instance: str, prompt_tokens: float, output_tokens: int, context_tokens: float, requests: float, seconds: float, now: float
     ) -> None:
-        """Learn from a whole answer (`WholeAnswers`): such answers give the speed where no prefill was seen."""
+        """Add the duration of a whole answer (`WholeAnswers`); such answers give the speed if no separate prefill is
+        seen.
+        """
         if self.whole.observe(instance, prompt_tokens, output_tokens, context_tokens, requests, seconds, now):
             self._go_by_best()
 
     def figure(self, now: float, instance: str | None = None) -> Figure:
-        """The speed of all, or of one instance by the prefills seen there, with its source, spread and age."""
+        """The speed over all instances, or over one instance's prefills, with its source, spread and age."""
         if instance is not None:
             return best(self.speeds.figure(now, instance), declared(self._declared))
         return best(self.measured(now), self.recalled.figure(now), declared(self._declared))
 
     def measured(self, now: float) -> Figure:
-        """The speed measured over all instances; unknown before."""
+        """The speed measured over all instances; unknown before the first."""
         return best(self.speeds.figure(now), self.whole.figure(now))
 
     def report(self, instance: str | None = None) -> EstimateReport:
@@ -270,14 +275,14 @@ class PrefillTimes:
         return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._took.value)
 
     def forget(self, instance: str) -> None:
-        """Forget an instance that is gone, or where another engine runs now."""
+        """Forget an instance that is gone or whose engine was replaced."""
         self._observed.forget(instance)
         self.speeds.forget(instance)
         self.whole.forget(instance)
         self._go_by_best()
 
     def forget_older(self, now: float) -> None:
-        """Drop observations older than the time that they may count."""
+        """Drop observations that are too old to count."""
         self._observed.forget_older(now - MEMORY_SECONDS)
         self._fit.forget(now - MEMORY_SECONDS)
         self.speeds.forget_older(now - MEMORY_SECONDS)
@@ -304,9 +309,8 @@ class PrefillTimes:
 
 
 class DecodeTimes:
-    """Seconds of a decode step over this many context tokens and requests: from the table if it has a figure,
-    else from the fit to answers. Until enough answers were seen, the new fit starts from the one remembered from
-    before.
+    """Seconds of a decode step with this many context tokens and requests: the table's figure if there is one, else a
+    fit to answers. Until enough answers are seen, the fit starts from a recalled one.
     """
 
     def __init__(self, engine: EngineFacts, min_samples: int = STEPS_OBSERVED) -> None:
@@ -317,7 +321,7 @@ class DecodeTimes:
         self._observed = _ObservedByInstance()
         self._fitted_samples = 0
         self._recalled_at: float | None = None
-        """When the observation that the fit starts from was made; None without one."""
+        """When the recalled fit was observed; None without one."""
         self._went_by, self._stepped = _Mean(), _Mean()
         """Steps as predicted and as observed."""
 
@@ -343,8 +347,8 @@ class DecodeTimes:
 
     @property
     def coefficients(self) -> tuple[float, ...]:
-        """Seconds of a step: its base, further ones for 100,000 context tokens, and for 100 requests. Empty before they
-        were fitted here.
+        """Seconds of a decode step: the base, the extra seconds per 100,000 context tokens, and per 100 requests. Empty
+        until fitted here.
         """
         return self._fit.coefficients if self.is_measured and not self._is_modelled else ()
 
@@ -358,7 +362,7 @@ class DecodeTimes:
                 self._fit.start_from(coefficients)
 
     def forget_recalled(self) -> None:
-        """Go by nothing from before."""
+        """Drop recalled coefficients."""
         if self._recalled_at is not None:
             self._recalled_at = None
             self._fit.start_from(NO_STEP)
@@ -372,8 +376,8 @@ class DecodeTimes:
         return min(LONGEST_STEP_SECONDS, max(0.0, self._fit.predict((1.0, context_tokens / 1e5, requests / 100))))
 
     def observe_answer(self, instance: str, output_tokens: int, seconds: float, now: float = 0.0) -> None:
-        """Learn from how long an answer's tokens after the first took. Impossible times are ignored; a time per
-        token above that of the longest step counts as the longest step.
+        """Add the time that an answer's tokens after the first took. Impossible times are ignored; a time per token
+        above that of the longest step counts as the longest step.
         """
         if seconds > 0 and isfinite(seconds) and 1 < output_tokens <= MOST_TOKENS:
             tokens, mean = output_tokens - 1, self._observed.all.seconds_per_token.value
@@ -381,8 +385,8 @@ class DecodeTimes:
             self._observed.observe(instance, tokens, seconds, None if mean is None else tokens * mean, None, now)
 
     def observe(self, context_tokens: float, requests: float, seconds: float, now: float = 0.0) -> None:
-        """A request decoded at `seconds` per token, on average among this many tokens and requests: for the fit.
-        Otherwise like `observe_answer`.
+        """A request decoded at `seconds` per token, beside this many tokens and requests on average. The fit uses this;
+        otherwise like `observe_answer`.
         """
         if self._is_modelled or not (seconds > 0 and isfinite(seconds)):
             return
@@ -396,11 +400,11 @@ class DecodeTimes:
                 self.forget_recalled()
 
     def is_crowded(self, now: float) -> bool:
-        """Whether a further observation would add nothing to the fit."""
+        """Whether a further observation would hardly change the fit, so that it may be skipped."""
         return self._fit.is_crowded(now)
 
     def forget_older(self, now: float) -> None:
-        """Forget observations that are too old; when all are, nothing is known any longer."""
+        """Forget observations that are too old; without any left, decode times are unknown again."""
         self._observed.forget_older(now - MEMORY_SECONDS)
         self._fit.forget(now - MEMORY_SECONDS)
         if self._recalled_at is not None and now - self._recalled_at > REMEMBERED_SECONDS:
@@ -410,13 +414,13 @@ class DecodeTimes:
             self._went_by, self._stepped = _Mean(), _Mean()
 
     def begin_again(self) -> None:
-        """Fit steps from what is observed from now on."""
+        """Restart the fit from the observations that follow."""
         self._fit.forget(inf)
         self._fitted_samples = 0
         self._went_by, self._stepped = _Mean(), _Mean()
 
     def report(self, instance: str | None = None) -> EstimateReport:
-        """Seconds per decoded token as requests see them, and the error of whole answers by the overall mean: for an
+        """Seconds per decoded token as requests see them, and the error of predicting whole answers by the mean: for an
         instance, or for all.
         """
         report = self._observed.of(instance).report("fitted", self.known and not self._is_modelled)
@@ -427,5 +431,5 @@ class DecodeTimes:
         return self._observed.of(instance).figure(now)
 
     def forget(self, instance: str) -> None:
-        """Forget an instance that is gone, or where another engine runs now."""
+        """Forget an instance that is gone or whose engine was replaced."""
         self._observed.forget(instance)

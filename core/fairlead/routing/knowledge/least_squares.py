@@ -1,4 +1,4 @@
-"""Least squares over the last observations, as the fitted times of an engine ask for it.
+"""Least squares over the last observations, for the fitted times of an engine.
 
 The same observations in the same order give the same coefficients.
 """
@@ -18,21 +18,21 @@ FITTED_OBSERVATIONS = 400
 """Observations that a fit rests on; further ones replace the oldest."""
 FITTED_AFTER = 0.25
 FITTED_FIRST = 8
-"""A fit is made again when so large a part of its observations is new; after this many while there are fewer than a
-hundred.
+"""The fit is repeated when this share of its observations is new; while there are fewer than a hundred, after this many
+new ones.
 """
 FITTED_SECONDS = 0.5
-"""Seconds between two fits once all observations are kept that may be, unless four times as many are new: thousands
-come in a second.
+"""Seconds between two fits once the maximum number of observations is kept, unless four times that many are new:
+thousands arrive per second.
 """
 
 
 class LeastSquares:
     """Ridge regression of a few coefficients over the last observations, fitted again now and then.
 
-    `start` are the coefficients believed before any observation, `doubt` the variance of each, that is how easily it is
-    given up, against an observation's variance of 1. A tenth of the observations, those furthest from a first fit, is
-    left out of the second: a few odd ones move nothing.
+    `start` are the prior coefficients, `doubt` their variances relative to an observation's variance of 1: the larger,
+    the sooner observations override them. The tenth of the observations that is furthest from a first fit is left out
+    of the second fit, so that outliers have no effect.
     """
 
     def __init__(self, start: Sequence[float], doubt: Sequence[float]) -> None:
@@ -43,7 +43,7 @@ class LeastSquares:
         self._features = np.zeros((FITTED_OBSERVATIONS, len(self.start)))
         self._values = np.zeros(FITTED_OBSERVATIONS)
         self._seen_at = np.zeros(FITTED_OBSERVATIONS)
-        """Rings: the observation that comes next replaces the one at `_next`."""
+        """Ring buffers: the next observation replaces the one at `_next`."""
         self._next = 0
         self._count = 0
         self._since_fit = 0
@@ -78,11 +78,11 @@ class LeastSquares:
         return many or not 0 <= now - self._fitted_at < FITTED_SECONDS
 
     def is_crowded(self, now: float) -> bool:
-        """Whether an observation can be left out, as more come than are kept between two fits."""
+        """Whether an observation may be skipped, because more arrive between two fits than are kept."""
         return self._count == FITTED_OBSERVATIONS and 0 <= now - self._observed_at < FITTED_SECONDS / FITTED_OBSERVATIONS
 
     def forget(self, before: float) -> None:
-        """Let go of what was observed before then; without any observation left the model is what it was at first."""
+        """Drop observations made before then; without any left, the model is back to its prior."""
         kept = np.flatnonzero(self._seen_at[: self._count] >= before)
         if len(kept) == self._count:
             return

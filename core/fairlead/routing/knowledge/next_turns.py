@@ -1,5 +1,5 @@
-"""Which sessions are worth a place in another cache before theirs is gone: how likely a next turn is, learned from the
-pauses between turns, and what it would have to compute again.
+"""Which sessions are worth copying to another cache before their instance leaves: how likely a next turn is, estimated
+from the pauses between turns, and how many tokens it would have to recompute.
 """
 
 from collections.abc import Iterable
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from math import log2
 
 SOON_SECONDS = 300.0
-"""A next turn counts if it is expected within this time: what is computed for later ones is evicted again."""
+"""A next turn counts if it is expected within this time; a cache would evict the tokens for later turns again."""
 OVERHEAD_TOKENS = 512
-"""A request costs this many tokens beside those of its prompt."""
+"""Cost of a request in tokens, in addition to its prompt."""
 FORGET_AT = 4096
-"""When this many pauses and ends are counted, they are halved: sessions of today are not those of last month."""
+"""When this many pauses and ends are counted, the counts are halved, so that recent sessions count more."""
 _STEPS_PER_DOUBLING = 2
 _EDGES = tuple(2 ** (step / _STEPS_PER_DOUBLING) for step in range(25 * _STEPS_PER_DOUBLING))
 """Bounds of the classes of pauses in seconds, from one second to half a year."""
@@ -32,11 +32,11 @@ class NextTurns:
         self._counted = 0.0
 
     def came(self, pause_seconds: float) -> None:
-        """A turn came, this long after the one before it."""
+        """Record a turn that came this long after the previous one."""
         self._count(self._came, pause_seconds)
 
     def ended(self, pause_seconds: float) -> None:
-        """No turn came for this time, and the session is no longer looked at."""
+        """Record that a session had no turn for this time and is no longer followed."""
         self._count(self._ended, pause_seconds)
 
     def _count(self, counts: list[float], seconds: float) -> None:
@@ -50,8 +50,8 @@ class NextTurns:
     def likelihood(self, idle_seconds: float, soon_seconds: float = SOON_SECONDS) -> float:
         """The share of sessions idle for this time that had a turn within the next `soon_seconds`, between 0 and 1.
 
-        Before anything was seen it falls with the time idle: as if turns came like those of all sessions that were ever
-        as long idle as they are given (Laplace's rule, with one that came and one that did not).
+        Without observations it falls with the idle time, by Laplace's rule: one turn that came and one that did not are
+        added to the counts.
         """
         first, last = _class_of(idle_seconds), _class_of(idle_seconds + soon_seconds)
         came = sum(self._came[first : last + 1])
@@ -61,7 +61,7 @@ class NextTurns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaving:
-    """A session whose instance leaves: the tokens that its cache holds, and since when it is idle."""
+    """A session whose instance leaves: the tokens in its cache, and since when it has been idle."""
 
     name: str
     tokens: int
@@ -70,7 +70,9 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worth:
-    """A session, how likely its next turn is, and the tokens that it is expected to spare: its own × likelihood."""
+    """A session, the likelihood of its next turn, and the tokens it is expected to save: its cached tokens ×
+    likelihood.
+    """
 
     session: Leaving
     likelihood: float
@@ -81,11 +83,15 @@ class Worth:
 
     @property
     def per_token(self) -> float:
-        """The tokens spared for each that it costs."""
+        """Tokens saved per token of cost."""
         return self.tokens / (self.session.tokens + OVERHEAD_TOKENS)
 
 
-def ranked(sessions: Iterable[Leaving], turns: NextTurns) -> list[Worth]:
-    """The sessions in the order in which a budget of tokens spares the most; those without tokens are left out."""
+def ranked(sessions: Iterable[Leaving], turns: NextTurns, *, fetched: bool = False) -> list[Worth]:
+    """The sessions in the order in which a budget of tokens spares the most, or where they are `fetched`, of which each
+    takes about as long, a given time; those without tokens are left out.
+    """
     found = (Worth(session=one, likelihood=turns.likelihood(one.idle_seconds)) for one in sessions if one.tokens > 0)
+    if fetched:
+        return sorted(found, key=lambda worth: (-worth.tokens, worth.session.name))
     return sorted(found, key=lambda worth: (-worth.per_token, -worth.tokens, worth.session.name))

@@ -1,9 +1,11 @@
-"""Which router prefers which instance if several decide for themselves and learn of each other seconds late.
+"""Which router prefers which instance, if several routers decide alone and know of each other's work only with a delay
+of seconds.
 
-All reports are old, so routers that use only them meet at the same instance; and a router without reports cannot know
-where others placed a prompt. Hashing settles both without messages. Routers with reports divide the instances; those
-without send an unknown prompt to the instance that its hash names, which is the same for all. Where conversations share
-their beginning, as by one system prompt, its hash says nothing; then that of the conversation does.
+All reports are old, so routers that use only them would choose the same instance at the same time; and a router without
+reports cannot know where others placed a prompt. Hashing solves both without messages. Routers with reports divide the
+instances among themselves; routers without reports send an unknown prompt to the instance that its hash selects, which
+is the same for all. If conversations share their beginning, such as a system prompt, the hash of the beginning
+distinguishes nothing; then the hash of the conversation is used.
 """
 
 from collections.abc import Sequence
@@ -14,19 +16,21 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.targets import instance_of
 
 OF_ANOTHER = 0.2
-"""Share of the TTFT target that an instance of another router's part counts as waiting."""
+"""Extra waiting time, as a share of the TTFT target, that an instance in another router's part is charged."""
 AT_HOME = 0.04
-"""Share of the TTFT target that a prompt whose beginning nobody is known to hold gains where its hash is at home."""
+"""Bonus, as a share of the TTFT target, of the instance that the hash selects, for a prompt whose beginning no instance
+is known to hold.
+"""
 
 AT_CONVERSATIONS_HOME = 0.3
-"""The same of a turn whose conversation's hash is at home there, while less than half of its prompt is known to be held
-anywhere: what other routers' turns left at home saves more than a prompt's beginning.
+"""The same bonus for a turn on the instance that its conversation's hash selects, as long as less than half of its
+prompt is known to be held anywhere. Earlier turns that other routers sent there save more than a prompt's beginning.
 """
 
 
 def home_key(request: RoutingRequest, most_held: int) -> tuple[int, float] | None:
     """The hash key of a request of which `most_held` tokens are known to be held somewhere, and its home's bonus as a
-    share of the TTFT target. None if this router knows better than a hash.
+    share of the TTFT target. None if this router's own knowledge is better than a hash.
     """
     if not most_held:
         return (request.blocks[0], AT_HOME) if request.blocks else None
@@ -37,8 +41,8 @@ def home_key(request: RoutingRequest, most_held: int) -> tuple[int, float] | Non
 
 
 def part_of(router: str, routers: Sequence[str], instances: Sequence[str]) -> frozenset[str]:
-    """The instances that are this router's, by their names without ranks. Every one is exactly one router's, and parts
-    differ by one instance at most; with fewer instances than routers, some have none.
+    """The instances in this router's part, by their names without ranks. Every instance is in exactly one part, and
+    parts differ by at most one instance; with fewer instances than routers, some parts are empty.
     """
     names = sorted(set(routers))
     if router not in names:
@@ -55,7 +59,7 @@ def seed_of(instance: str) -> int:
 
 def home_of(key: int, seeds: Sequence[int]) -> int:
     """Index of the instance, by its seed, where a prompt or conversation with this hash is at home (rendezvous hashing:
-    one that comes or goes moves no more prompts than it must).
+    adding or removing an instance moves as few prompts as possible).
     """
     hashed = key.to_bytes(8, "little")
     scores = [xxh3_64_intdigest(hashed, seed) for seed in seeds]

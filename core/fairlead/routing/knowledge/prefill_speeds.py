@@ -1,12 +1,12 @@
 """The prefill speed of a pool's instances, measured from the prefills that routers see.
 
-The last prefills are kept. Of those whose speed is within a factor of two of the median, weighted by tokens, the
-measured speed is all tokens over all seconds: so long prompts, which take longer per token, count with their time,
-while a prefill that waited behind other work, or a larger hit than predicted, does not distort it. Nothing needs to be
-clamped to what the pool declares.
+The last prefills are kept. The measured speed is tokens over seconds, summed over the prefills whose speed is within a
+factor of two of the median weighted by tokens. So long prompts, which take longer per token, count with their full
+time, while prefills that waited behind other work, or hit more of the cache than predicted, do not distort it. The
+measured speed may be far from the declared one.
 
-A short prefill is mostly the wait for the engine's step and says little of its speed. The longer ones count; the short
-ones only in a pool that has no others and computes them so slowly that the step hardly matters.
+A short prefill mostly waits for the engine's current step and says little about the speed. Short prefills count only in
+a pool that has no others and computes them so slowly that the step hardly matters.
 """
 
 from collections import deque
@@ -20,40 +20,42 @@ from fairlead.capabilities import UNKNOWN, Figure, Source, Spread, spread_of
 from fairlead.routing.contracts.vectors import FloatVector
 
 COMPARED_TOKENS = 1000
-"""Shorter prefills are mostly the wait for the engine's step, which says nothing of its speed."""
+"""Shorter prefills mostly wait for the engine's current step and are not used for the speed."""
 SLOW_SECONDS = 0.2
-"""Prefills that take longer than this are not mostly that wait, however short they are."""
+"""Prefills that take longer than this are used even if they are short, because the wait for a step is a small part of
+them.
+"""
 LEAST_SECONDS = 1e-9
-"""A token is not computed in less."""
+"""Lower bound for the time of one token, in seconds."""
 KEPT_PREFILLS = 200
-"""Prefills that the measured speed rests on; further ones replace the oldest."""
+"""Number of prefills from which the speed is measured; further ones replace the oldest."""
 ENOUGH_PREFILLS = 5
 """With fewer, no speed counts as measured."""
 TOGETHER_SECONDS = 0.005
-"""First tokens of an instance this close together come of one step, and count as one prefill."""
+"""First tokens of an instance this close together belong to one step and count as one prefill."""
 AGAIN_SHARE = 0.2
-"""The median is found again when so large a part of the prefills is new."""
+"""The median is computed again when this share of the prefills is new."""
 AGAIN_SECONDS = 0.5
-"""Seconds between two such times once all are kept that may be: with thousands of prefills a second, finding the speed
-after each fifth would cost a twentieth of all that a router does.
+"""Seconds between two computations once the maximum number of prefills is kept: with thousands of prefills per second,
+computing the speed after each fifth would take a twentieth of the router's CPU time.
 """
 AGAIN_TIMES = 5
 """It is computed again once all kept prefills were replaced this many times, however soon that is."""
 ODD = 2.0
-"""A prefill this many times faster or slower than the median says nothing about the others."""
+"""A prefill this many times faster or slower than the median is ignored."""
 FAST_SHARE = 0.25
-"""Where several routers send, an engine's own speed is taken from this share of its fastest prefills: slower ones
+"""If several routers send to the engines, the speed is taken from the fastest prefills, up to this share: slower ones
 may have waited for prefills that this router cannot see. With a smaller share, the few prefills whose prefix another
-router placed would decide.
+router had placed would decide.
 """
 LINE_PREFILLS = 20
-"""With fewer prefills, the fixed time per prefill is not separated from the time per token."""
+"""Minimum number of prefills for separating the fixed time per prefill from the time per token."""
 NEAR_SHARE = 0.9
 """Share of the prefills, those nearest to a first line, that the second line uses."""
 LEAST_COMPUTING = 0.5
-"""Engines are busy with a prefill for at least so large a part of the time that it takes."""
+"""Engines compute for at least this share of the time that a prefill takes."""
 MEMORY_SECONDS = 3600.0
-"""How long an observation counts."""
+"""Seconds for which an observation counts."""
 
 
 @dataclass(slots=True)
@@ -66,25 +68,26 @@ class _Prefill:
 
 
 class PrefillSpeeds:
-    """The times of the last prefills. `tokens_per_second` is None while too few of them show a speed."""
+    """The times of the last prefills. `tokens_per_second` is None while too few of them allow a measurement."""
 
     def __init__(self) -> None:
         self.tokens_per_second: float | None = None
         self.computing_share = 1.0
-        """What part of a prefill's time, by the measured speed, the engine computes its tokens; in the rest it ends the
-        step that it is in, which takes as long for a short prompt as for a long one."""
+        """The part of a prefill's time, by the measured speed, in which the engine computes its tokens; in the rest the
+        engine finishes its current step, which takes equally long for short and long prompts.
+        """
         self.alone_share = 1.0
-        """The share of that time that a prefill would take without an unseen prefill of another router ahead of it. The
-        measured speed stays that of prefills as they are, as the next one will stand behind unseen ones too.
+        """The part of that time that a prefill would take without other routers' prefills ahead of it. The measured
+        speed includes them, because the next prefill will also wait behind them.
         """
         self.among_others = False
-        """Whether other routers send to these instances too: so is measured from now on."""
+        """Whether other routers also send to these instances; affects measurements from now on."""
         self._prefills: deque[_Prefill] = deque()
         self._latest: dict[str, _Prefill] = {}
-        """Keyed by instance, also where it is not kept any more."""
+        """The latest prefill of each instance, even if it is no longer among the kept ones."""
         self._long = self._slow = 0
-        """How many of the kept prefills are long enough, and slow enough, to tell a speed. They are counted as they
-        come: where prompts are short, each first token would look through all that are kept.
+        """How many of the kept prefills are long or slow enough for a measurement. The counter avoids looking through
+        all of them at each first token.
         """
         self._new = 0
         self._measured_at = -inf
@@ -92,7 +95,9 @@ class PrefillSpeeds:
         self._spread: Spread | None = None
 
     def observe(self, instance: str, tokens: int, seconds: float, now: float) -> bool:
-        """A prefill of this many uncached tokens took this long. Returns whether the speed was computed again."""
+        """Add a prefill of this many uncached tokens that took this long. Returns whether the speed
+        was computed again.
+        """
         latest = self._latest.get(instance)
         if latest is not None and seconds <= TOGETHER_SECONDS and now - latest.at <= TOGETHER_SECONDS:
             self._count(latest, -1)
@@ -118,7 +123,7 @@ class PrefillSpeeds:
         return self._new > AGAIN_SHARE * kept
 
     def forget(self, instance: str) -> None:
-        """Forget an instance that is gone, or where another engine runs now."""
+        """Forget an instance that is gone or whose engine was replaced."""
         self._latest.pop(instance, None)
         self._keep(one for one in self._prefills if one.instance != instance)
 
@@ -128,7 +133,7 @@ class PrefillSpeeds:
             self._keep(one for one in self._prefills if one.at >= before)
 
     def recounted(self, times: float) -> "PrefillSpeeds":
-        """The same prefills with their tokens multiplied by `times`, because a token has another size than assumed."""
+        """The same prefills with token counts multiplied by `times`, after the estimated size of a token changed."""
         if times != 1.0:
             self._latest.clear()
             self._replace([replace(one, tokens=max(1, round(one.tokens * times))) for one in self._prefills])
@@ -174,7 +179,7 @@ class PrefillSpeeds:
 
     @property
     def _tells(self) -> bool:
-        """Whether the kept prefills show a speed."""
+        """Whether the kept prefills suffice to measure a speed."""
         kept = len(self._prefills)
         return self._long >= ENOUGH_PREFILLS or (kept >= ENOUGH_PREFILLS and self._slow >= kept - kept // 2)
 
@@ -199,15 +204,15 @@ class PrefillSpeeds:
 class RecalledSpeed:
     """A speed that was observed before this router began, until it has measured one itself.
 
-    It is used up to a week old, and not when prefills contradict it: even short ones, which show no speed as they wait
-    for the engine's step, are computed no faster than the engine computes.
+    It is used for up to a week, unless prefills contradict it: even short prefills, which mostly wait for the engine's
+    step, give a lower bound of its speed.
     """
 
     __slots__ = ("_figure", "_observed_at", "_prefills", "_seconds", "_tokens", "value")
 
     def __init__(self) -> None:
         self.value: float | None = None
-        """Tokens per second; None if none is recalled, or not any more."""
+        """Tokens per second; None if no speed was recalled or it was dropped."""
         self._figure = UNKNOWN
         self._observed_at = 0.0
         self._prefills = self._tokens = 0
@@ -221,7 +226,7 @@ class RecalledSpeed:
         self._figure, self._observed_at = figure, observed_at
 
     def observe(self, tokens: int, seconds: float) -> bool:
-        """Learn from how long a prefill took. Returns whether the measured speed is dropped."""
+        """Check the recalled speed against the duration of a prefill. Returns whether the speed is dropped."""
         if self.value is None:
             return False
         self._prefills, self._tokens, self._seconds = self._prefills + 1, self._tokens + tokens, self._seconds + seconds
@@ -245,19 +250,19 @@ def _figure(value: float, spread: Spread, samples: int, age: float) -> Figure:
 
 
 def _spread(prefills: list[_Prefill]) -> Spread | None:
-    """The median of their speeds, each weighted by its tokens."""
+    """The median of the prefills' speeds, each weighted by its tokens."""
     return spread_of((one.tokens / max(one.seconds, LEAST_SECONDS * one.tokens), one.tokens) for one in prefills)
 
 
 def _usual(prefills: list[_Prefill], median: float) -> float:
-    """Tokens over seconds of the prefills whose speed is within a factor of `ODD` of the median."""
+    """Tokens over seconds, summed over the prefills whose speed is within a factor of `ODD` of the median."""
     kept = [(one.tokens, max(one.seconds, LEAST_SECONDS * one.tokens)) for one in prefills]
     usual = [(tokens, seconds) for tokens, seconds in kept if median / ODD <= tokens / seconds <= median * ODD]
     return sum(tokens for tokens, _ in usual) / sum(seconds for _, seconds in usual)
 
 
 def _fast(prefills: list[_Prefill]) -> float:
-    """The least speed of the fastest prefills, which make up `FAST_SHARE` of all tokens."""
+    """The lowest speed among the fastest prefills that make up `FAST_SHARE` of all tokens."""
     speeds = sorted(((one.tokens / max(one.seconds, LEAST_SECONDS * one.tokens), one.tokens) for one in prefills), reverse=True)
     enough, summed = FAST_SHARE * sum(tokens for _, tokens in speeds), 0
     for speed, tokens in speeds:
@@ -282,7 +287,7 @@ def _slope(prefills: list[_Prefill]) -> float:
 
 
 def _line(tokens: FloatVector, seconds: FloatVector) -> tuple[float, FloatVector]:
-    """The slope of the line through these points, and how far each lies off it, in seconds."""
+    """The slope of the line through these points, and each point's distance from it in seconds."""
     across, up = tokens - tokens.mean(), seconds - seconds.mean()
     square = float(across @ across)
     slope = float(across @ up) / square if square > 0 else inf

@@ -1,8 +1,8 @@
-"""What instances are believed to hold, in a form that outlives the router: on disk, for the next process.
+"""The prefixes that instances are believed to hold, in a form that outlives the router: on disk, for its next process.
 
-Where engines report their cache by KV events, those count instead. The danger is an engine that restarted meanwhile at
-the same address: its cache is empty, but it is believed to hold its predecessor's blocks until its prompts show
-otherwise. So nothing older than the pool's session TTL is recalled.
+If engines report their cache by KV events, these count instead. The danger is an engine that restarted meanwhile at the
+same address: its cache is empty, but it is believed to hold its predecessor's blocks until its prompts show otherwise.
+So nothing older than the pool's session TTL is recalled.
 """
 
 import sys
@@ -15,11 +15,13 @@ from fairlead.routing.knowledge.prefixes import PrefixIndex
 from fairlead.tables import RoutingTable
 
 MOST_BLOCKS = 1_000_000
-"""Blocks of a pool that are kept, 8 MB; beyond, the freshest of each instance."""
+"""Maximum number of blocks kept per pool (8 MB); beyond it, only the most recently used ones of each
+instance are kept.
+"""
 
 
 def keep(prefixes: PrefixIndex, table: RoutingTable, loads: Mapping[str, InstanceLoad], now: float) -> tuple[PrefixMemory, ...]:
-    """The memory of each instance that has one."""
+    """The memory of each instance that has one, ready to be kept."""
     instances = [instance for instance in prefixes.instances() if instance in loads]
     most = MOST_BLOCKS // max(1, len(instances))
     return tuple(

@@ -13,8 +13,8 @@ from fairlead.slot_masks import FEW
 
 
 def prompt_root(adapter: str | None, more: bytes = b"") -> int:
-    """What the hashes of a prompt's blocks begin with: engines share no block between a model and its adapters, nor
-    between requests that differ in `more`, as in a salt.
+    """The root hash of a prompt: engines share no block between a model and its adapters, nor between requests that
+    differ in `more`, such as a salt.
     """
     root = 0 if adapter is None else int(xxh3_64_intdigest(adapter.encode()))
     return int(xxh3_64_intdigest(more, root)) if more else root
@@ -65,7 +65,7 @@ class PrefixIndex:
         self._slots: dict[str, int] = {}
         self._names: list[str | None] = []
         self._freshest: dict[str, Sequence[int]] = {}
-        """Each instance's last inserted run: most are inserted twice, when sent and when computed."""
+        """The last inserted run of each instance: most runs are inserted twice, when sent and when computed."""
         self.slots_version = 0
         """Grows when an instance takes or leaves a slot, that is, a bit of the masks of `match_masks`."""
 

@@ -1,8 +1,8 @@
 """Whether an engine that has work makes progress, by its metrics and its answers.
 
-An engine's HTTP server often is a process of its own, which goes on answering when the one that computes hangs: its
+An engine's HTTP server is often a separate process, which goes on answering while the computing process hangs: its
 metrics then repeat the last figures. So an engine is judged by figures that change with its steps: counts of tokens and
-steps, the used share of its KV cache, the number of requests it runs, tokens that come, batches of KV events.
+steps, the used share of its KV cache, the number of running requests, tokens of answers, batches of KV events.
 
     still = from the later of {what moved last, the first request of this router that waits for it} to the newest page
     slow    when still >= allowed / 2
@@ -10,9 +10,9 @@ steps, the used share of its KV cache, the number of requests it runs, tokens th
 
 allowed = max(10 s, 4 x its longest step, 4 x the longest running prefill that it has not shown to split)
 
-A step is the time between two movements while it runs requests, as they are seen here. The longest of the last half
-hour counts, and at most 15 s of it. `UNMEASURED_SECONDS` is allowed to an engine whose steps are not known yet, and to
-one that says it runs nothing: a request may wait in front of it, for an image or a grammar.
+A step is the observed time between two movements while the engine runs requests. The longest of the last half hour
+counts, and at most 15 s of it. `UNMEASURED_SECONDS` is allowed to an engine whose steps are not known yet, and to one
+that says it runs nothing: a request may wait in front of it, for an image or a grammar.
 
 All times are seconds of a clock that stands still while this process does: a pause of this process does not
 count as an engine's silence.
@@ -26,38 +26,40 @@ from fairlead.routing.contracts.loads import GivenWork
 LEAST_SECONDS = 10.0
 """Least time without a movement after which an engine is stalled."""
 TIMES_LONGEST = 4.0
-"""An engine may take this many times as long as its longest step."""
+"""An engine may stand still for this many times its longest step."""
 PLAUSIBLE_STEP_SECONDS = 15.0
 """Longer steps count as this long, so that an engine that hung once cannot hang longer unnoticed."""
 UNMEASURED_SECONDS = 60.0
 """Time allowed to an engine whose step times are not known yet, or that reports no running requests."""
 LIKE = 1.25
-"""A prefill up to this many times as long as a finished one takes steps of the same length."""
+"""Once a prefill has finished, the steps of prefills up to this many times as long count as known."""
 MOST_PREFILL_SECONDS = 300.0
 """The largest factor by which a long prefill may extend the time allowed."""
 LOOK_SECONDS = 2.0
-"""Longest part of the time between the last look without a movement and the one that shows it that counts as part of
-the step.
+"""Limit of the time between the last look without a movement and the first look with one that counts as part of the
+step.
 """
 KNOWN_STEPS = 3
 KNOWN_SECONDS = 3.0
 """Step lengths are known after this many steps, within this time."""
 WINDOW_SECONDS = 900.0
-"""The longest step of this window and the one before counts."""
+"""Length of a window in seconds; the longest step of the present and the previous window counts."""
 CANARY_SECONDS = 30.0
 """If a pool allows it, an engine without any change for this many seconds is asked for a token."""
 SLOW_SHARE = 0.5
 """Share of the allowed time after which an engine is slow."""
 TRIAL_SECONDS = 30.0
 LONGEST_TRIAL_SECONDS = 300.0
-"""A stalled engine that nothing waits for gets requests again after this time; it doubles while nothing moves."""
+"""A stalled engine that no request waits for gets requests again after this time; the time doubles
+while nothing moves.
+"""
 
 
 class Life(StrEnum):
     """The state of an engine's work. These words are labels of metrics."""
 
     UNKNOWN = "unknown"
-    """Its metrics show nothing that moves with its steps, or it sleeps."""
+    """The engine's metrics show nothing that changes with its steps, or it sleeps."""
     IDLE = "idle"
     """The engine has no work from this router."""
     UNMEASURED = "unmeasured"
@@ -69,8 +71,8 @@ class Life(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Movement:
-    """What an engine, or a data-parallel rank of one, shows of its steps. `counts` never fall while it lives; `gauges`
-    may.
+    """Figures that change with the steps of an engine, or of one of its data-parallel ranks. `counts` never fall while
+    the engine lives; `gauges` may.
     """
 
     running: int
@@ -78,12 +80,12 @@ class Movement:
     gauges: tuple[float, ...] = ()
 
     def is_restart_of(self, before: "Movement") -> bool:
-        """Whether another life of the engine shows this."""
+        """Whether these figures come from a restarted engine."""
         return len(self.counts) == len(before.counts) and any(now < then for now, then in zip(self.counts, before.counts, strict=True))
 
 
 class _Longest:
-    """The largest value of this window and the one before."""
+    """The largest value of the present and the previous window."""
 
     __slots__ = ("_before", "_began_at", "_now")
 
@@ -106,7 +108,7 @@ class _Longest:
 
 
 class StepTimes:
-    """What is known of the steps of one engine."""
+    """The known step times of one engine."""
 
     def __init__(self) -> None:
         self._steps = 0
@@ -115,13 +117,13 @@ class StepTimes:
         self._split = _Longest()
 
     def add(self, seconds: float, now: float) -> None:
-        """Learn from how long a step took."""
+        """Add the duration of a step."""
         self._steps += 1
         self._seconds += seconds
         self._longest.add(min(seconds, PLAUSIBLE_STEP_SECONDS), now)
 
     def prefilled(self, seconds: float, now: float) -> None:
-        """Learn from a finished prefill of this predicted length: steps of such prefills are known from now on."""
+        """Record a finished prefill of this predicted length: the steps of such prefills are known from now on."""
         self._split.add(seconds, now)
 
     @property
@@ -142,29 +144,31 @@ class StepTimes:
 
 class EngineProgress:
     """The progress of one engine, or of one of its data-parallel ranks, which are separate processes and may each hang
-    alone. `least_seconds` is the shortest time that it is allowed.
+    alone. `least_seconds` is the minimum of the allowed time.
     """
 
     def __init__(self, least_seconds: float = LEAST_SECONDS) -> None:
         self._least_seconds = least_seconds
         self._shown: Movement | None = None
-        """The figures that it last showed."""
+        """The latest figures of the engine."""
         self._moved_at = self._seen_at = 0.0
-        """When those figures last changed, and when they were last read."""
+        """When these figures last changed, and when they were last read."""
         self._given_at: float | None = None
         self._trial_at = 0.0
         self._trial_seconds = TRIAL_SECONDS
         self.steps = StepTimes()
         self.life = Life.UNKNOWN
         self.still_seconds = 0.0
-        """Seconds for which nothing has moved although it has work."""
+        """Seconds for which nothing has moved although the engine has work."""
         self.allowed_seconds = UNMEASURED_SECONDS
-        """Seconds for which nothing may move before the engine counts as slow."""
+        """Seconds for which nothing may move before the engine counts as stalled; it counts as slow
+        after half of them.
+        """
         self._stalled_at: float | None = None
         self._certain_at: float | None = None
         self.stalled_seconds = 0.0
-        """Seconds for which it has certainly been stalled, as of the last check: while it says that it runs requests,
-        or after what was sent on trial came to nothing as well. Otherwise what was sent may not have reached it.
+        """Seconds for which it has certainly been stalled, as of the last check: while it reports running requests, or
+        after a trial request failed as well. Otherwise the requests sent may not have reached it.
         """
         self.on_trial = False
         """Whether it is stalled and gets requests anyway, as a trial."""
@@ -172,14 +176,14 @@ class EngineProgress:
     # ── what is seen ──
 
     def moved(self, now: float) -> None:
-        """A token came, or word of KV blocks."""
+        """Record that a token or a batch of KV events arrived."""
         if self._shown is not None and self._shown.running:
             self._learn(now)
         self._moved_at = self._seen_at = now
         self._recover()
 
     def saw(self, shown: Movement | None, given: GivenWork, now: float) -> Life:
-        """Take the step figures of its metrics; None if it shows none. Returns the state of its work."""
+        """Take over the step figures of the engine's metrics; None if it has none. Returns the state of its work."""
         before, self._shown = self._shown, shown
         if before is None or shown is None:
             self._begin(now)
@@ -203,7 +207,7 @@ class EngineProgress:
         self._recover()
 
     def _learn(self, now: float) -> None:
-        """Something moved at an unknown moment since the last look."""
+        """Record that something moved at an unknown moment since the last look."""
         if self._given_at is not None:
             began_at = max(self._moved_at, self._given_at)
             self.steps.add(max(0.0, self._seen_at - began_at) + min(now - max(self._seen_at, began_at), LOOK_SECONDS), now)
@@ -224,8 +228,8 @@ class EngineProgress:
         return quiet and (self.life is Life.IDLE or (self.life is Life.STALLED and self._given_at is None))
 
     def canary_unanswered(self, asked_at: float, now: float) -> bool:
-        """The canary request of that time got no token. Returns whether that shows that the engine hangs: nothing has
-        moved since, and it was stalled already or says that it runs nothing which the token might wait for.
+        """The canary request sent at that time got no token. Returns whether this proves that the engine hangs: nothing
+        has moved since, and the engine was already stalled or reports no running request that the token might wait for.
         """
         quiet = self._shown is not None and self._moved_at <= asked_at
         hangs = quiet and (self._stalled_at is not None or not self._runs)
@@ -258,7 +262,7 @@ class EngineProgress:
 
     @property
     def _runs(self) -> bool:
-        """Whether it says that it runs requests."""
+        """Whether the engine reports running requests."""
         return self._shown is not None and self._shown.running > 0
 
     def _allowed(self, given: GivenWork, now: float) -> float:
@@ -279,8 +283,8 @@ class EngineProgress:
         self._trial_at = now + self._trial_seconds
 
     def _unasked(self, now: float) -> Life:
-        """Nothing waits for the engine. If it stalled it counts as stalled still, but its state can no longer be
-        observed.
+        """No request waits for the engine. An engine that stalled still counts as stalled, but its state can no longer
+        be observed.
         """
         if self._stalled_at is None:
             return Life.IDLE

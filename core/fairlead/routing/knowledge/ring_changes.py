@@ -1,5 +1,5 @@
-"""What a change of a pool's instances moves on the hash ring: which share of the keys changes owner, and how many bound
-sessions go with them. For display and planning, not for routing.
+"""How a change of a pool's instances affects the hash ring: which share of the keys changes owner, and how many bound
+sessions move with them. For display and planning, not for routing.
 """
 
 from collections import defaultdict
@@ -9,13 +9,13 @@ from fairlead.routing.knowledge.rings import FIRST_SALT, SECOND_SALT, HashRing, 
 from fairlead.tables import InstanceEntry
 
 Moves = Mapping[tuple[str, str], float]
-"""Share (0-1) of the keys that leave the first instance for the second."""
+"""Share (0-1) of the keys that move from the first instance to the second."""
 
 
 def moved_shares(before: Sequence[InstanceEntry], after: Sequence[InstanceEntry]) -> Moves:
-    """The keys that change owner between two tables, mean over both rings, as `rings.key_shares` has shares.
+    """The keys that change owner between two tables, as shares averaged over both rings, like `rings.key_shares`.
 
-    Empty when the ring of one of the tables has no instances, so that keys have no owner there.
+    Empty when the ring of one of the tables has no instances.
     """
     found: defaultdict[tuple[str, str], float] = defaultdict(float)
     for salt in (FIRST_SALT, SECOND_SALT):
@@ -25,9 +25,9 @@ def moved_shares(before: Sequence[InstanceEntry], after: Sequence[InstanceEntry]
 
 
 def moves_between(before: HashRing, after: HashRing) -> Moves:
-    """The part of the circle that each instance leaves to each other; both rings have the same size.
+    """The part of the circle that each instance loses to each other; both rings have the same size.
 
-    Between two neighbouring anchors of either ring nothing changes owner, so each such arc is looked at once.
+    Between two neighbouring anchors of either ring no owner changes, so each such arc is compared once.
     """
     found: defaultdict[tuple[str, str], float] = defaultdict(float)
     ends = sorted({*before.positions, *after.positions})
@@ -43,8 +43,8 @@ def moves_between(before: HashRing, after: HashRing) -> Moves:
 def expected_sessions(moves: Moves, shares: Mapping[str, float], bound: Mapping[str, int]) -> float:
     """How many bound sessions are expected to follow the keys that move.
 
-    A session's key is not recorded, so an instance's sessions are assumed to be spread evenly over its keys: the same
-    part of its `bound` sessions moves as of its share of the keys.
+    A session's key is not recorded, so an instance's sessions are assumed to be spread evenly over its keys: if a tenth
+    of its keys moves, so does a tenth of its `bound` sessions.
     """
     lost: defaultdict[str, float] = defaultdict(float)
     for (source, _), share in moves.items():
@@ -53,8 +53,8 @@ def expected_sessions(moves: Moves, shares: Mapping[str, float], bound: Mapping[
 
 
 def imbalance(shares: Mapping[str, float], instances: Sequence[InstanceEntry]) -> float | None:
-    """How much the largest share of an instance exceeds the share of its anchors: 0.1 = a tenth more; None on an empty
-    ring.
+    """By how much some instance's share of the keys exceeds its share of the anchors, at most: 0.1 = a tenth more; None
+    on an empty ring.
     """
     anchors = {entry.id: anchor_count(entry) for entry in instances}
     total = sum(anchors.values())

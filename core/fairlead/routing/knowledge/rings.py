@@ -1,5 +1,5 @@
-"""Consistent hashing: a ring of instance anchors, and the independent rings that give each key its
-candidates, two of them as a rule.
+"""Consistent hashing: a ring of instance anchors, and the independent rings that give each key its candidates (usually
+two rings).
 
 A key belongs to the first anchor at or after its position, clockwise; past the last anchor it wraps to the first.
 Positions are xxh3-64, so every process, today and tomorrow, maps a key alike. Adding an instance moves only keys it
@@ -24,7 +24,7 @@ FULL_CIRCLE = 1 << 64
 FIRST_SALT = 0x46616972_00000001
 SECOND_SALT = 0x4C656164_00000002
 SALTS = (FIRST_SALT, SECOND_SALT, 0x46616972_00000003, 0x4C656164_00000004)
-"""One per ring, so that a key's positions on different rings have nothing to do with each other."""
+"""One salt per ring, so that a key's positions on different rings are independent."""
 
 _KEY = Struct("<IQ")
 Key = tuple[int, int]
@@ -34,7 +34,7 @@ Key = tuple[int, int]
 class HashRing:
     """Anchors of instances on a circle of `size` positions, given as (position, instance).
 
-    Two anchors at one position: the smaller id owns it.
+    If two anchors share a position, the smaller id owns it.
     """
 
     def __init__(self, points: Iterable[tuple[int, str]], size: int = FULL_CIRCLE, salt: int = FIRST_SALT) -> None:
@@ -47,7 +47,7 @@ class HashRing:
 
     @property
     def positions(self) -> Sequence[int]:
-        """Where the anchors lie, in order; several may lie at one position."""
+        """Positions of the anchors, in order; several anchors may share one."""
         return self._positions
 
     @staticmethod
@@ -88,7 +88,7 @@ class HashRing:
         return ring
 
     def position(self, key: Key) -> int:
-        """Where the key lies on this ring."""
+        """The key's position on this ring."""
         return xxh3_64_intdigest(_KEY.pack(*key), self._salt)
 
     def owner_at(self, position: int) -> str | None:
@@ -130,8 +130,8 @@ class HashRing:
 
 @lru_cache(maxsize=4096)
 def _positions_of(instance: str, count: int, salt: int) -> Sequence[int]:
-    """Where an instance's anchors lie, in order, as such runs are soon merged. Kept, as a change of a table leaves
-    nearly all instances as they were.
+    """Sorted positions of an instance's anchors, ready to be merged. Cached, because a table change leaves nearly all
+    instances unchanged.
     """
     return sorted(xxh3_64_intdigest(f"{instance}#{number}".encode(), salt) for number in range(count))
 
@@ -145,9 +145,9 @@ def _shared_out(instance: str, count: int, salt: int, targets: Sequence[str]) ->
 class CandidateRings:
     """Up to four rings with independent hash functions; a key's candidates are its owners on them, all different.
 
-    When a ring names an instance that a ring before it has named, `distinct` takes the next one clockwise on that ring
-    that none has, which keeps candidates stable when instances come and go: a new instance displaces at most one.
-    `paper` takes the next one by index (DualMap Eq. 5), which does not.
+    If a ring names an instance that an earlier ring has already named, `distinct` takes the next unnamed one clockwise
+    on that ring. This keeps candidates stable: a new instance displaces at most one. `paper` takes the next one by
+    index (DualMap Eq. 5), which is not stable.
     """
 
     def __init__(self, rings: Sequence[HashRing], mode: str = "distinct") -> None:
@@ -162,7 +162,7 @@ class CandidateRings:
 
     @property
     def instances(self) -> tuple[str, ...]:
-        """Everyone on the rings, in order of id."""
+        """All instances on the rings, in order of id."""
         return self.rings[0].instances
 
     def candidates(self, key: Key) -> tuple[str, ...]:
@@ -190,10 +190,7 @@ class CandidateRings:
 
 
 class DualRing(CandidateRings):
-    """Two rings, as DualMap has them: what `CandidateRings` does with two, without its loops.
-
-    Every request of `dualmap` comes through here.
-    """
+    """Two rings, as in DualMap: a faster `CandidateRings` for exactly two. Every request of `dualmap` uses it."""
 
     def __init__(self, first: HashRing, second: HashRing, mode: str = "distinct") -> None:
         super().__init__((first, second), mode)
@@ -220,14 +217,14 @@ class DualRing(CandidateRings):
         return (first, next(instance for instance in self.second.walk_at(second_position) if instance != first))
 
     def shares(self) -> Mapping[str, float]:
-        """Mean share (0-1) of each instance over both rings: the part of keys that have it as a candidate, halved."""
+        """Mean share (0-1) of each instance over both rings: half of the keys' share that have it as a candidate."""
         second = self.second.shares()
         return {instance: (share + second.get(instance, 0.0)) / 2 for instance, share in self.first.shares().items()}
 
 
 def anchor_count(entry: InstanceEntry) -> int:
-    """Ring points of an instance: anchors x weight, rounded, at least 1; 0 when it does not accept, does
-    not prefill or has none.
+    """Ring points of an instance: anchors x weight, rounded, at least 1; 0 if it does not accept requests, does not
+    prefill or has no anchors.
     """
     if not entry.accepting or entry.role is Role.DECODE or entry.anchors <= 0 or entry.weight <= 0:
         return 0
@@ -235,8 +232,8 @@ def anchor_count(entry: InstanceEntry) -> int:
 
 
 def key_shares(instances: Sequence[InstanceEntry]) -> Mapping[str, float]:
-    """Share (0-1) of the key space of every accepting instance of a table, mean over both rings; to show, not to route
-    by. Follows from names and anchors alone, so it is kept for those asked about last: 82,000 anchors take some 100 ms.
+    """Share (0-1) of the key space of every accepting instance of a table, mean over both rings; for display, not for
+    routing. It depends only on names and anchors, so the last results are cached: 82,000 anchors take some 100 ms.
     """
     return _shares_of_anchors(tuple((entry.id, count) for entry in instances if (count := anchor_count(entry))))
 

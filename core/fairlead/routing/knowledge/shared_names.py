@@ -1,13 +1,13 @@
 """Which names of sessions are those of one conversation, judged by how they are used.
 
-A client may put anything where a session's name belongs: its user, its own name, a constant. What such a name brings
-together is not a conversation, and one instance cannot be given all of it. So a name counts as a session's only while
-it is used like one: a few requests at once, as agents make them, and one conversation, or little beside it.
+A client may send anything as a session's name: a user, its own name, a constant. Requests with such a name are not one
+conversation, and one instance cannot take them all. So a name counts as a session's only while it is used like one: by
+a few requests at once, as agents make them, and by one conversation with few side requests.
 
-A name is *shared* that has more than `AT_ONCE` requests in flight, or whose requests overlap and begin in more than
-`BEGINNINGS` ways, or in more than `CONVERSATIONS` that go on. It is assumed to be shared until nothing has shown it for
-`keep_seconds`. Turns of one conversation that arrive before the last one is answered, each longer than the one before,
-do not count as several at once.
+A name is *shared* if it has more than `AT_ONCE` requests in flight, or if overlapping requests have more than
+`BEGINNINGS` different beginnings or belong to more than `CONVERSATIONS` continuing conversations. It is assumed to be
+shared until there has been no sign of it for `keep_seconds`. If turns of one conversation arrive before the last one is
+answered, each longer than the one before, they count as one request.
 """
 
 from collections import OrderedDict
@@ -16,19 +16,23 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 AT_ONCE = 4
-"""Requests of one session that may be in flight: an agent's parallel calls."""
+"""Maximum number of requests of one session in flight: an agent's parallel calls."""
 BEGINNINGS = 4
-"""Ways in which requests of one session that overlap may begin: titles, summaries and checks beside a conversation."""
+"""Maximum number of different beginnings among overlapping requests of one session: titles, summaries and checks next
+to a conversation.
+"""
 CONVERSATIONS = 2
-"""How many of these may recur, as the turns of a conversation do: an agent and one sub-agent."""
+"""Maximum number of these beginnings that may recur, as those of a conversation's turns do: an agent
+and one sub-agent.
+"""
 MOST_BEGINNINGS = 16
-"""Beginnings remembered of one name, the newest."""
+"""Maximum number of beginnings remembered per name; the newest are kept."""
 MOST_REMEMBERED = 20_000
-"""Names without a request in flight that are remembered, as there is something against them."""
+"""Maximum number of names that are remembered without a request in flight, because they looked shared."""
 
 
 class Hold(NamedTuple):
-    """A request's use of a name, until it ends. `counts`: among those at once."""
+    """A request's use of a name, until it ends. `counts`: whether it counts among the requests at once."""
 
     name: str
     beginning: int
@@ -48,10 +52,10 @@ class _Use:
     in_flight: int = 0
     at_once: int = 0
     depth: int = 0
-    """Blocks of the longest prompt in flight."""
+    """Number of blocks of the longest prompt in flight."""
     last_block: int = 0
     longest: int = 0
-    """Its beginning."""
+    """The beginning of that prompt."""
     beginnings: dict[int, _Beginning] = field(default_factory=dict)
     shared_until: float = 0.0
     seen_at: float = 0.0
@@ -64,16 +68,16 @@ class SharedNames:
         self.keep_seconds = keep_seconds
         self._used: dict[str, _Use] = {}
         self._remembered: OrderedDict[str, _Use] = OrderedDict()
-        """Names without a request in flight."""
+        """Names that have no request in flight."""
 
     def is_shared(self, name: str, now: float) -> bool:
-        """Whether several conversations are assumed to use the name."""
+        """Whether the name is assumed to be shared by several conversations."""
         use = self._used.get(name) or self._remembered.get(name)
         return use is not None and now < use.shared_until
 
     def hold(self, name: str, beginning: int, blocks: Sequence[int], now: float) -> Hold:
-        """A request by this name arrives, of a conversation with this beginning (0 = unknown) and a prompt of these
-        chained blocks.
+        """A request with this name arrives; it belongs to the conversation with this beginning (0 = unknown) and its
+        prompt has these chained blocks.
         """
         use = self._used.get(name)
         if use is None:
@@ -91,7 +95,7 @@ class SharedNames:
         return Hold(name, beginning, counts)
 
     def let_go(self, holds: Iterable[Hold]) -> None:
-        """The request that has these holds ended."""
+        """The request with these holds ended."""
         for name, beginning, counts in holds:
             use = self._used[name]
             use.in_flight -= 1
@@ -105,7 +109,7 @@ class SharedNames:
                     self._remember(name, use)
 
     def hear(self, name: str, found_at: float, now: float) -> None:
-        """Another router found at this time, on its own clock, that the name is shared."""
+        """Another router reports that the name is shared, as of this time by that router's clock."""
         found_at = min(found_at, now)
         use = self._used.get(name) or self._remembered.get(name)
         if use is None:
@@ -146,7 +150,7 @@ class SharedNames:
 
 
 def _goes_on(use: _Use, beginning: int, blocks: Sequence[int]) -> bool:
-    """Whether a prompt continues the longest one in flight, as the next turn of a conversation does."""
+    """Whether a prompt extends the longest one in flight, as the next turn of a conversation does."""
     depth = use.depth
     if not use.in_flight or not depth or len(blocks) <= depth or beginning != use.longest:
         return False

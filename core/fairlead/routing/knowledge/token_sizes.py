@@ -1,15 +1,12 @@
-"""Bytes per token by kind of prompt, learned from the counts that engines report with their answers.
+"""Bytes per token by kind of prompt, learned from the token counts in engines' answers. Routers see bytes, engines
+count tokens, so routers need a ratio. Only comparable prompts may be averaged: a token of text has two to five bytes,
+and what a chat template adds for tools, images or a stored conversation is not text that a router reads. So each kind
+of prompt (`prompt_kind`) has its own estimate, and plain text of all paths together has one, the pool's figure. A kind
+with too few counts uses the figure for text, and until that is known, the declared one.
 
-Routers see bytes, engines count tokens, so routers need a ratio. It is learned only from prompts that can be compared:
-a tokenizer makes a token of two to five bytes of text, and what a chat template adds for tools, images or a stored
-conversation is not text that a router reads. So each kind of prompt (`prompt_kind`) has an estimate of its own, and
-plain text of all paths together has one: the pool's figure. A kind that engines have not reported often enough is
-counted by the figure for text, and by the declared one until that is known.
-
-An estimate is the weighted median of a kind's last prompts, so that a minority of odd ones does not move it. It stays
-within `LEAST` and `MOST`, and it forgets: what is older than `MEMORY_SECONDS` no longer counts, and without enough
-recent prompts the kind is unknown again. The pool's figure is used in steps, as everything counted in tokens restarts
-with each.
+An estimate is the weighted median of a kind's last prompts, so that outliers do not move it. It stays within `LEAST`
+and `MOST`. Prompts older than `MEMORY_SECONDS` no longer count, and without enough recent prompts the kind is unknown
+again. The pool's figure changes in steps, because everything counted in tokens restarts with each change.
 """
 
 from collections import deque
@@ -22,27 +19,28 @@ from fairlead.capabilities import REMEMBERED_SECONDS, UNKNOWN, Figure, Source, s
 from fairlead.tables import EngineFacts
 
 MEMORY_PROMPTS = 100
-"""Prompts of a kind that an estimate rests on; further ones replace the oldest."""
+"""Number of prompts of a kind on which an estimate rests; further ones replace the oldest."""
 MEMORY_SECONDS = 3600.0
-"""How long a prompt counts."""
+"""Seconds for which a prompt counts."""
 FORGET_SECONDS = 60.0
 """Seconds between two checks for figures that are too old."""
 
 FIRST_PROMPTS = 20
-"""Prompts before an estimate is used."""
+"""Number of prompts before an estimate is used."""
 ESTIMATED_EVERY = 20
-"""Prompts between two computations of an estimate."""
+"""An estimate is computed again after this many prompts."""
 
 STEP = 0.05
-"""An estimate that is nearer than this to the pool's figure in use changes nothing."""
+"""An estimate that differs by less than this from the pool's figure in use changes nothing."""
 
 LEAST, MOST = 0.5, 16.0
-"""Plausible bytes per token. Vocabularies make one to five bytes a token (base64 and foreign scripts the least, English
-the most), of runs of blanks more; no byte needs two tokens, but a template adds some. A declared figure beyond these
-extends them."""
+"""Plausible bytes per token. Vocabularies have one to five bytes per token (base64 and foreign scripts the fewest,
+English the most), and more for runs of blanks; a byte never needs two tokens, but a template adds some. A declared
+figure outside this range extends it.
+"""
 
 MOST_KINDS = 64
-"""Kinds that are remembered; beyond, the one that was seen least recently is forgotten."""
+"""Maximum number of kinds remembered; beyond it, the least recently seen kind is forgotten."""
 
 ERRORS_KEPT = 500
 
@@ -55,8 +53,8 @@ ID_BYTES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindReport:
-    """How prompts of a kind are counted: `by` what they report themselves (`learned`), the figure for `text`, or the
-    one `declared`.
+    """How a kind of prompt is counted: by its own reported counts (`learned`), by the figure for `text`, or by the
+    `declared` one.
     """
 
     kind: str
@@ -68,8 +66,9 @@ class KindReport:
 class TokenSizeReport:
     """How plain text is counted: `bytes_per_token` is the figure in use, `learnt` the estimate from the last prompts.
 
-    `error` is the mean absolute error of the counts of the last prompts against the engine's own, `declared_error` that
-    of the declared figure over the same; shares (0.1 = 10 %), None before any prompt.
+    `error` is the mean absolute error of the router's counts against the engine's, over the last prompts;
+    `declared_error` is the error that the declared figure would have had for them. Both are shares (0.1 = 10 %), None
+    before any prompt.
     """
 
     bytes_per_token: float
@@ -82,27 +81,27 @@ class TokenSizeReport:
 
 
 class _Estimate:
-    """The weighted median of the last prompts' bytes per token. A prompt weighs by the root of its length: long ones
-    matter more, as of short ones a good part is what a template adds, and none outweighs all others.
+    """The weighted median of the last prompts' bytes per token. A prompt's weight is the square root of its length:
+    long prompts count more, because a template adds a good part of short ones, but no prompt outweighs all others.
     """
 
     __slots__ = ("_last", "observed", "samples", "value")
 
     def __init__(self) -> None:
         self._last: deque[tuple[float, float, float]] = deque(maxlen=MEMORY_PROMPTS)
-        """When each was observed (s), its ratio and its weight."""
+        """For each remembered prompt: when it was observed (s), its ratio and its weight."""
         self.samples = 0
         self.observed: float | None = None
-        """The median of what is remembered."""
+        """The median of the remembered ratios."""
         self.value: float | None = None
-        """The estimate: the median, None while too few prompts are remembered."""
+        """The estimate in use: the median, or None while too few prompts are remembered."""
 
     def __bool__(self) -> bool:
-        """Whether it remembers anything."""
+        """Whether any prompt is remembered."""
         return bool(self._last)
 
     def observe(self, sample: tuple[float, float, float]) -> bool:
-        """Remember when it was observed, its ratio and its weight. Returns whether there is a current estimate."""
+        """Add a prompt: when it was observed, its ratio and its weight. Returns whether an estimate exists."""
         self._last.append(sample)
         self.samples += 1
         if self.samples % ESTIMATED_EVERY and len(self._last) > FIRST_PROMPTS:
@@ -112,7 +111,7 @@ class _Estimate:
 
     @property
     def observed_at(self) -> float:
-        """When it last observed something."""
+        """When the last prompt was observed."""
         return self._last[-1][0]
 
     def figure(self, now: float) -> Figure:
@@ -147,14 +146,14 @@ class _Estimate:
 
 
 class TokenSizes:
-    """The bytes of a token in one pool; `declared` until the engines have reported enough. Times are in seconds, of any
-    clock that does not go back.
+    """The bytes of a token in one pool; `declared` until the engines have reported enough. Times are in seconds of any
+    monotonic clock.
     """
 
     def __init__(self, declared: float) -> None:
         self.declared = float(declared)
         self.bytes_per_token = self.declared
-        """The pool's figure: for plain text, and for all that nothing better is known of."""
+        """The pool's figure: for plain text, and for kinds without a better one."""
         self._least, self._most = min(LEAST, self.declared), max(MOST, self.declared)
         self._text = _Estimate()
         self._kinds: dict[str, _Estimate] = {}
@@ -176,7 +175,7 @@ class TokenSizes:
         return ID_BYTES if kind == GIVEN_IDS else self.bytes_per_token
 
     def tokens(self, counted_bytes: int, kind: str = "") -> int:
-        """The tokens that a prompt of this many bytes counts for; at least 1."""
+        """The tokens that a prompt of this many bytes counts as; at least 1."""
         return max(1, ceil(counted_bytes / self.of(kind)))
 
     def observe(self, counted_bytes: int, prompt_tokens: int, now: float = 0.0, kind: str = "", *, text: bool = True) -> bool:
@@ -223,7 +222,7 @@ class TokenSizes:
         return True
 
     def counted(self, engine: EngineFacts) -> EngineFacts:
-        """The facts with a routing block of as many tokens as its bytes are now believed to be."""
+        """The facts, with a routing block of as many tokens as its bytes now correspond to."""
         if self.bytes_per_token == self.declared:
             return engine
         return replace(engine, block_tokens=max(1, round(engine.block_bytes / self.bytes_per_token)))

@@ -1,4 +1,4 @@
-"""Where other routers placed prompts, by their reports: a sketch of each prompt, not all of its blocks."""
+"""Where other routers placed prompts, according to their reports: a sketch of each prompt, not all of its blocks."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,14 +8,15 @@ from fairlead.targets import instance_of
 
 
 class ToldPrompts:
-    """Which instances hold which prefixes of other routers' prompts, each bounded to its KV cache: the oldest go first.
-    A prefix is known at the reported depths, so a hit is never overestimated, and underestimated by less than half.
+    """Which instances hold which prefixes of other routers' prompts, each bounded to its KV cache: the oldest prefixes
+    go first. Only some depths of a prompt are reported, so a hit is never overestimated, and underestimated by less
+    than half.
     """
 
     def __init__(self, capacity_blocks: int) -> None:
         self._capacity = capacity_blocks
         self._prompts: dict[str, OrderedDict[int, PlacedPrompt]] = {}
-        """Keyed by instance: the last block of each prompt, the oldest first."""
+        """Each instance's prompts by their last block, the oldest first."""
         self._lengths: dict[str, int] = {}
         self._holders: dict[int, dict[str, int]] = {}
         """Block → instance → the number of its prompts that report the block."""
@@ -30,7 +31,7 @@ class ToldPrompts:
             self._evict(instance)
 
     def hear(self, prompts: Iterable[PlacedPrompt]) -> None:
-        """Prompts were placed; one that is known becomes the newest. What is not a sketch of a prompt says nothing."""
+        """Record prompts that were placed; a known one becomes the newest. Invalid sketches are ignored."""
         for prompt in prompts:
             if not 0 < prompt.length <= self._capacity or len(prompt.blocks) != len(tuple(depths(prompt.length))):
                 continue

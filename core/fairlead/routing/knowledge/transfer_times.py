@@ -2,10 +2,11 @@
 
     measured between the two > measured between others > declared > assumed
 
-A line through the last transfers of a pair gives its latency and its seconds per token. As long as nothing was seen, a
-transfer is assumed to take half of what computing takes: then it is tried where much would be computed, and its time is
-bounded, so the first one costs little and shows the truth. Two engines that meet for the first time
-may be slow (6 and 15 s were seen with nixl 1.3.2 on a busy machine); they go on with that when nobody waits any more.
+A line through the last transfers of a pair gives its latency and its seconds per token. Before any transfer was seen,
+it is assumed to take half as long as computing the tokens: so it is tried where much would have to be computed, and
+because its time is bounded, a first attempt costs little and gives a measurement. The first transfer between two
+engines may be slow (6 and 15 s were seen with nixl 1.3.2 on a busy machine); it continues after the router has stopped
+waiting for it.
 """
 
 from collections import defaultdict, deque
@@ -18,12 +19,12 @@ from fairlead.reports.moves import CacheFate, CacheTransfer
 from fairlead.targets import instance_of
 
 KEPT_TRANSFERS = 32
-"""Transfers of a pair that its line goes through."""
+"""Number of a pair's last transfers through which its line is fitted."""
 ASSUMED_SHARE = 0.5
-"""Time of a transfer of which nothing is known, in times of computing the same tokens."""
+"""Assumed time of a transfer, relative to computing the same tokens, if nothing was measured."""
 ASSUMED_LATENCY_SECONDS = 0.05
 FIRST_REST_SECONDS = 10.0
-"""After a failure a pair is not tried for this time, and for twice as long after each further one."""
+"""After a failure a pair is not tried for this many seconds; the time doubles with each further failure."""
 LONGEST_REST_SECONDS = 600.0
 
 
@@ -34,17 +35,21 @@ class _Line(NamedTuple):
 
 @dataclass(slots=True)
 class _Pair:
-    """What was seen between a source and a target."""
+    """Observed transfers from one source to one target."""
 
     transfers: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=KEPT_TRANSFERS))
     rests_until: float = 0.0
+    late_until: float = 0.0
+    """Until when nobody waits for a transfer that was late: one for which nobody waits may be tried."""
     failures: int = 0
     seen_at: float = 0.0
     line: _Line | None = None
 
 
 class TransferTimes:
-    """Predicted seconds of transfers, and whom to spare. Instances may be named as ranks of theirs."""
+    """Predicted transfer times, and pairs that are not tried at the moment. Arguments may be instances
+    or their ranks.
+    """
 
     def __init__(self) -> None:
         self._pairs: defaultdict[tuple[str, str], _Pair] = defaultdict(_Pair)
@@ -60,32 +65,41 @@ class TransferTimes:
         sending = ASSUMED_SHARE * computing_seconds if declared_speed is None else tokens / declared_speed
         return ASSUMED_LATENCY_SECONDS + sending
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether any transfer was seen: those seen shared their links with others, as the next one does."""
+        return self._common is not None
+
     def common(self, computing_seconds_per_token: float, declared_speed: float | None) -> tuple[float, float]:
-        """Tokens per second and latency that all pairs have in common, by the same order of knowledge."""
+        """Tokens per second and latency over all pairs, from the best of the same sources."""
         line = self._common
         if line is not None:
             return (1 / line.per_token if line.per_token else inf), line.latency
         speed = 1 / (ASSUMED_SHARE * computing_seconds_per_token) if declared_speed is None else declared_speed
         return speed, ASSUMED_LATENCY_SECONDS
 
-    def may_try(self, source: str, target: str, now: float) -> bool:
-        """Whether the pair has not failed of late."""
+    def may_try(self, source: str, target: str, now: float, *, waits: bool = True) -> bool:
+        """Whether the pair has not failed of late; where nobody `waits`, it may have been too slow."""
         pair = self._pairs.get((instance_of(source), instance_of(target)))
-        return pair is None or pair.rests_until <= now
+        return pair is None or (pair.rests_until <= now and not (waits and pair.late_until > now))
 
     def observe(self, source: str, target: str, transfer: CacheTransfer, sending_seconds: float, now: float) -> None:
-        """Learn from an attempt. Of its seconds, `sending_seconds` were not spent on computing the prompt's rest.
-        Nothing is learned of a pair whose source named no blocks (`contracts.handovers`).
+        """Add an attempt. `sending_seconds` is the part of its time that was not spent on computing the rest of the
+        prompt. An attempt whose source named no blocks is ignored (`contracts.handovers`).
         """
         if transfer.fate is CacheFate.UNNAMED:
             return
         pair = self._pairs[instance_of(source), instance_of(target)]
         pair.seen_at = now
         if transfer.fate is not CacheFate.MOVED:
-            pair.rests_until = now + min(LONGEST_REST_SECONDS, FIRST_REST_SECONDS * 2**pair.failures)
+            until = now + min(LONGEST_REST_SECONDS, FIRST_REST_SECONDS * 2**pair.failures)
+            if transfer.fate is CacheFate.LATE:
+                pair.late_until = until
+            else:
+                pair.rests_until = until
             pair.failures += 1
             return
-        pair.failures, pair.rests_until = 0, 0.0
+        pair.failures, pair.rests_until, pair.late_until = 0, 0.0, 0.0
         if transfer.tokens:
             seen = transfer.tokens, max(0.0, sending_seconds)
             pair.transfers.append(seen)
@@ -93,7 +107,7 @@ class TransferTimes:
             pair.line, self._common = _line_through(pair.transfers), _line_through(self._all)
 
     def figure(self, declared_speed: float | None, now: float) -> Figure:
-        """Tokens per second that go from one instance to another, over all pairs."""
+        """Tokens transferred per second from one instance to another, over all pairs."""
         seconds = sum(seconds for _, seconds in self._all)
         if not seconds:
             return declared(declared_speed)
@@ -103,15 +117,17 @@ class TransferTimes:
         return Figure(value=tokens / seconds, source=Source.MEASURED, samples=len(self._all), age_seconds=age)
 
     def forget(self, instance: str) -> None:
-        """Forget the pairs of an instance that is gone, or where another engine runs now. What all pairs had in common
-        stays.
+        """Forget the pairs of an instance that is gone or whose engine was replaced. The figures over
+        all pairs stay.
         """
         for pair in [pair for pair in self._pairs if instance in pair]:
             del self._pairs[pair]
 
 
 def _line_through(seen: deque[tuple[int, float]]) -> _Line:
-    """Least squares with neither end below zero; through the origin where all transfers are about equally long."""
+    """Least squares with intercept and slope at least zero; through the origin if all transfers are
+    about equally long.
+    """
     count = len(seen)
     tokens, seconds = sum(one for one, _ in seen) / count, sum(one for _, one in seen) / count
     spread = sum((one - tokens) ** 2 for one, _ in seen)

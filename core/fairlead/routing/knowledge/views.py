@@ -1,4 +1,4 @@
-"""The live view policies choose by: loads, prefix index and bindings of this instant.
+"""The live view on which policies base their choices: loads, prefix index and bindings of this instant.
 
 The scheduler sets `now` before each use.
 """
@@ -10,6 +10,7 @@ import numpy as np
 
 from fairlead.instances import Role
 from fairlead.kv_events.engine_caches import EngineCaches
+from fairlead.kv_events.sources import NOTHING_SLOW, SLOW, TierCounts
 from fairlead.reports.bindings import Binding
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.policies import FetchSpeed, modelled_fetching
@@ -18,6 +19,7 @@ from fairlead.routing.contracts.rests import among_others
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, Overtaking, PoolVectors, misses
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
+from fairlead.routing.knowledge.load_times import LoadTimes
 from fairlead.routing.knowledge.parts import OF_ANOTHER, home_key, home_of, part_of, seed_of
 from fairlead.routing.knowledge.pool_load import OfferedPrefills, decode_share
 from fairlead.routing.knowledge.prefixes import PrefixIndex
@@ -29,8 +31,8 @@ from fairlead.targets import instance_of
 
 
 class LiveView:
-    """A `PoolView` over the scheduler's own objects; candidates and their vectors are kept until a
-    circuit or the table changes.
+    """A `PoolView` over the scheduler's own objects; candidates and their vectors are cached until a circuit or the
+    table changes.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class LiveView:
         prefill_times: PrefillTimes,
         decode_times: DecodeTimes,
         transfer_times: TransferTimes,
+        load_times: LoadTimes,
         drained: Collection[str] = (),
         within: Collection[str] | None = None,
     ) -> None:
@@ -52,7 +55,7 @@ class LiveView:
         self._bindings = bindings
         self._drained = drained
         self._changed = changed
-        """Instances whose counters changed since the vectors were read; emptied here."""
+        """Instances whose counters changed since the vectors were last read; reading them empties this set."""
         self._candidates: tuple[InstanceLoad, ...] | None = None
         self._decode_candidates: tuple[InstanceLoad, ...] = ()
         self._valid_until = 0.0
@@ -66,13 +69,20 @@ class LiveView:
         self.prefill_times = prefill_times
         self.decode_times = decode_times
         self.transfer_times = transfer_times
+        self.load_times = load_times
+        self.is_tiered = False
+        """See `PoolView`; looked up with hits, as predictions follow them."""
+        self.stored: PrefixIndex | None = None
+        """What this router knows to have been computed and so put into the store that all engines read; None without
+        such a store. Where events name the store's blocks, they count instead.
+        """
         self.offered = OfferedPrefills()
         self.routers = 1
         """The number of live routers that send to these instances; each is assumed to have as many requests in flight
         as this one.
         """
         self.told_routers = 0
-        """The number of other routers that report their requests in flight: those are counted instead
+        """The number of other routers that report their requests in flight: the reported requests are counted instead
         (`InstanceLoad.others`).
         """
         self.told = ToldPrompts(prefixes.capacity_blocks)
@@ -89,7 +99,7 @@ class LiveView:
         self.now = 0.0
 
     def within(self, instances: Collection[str]) -> "LiveView":
-        """The view of this instant in which only these instances are candidates."""
+        """The same view, but only these instances are candidates."""
         view = LiveView(
             self.table,
             self._loads,
@@ -100,11 +110,13 @@ class LiveView:
             self.prefill_times,
             self.decode_times,
             self.transfer_times,
+            self.load_times,
             self._drained,
             instances,
         )
         view.offered, view.routers, view.overtaking, view.now = self.offered, self.routers, self.overtaking, self.now
         view.told_routers, view.told, view._router, view._names = self.told_routers, self.told, self._router, self._names
+        view.stored = self.stored
         return view
 
     def invalidate(self) -> None:
@@ -143,7 +155,10 @@ class LiveView:
     def has_drained(self, instance: str) -> bool:
         return instance in self._drained
 
-    def hit_tokens(self, request: RoutingRequest, instance: str) -> int:
+    def hit_tokens(self, request: RoutingRequest, instance: str, *, shared: bool = True) -> int:
+        """See `PoolView`; without `shared`, only what is the instance's own."""
+        if shared and self.stored is not None:
+            return max(self.hit_tokens(request, instance, shared=False), self._shared_tokens(request))
         if not (request.blocks or self.caches.heard):
             return 0
         blocks = self.prefixes.match(instance, request.blocks)
@@ -153,12 +168,15 @@ class LiveView:
         return self.caches.hit_tokens(request, instance, remembered)
 
     def hit_tokens_everywhere(self, request: RoutingRequest) -> Mapping[str, int]:
+        self.is_tiered = self.caches.index.is_tiered
         if not (request.blocks or self.caches.heard):
             return {}
         block_tokens = request.block_tokens or self.table.engine.block_tokens
         most = request.prompt_tokens - 1
         if most < 1:
             return {}
+        if self.stored is not None and (shared := self._shared_tokens(request)):
+            return {instance: max(shared, self.hit_tokens(request, instance, shared=False)) for instance in self._loads}
         held = self.prefixes.match_everywhere(request.blocks)
         if self.told:
             for instance, blocks in self.told.match(request.blocks).items():
@@ -168,10 +186,49 @@ class LiveView:
             return found
         return {instance: tokens for instance, tokens in self.caches.hits_everywhere(request, found).items() if tokens}
 
+    def _shared_tokens(self, request: RoutingRequest) -> int:
+        """Leading prompt tokens that the store of all engines holds."""
+        told = self.caches.shared_tokens(request)
+        if told is not None:
+            return told
+        assert self.stored is not None
+        blocks = self.stored.match("", request.blocks)
+        if self.told:
+            blocks = max(blocks, *self.told.match(request.blocks).values(), 0)
+        return max(0, min(blocks * (request.block_tokens or self.table.engine.block_tokens), request.prompt_tokens - 1))
+
+    def slow_tokens(self, request: RoutingRequest, instance: str) -> TierCounts:
+        """Tokens of the prompt that the instance would load from each tier outside its GPU."""
+        host, disk, remote = self.caches.slow_tokens(request, instance)
+        if self.stored is not None:
+            remote += max(0, self._shared_tokens(request) - self.hit_tokens(request, instance, shared=False))
+        return host, disk, remote
+
+    def loading_vector(self, request: RoutingRequest) -> FloatVector | None:
+        if not self.caches.index.is_tiered:
+            return None
+        self.vectors()
+        seconds, times = np.zeros(len(self._ids)), self.load_times.seconds
+        for place, tokens in self.caches.slow_rows(request, self._ids):
+            seconds[place] = times(tokens)
+        if self.stored is not None and (shared := self._shared_tokens(request)):
+            per_token = times((0, 0, 1))
+            seconds += per_token * np.maximum(0, shared - self.hit_vector(request, shared=False))
+        return seconds
+
+    def tier_terms(self, request: RoutingRequest, instance: str) -> dict[str, float]:
+        tokens = self.slow_tokens(request, instance) if self.caches.index.is_tiered else NOTHING_SLOW
+        if tokens == NOTHING_SLOW:
+            return {}
+        found = {f"{tier.value}_tokens": float(count) for tier, count in zip(SLOW, tokens, strict=True) if count}
+        return found | ({"load_seconds": self.load_times.seconds(tokens)} if self.load_times.knows(tokens) else {})
+
     def predicted_ttft_seconds(self, request: RoutingRequest, instance: str) -> float:
         load = self._loads.get(instance)
         hit = self.hit_tokens(request, instance)
         done = 0.0 if load is None else load.done_seconds(self.now)
+        if self.caches.index.is_tiered:
+            done -= self.load_times.seconds(self.slow_tokens(request, instance))
         overtaking = self._overtaking(request)
         if overtaking is not None:
             done += overtaking.at(instance).microseconds / 1e6
@@ -205,12 +262,14 @@ class LiveView:
         return decode_share(self.step_seconds(load), self.table.slo.tpot_seconds)
 
     def share_left_alone(self, load: InstanceLoad) -> float:
-        """The part of the instance's time that a router's prefills leave to decodes, and to others' prefills."""
+        """The part of an instance's time that a router's prefills must leave free for decodes and for other routers'
+        prefills.
+        """
         share = self.decode_share(load)
         return share if load.others is None else among_others(share, load.others.prefill_share)
 
     def step_seconds(self, load: InstanceLoad) -> float:
-        """Predicted time of a decode step of all that decodes there; 0 while nothing is known of decode times."""
+        """Predicted time of a decode step with all requests that decode there; 0 while decode times are unknown."""
         tokens, requests = self.assumed_routers * load.decode_tokens, self.assumed_routers * load.decoding
         if load.others is not None:
             tokens, requests = tokens + load.others.decode_tokens, requests + load.others.decoding
@@ -261,7 +320,11 @@ class LiveView:
         self._changed.clear()
         return self._vectors
 
-    def hit_vector(self, request: RoutingRequest) -> IntVector:
+    def hit_vector(self, request: RoutingRequest, *, shared: bool = True) -> IntVector:
+        """See `PoolView`; without `shared`, only what is each instance's own."""
+        if shared and self.stored is not None:
+            return np.maximum(self.hit_vector(request, shared=False), self._shared_tokens(request))
+        self.is_tiered = self.caches.index.is_tiered
         self.vectors()
         prefixes = self.prefixes
         if self._slots_version != prefixes.slots_version:
@@ -283,6 +346,8 @@ class LiveView:
         overtaking = self._overtaking(request)
         if overtaking is not None:
             done += overtaking.microseconds(self._ids) / 1e6
+        if self.caches.index.is_tiered and (loading := self.loading_vector(request)) is not None:
+            done -= loading
         if self.prefill_times.fitted:
             return vectors.pending_microseconds / 1e6 + self.prefill_times.seconds_vector(request.prompt_tokens, hits) - done
         return (vectors.pending + misses(request.prompt_tokens, hits)) / self.prefill_times.speed - done
@@ -295,11 +360,14 @@ class LiveView:
         return overtaking.microseconds_in_time(self._ids) / 1e6
 
     def prefill_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
-        return self.prefill_times.seconds_vector(request.prompt_tokens, hits)
+        seconds = self.prefill_times.seconds_vector(request.prompt_tokens, hits)
+        if self.caches.index.is_tiered and (loading := self.loading_vector(request)) is not None:
+            return seconds + loading
+        return seconds
 
     def fetching(self, request: RoutingRequest) -> FetchSpeed | None:
         handed_on = self.table.engine.kv_transfer
-        if handed_on is None or not request.movable:
+        if handed_on is None or handed_on.is_store or not request.movable:
             return modelled_fetching(self.table.engine.modelled)
         rate, latency = self.transfer_times.common(1 / self.prefill_speed, handed_on.tokens_per_second)
         return FetchSpeed(size=1.0, rate=rate, latency_seconds=latency)
@@ -330,7 +398,7 @@ class LiveView:
         self._valid_until = min((load.broken_until for load in accepting if load.broken_until > self.now), default=inf)
 
     def _keep_within(self, within: Collection[str], accepting: Sequence[InstanceLoad]) -> None:
-        """If all members of a part are shut, every one is a candidate too."""
+        """If all candidates of the restricted part get no requests, all of the part's instances become candidates."""
         members = [load for load in accepting if _is_member(load, within)]
         able = [load for load in members if load.entry.role is not Role.DECODE and not load.lacks_decode]
         decodes = [load for load in members if load.entry.role is not Role.PREFILL]
@@ -353,8 +421,8 @@ def _is_member(load: InstanceLoad, within: Collection[str]) -> bool:
 
 
 def _spare(accepting: Sequence[InstanceLoad], now: float) -> None:
-    """If the circuits of all suitable instances are open, requests still go to them. Decode instances can stand in for
-    prefill instances, not the other way round.
+    """If the circuits of all suitable instances are open, they get requests nevertheless. Decode instances can stand in
+    for prefill instances, not the other way round.
     """
     nobody_decodes = all(load.is_shut(now) for load in accepting if load.entry.role is not Role.PREFILL)
     nobody = nobody_decodes and all(load.is_shut(now) for load in accepting)

@@ -1,11 +1,10 @@
 """The prefill speed and the decode steps of a pool's instances, measured from answers that come in one piece.
 
-Nobody sees the first token of an answer that is not streamed. How long all of it took still tells: it is the time of
-the prompt tokens that its instance computed from its sending to its end, its own and those that came before or in
-between, and of one decode step for each token after the first, over what decoded beside it. That is linear in what a
-prompt token and a step take, so least squares over many answers, each weighed against its own length, tell them apart
-where prompts and answers are not all in one proportion. Where they are, the error of the fit says so, and nothing is
-known.
+If an answer is not streamed, its first token is not visible, but its whole duration is. That is the time for all prompt
+tokens that the instance computed meanwhile, plus one decode step for each token after the first, at the load of that
+time. This is linear in the time per prompt token and the time per step, so least squares over many answers, each scaled
+by its duration, separate the two, unless all prompts and answers have the same proportion. In that case the fit's error
+is large, and the figures stay unknown.
 """
 
 from math import inf, isfinite
@@ -16,31 +15,31 @@ from fairlead.capabilities import UNKNOWN, Figure, Source, Spread
 from fairlead.routing.contracts.vectors import FloatVector
 
 KEPT_ANSWERS = 400
-"""Answers that the figures rest on; further ones replace the oldest."""
+"""Number of answers on which the figures rest; further ones replace the oldest."""
 ENOUGH_ANSWERS = 16
 """With fewer, no speed counts as measured."""
 AGAIN_SHARE = 0.1
-"""The figures are found again when so large a part of the answers is new."""
+"""The figures are computed again when this share of the answers is new."""
 AGAIN_SECONDS = 0.5
-"""Seconds between two such times once all are kept that may be: with thousands of answers a second, finding the figures
-after each tenth would cost more than a tenth of all that a router does.
+"""Seconds between two computations once the maximum number of answers is kept: with thousands of answers per second,
+computing the figures after each tenth would take more than a tenth of the router's CPU time.
 """
 AGAIN_TIMES = 4
 """They are computed again once all kept answers were replaced this many times, however soon that is."""
 NEAR_SHARE = 0.9
 """Share of the answers, those nearest to a first fit, that the second fit uses."""
 TOO_FAST = 2.0
-"""An answer this many times faster than nearly all others had a prompt that was cached without the router's knowledge.
-In a fit weighed by answers' lengths it would outweigh the others.
+"""An answer this many times faster than nearly all others had a prompt that was cached without the router's knowledge,
+and is ignored: in a fit that scales answers by their duration it would outweigh the others.
 """
 LARGEST_ERROR = 0.25
-"""A speed whose standard error is a larger part of it is not known."""
+"""A speed counts as unknown if its standard error is a larger share of it than this."""
 LEAST_SECONDS = 0.01
-"""An answer in less says nothing."""
+"""A shorter answer is ignored."""
 MOST_SECONDS = 3600.0
-"""Nor does one of more: its engine stood still."""
+"""A longer answer is ignored: its engine stood still."""
 MOST_TOKENS = 10_000_000
-"""Nor one of more tokens, whatever its engine says."""
+"""An answer with more tokens is ignored, whatever its engine reports."""
 LEAST_ERROR = 0.05
 """The least error assumed for an answer. Without it, answers that are all alike would seem to determine the speed
 exactly, although any split of their time into prompt and steps fits them."""
@@ -54,10 +53,11 @@ class WholeAnswers:
     def __init__(self) -> None:
         self.tokens_per_second: float | None = None
         self._error = 0.0
-        """Standard error of a token's seconds, as a part of them."""
+        """Relative standard error of the time per token."""
         self._rows = np.zeros((KEPT_ANSWERS, 4))
-        """Prompt tokens, steps, and steps by the context tokens and by the requests that each was over; all over the
-        answer's seconds."""
+        """For each answer: prompt tokens, steps, steps × context tokens and steps × requests, all divided by the
+        answer's seconds.
+        """
         self._at = np.zeros(KEPT_ANSWERS)
         self._instances: list[str] = [""] * KEPT_ANSWERS
         self._next = self._count = self._new = 0
@@ -88,11 +88,11 @@ class WholeAnswers:
         return True
 
     def is_crowded(self, now: float) -> bool:
-        """Whether an answer can be left out, as more come than are kept between two times that figures are found."""
+        """Whether an answer may be skipped, because more arrive between two computations than are kept."""
         return self._count == KEPT_ANSWERS and 0 <= now - self._observed_at < AGAIN_SECONDS / KEPT_ANSWERS
 
     def forget(self, instance: str) -> None:
-        """Forget an instance that is gone, or where another engine runs now."""
+        """Forget an instance that is gone or whose engine was replaced."""
         self._keep(np.array([name != instance for name in self._instances[: self._count]], dtype=bool))
 
     def forget_older(self, before: float) -> None:
@@ -100,16 +100,14 @@ class WholeAnswers:
         self._keep(self._at[: self._count] >= before)
 
     def recounted(self, times: float) -> "WholeAnswers":
-        """The same answers with their prompt tokens multiplied by `times`, because a token has another size than
-        assumed.
-        """
+        """The same answers with prompt tokens multiplied by `times`, after the estimated size of a token changed."""
         if times != 1.0:
             self._rows[: self._count, 0] *= times
             self._measure()
         return self
 
     def figure(self, now: float) -> Figure:
-        """Tokens per second, with the spread that its error leaves and the age of the newest answer."""
+        """Tokens per second, with a spread from its standard error and the age of the newest answer."""
         speed = self.tokens_per_second
         if speed is None:
             return UNKNOWN
@@ -148,8 +146,8 @@ class WholeAnswers:
 
 
 def _solved(rows: FloatVector) -> tuple[FloatVector, FloatVector]:
-    """The coefficients with which rows come nearest to 1, and their standard errors, which are large where columns are
-    alike. A column of zeros has no effect.
+    """The coefficients for which the rows are closest to 1, and their standard errors, which are large if columns are
+    similar. A column of zeros has no effect.
     """
     scale = np.sqrt((rows**2).sum(axis=0))
     scaled = rows / np.where(scale > 0, scale, 1.0)

@@ -1,6 +1,5 @@
-"""Cache affinity: one ring and the adaptive key, no look at load.
-
-Equal prefixes meet on one instance, at the price of hotspots.
+"""Cache affinity: one ring and the adaptive key, without regard to load. Equal prefixes meet on one instance, at the
+price of hotspots.
 """
 
 from itertools import islice
@@ -24,7 +23,7 @@ from fairlead.tables import RoutingTable
 class CacheAffinity:
     """The key's owner on the ring, or the next healthy instance clockwise.
 
-    Bindings record the holder and steer nothing.
+    Bindings only record the holder; they do not influence choices.
     """
 
     name = "cache-affinity"
@@ -73,7 +72,7 @@ class CacheAffinity:
 
 ENTRY = PolicyEntry(
     name=CacheAffinity.name,
-    intent="Equal prefixes to one instance by consistent hashing, whatever its load.",
+    intent="Equal prefixes to one instance by consistent hashing, regardless of load.",
     build=lambda parameters, seed: CacheAffinity(parameters),
     parameters=KeyParameters,
     ring=RingUse.EVERY_REQUEST,

@@ -21,7 +21,7 @@ class CacheLoadLinearParameters(QueueParameters):
     """Parameters of `cache-load-linear`."""
 
     cache_weight: float = number(
-        "Weight of the cached share of the prompt; the rest of 1 weighs how little is pending.", 0.5, minimum=0.0, maximum=1.0
+        "Weight w of the cached share of the prompt; idleness has the weight 1 - w.", 0.5, minimum=0.0, maximum=1.0
     )
 
 
@@ -47,7 +47,9 @@ class CacheLoadLinear:
 
 
 def linear_scores(hits: IntVector, prompt_tokens: int, pending: IntVector, weight: float) -> FloatVector:
-    """w x hit share + (1 - w) x (1 - pending / largest pending); an idle pool counts as idle everywhere."""
+    """w x hit share + (1 - w) x (1 - pending / largest pending); in an idle pool the second term is 1
+    - w everywhere.
+    """
     scores: FloatVector = weight * token_share(hits, prompt_tokens) + (1 - weight) * idleness(pending)
     return scores
 

@@ -1,5 +1,5 @@
-"""Fairlead's own policies: every other module of this package is one, named as the module is and
-described by its `ENTRY`.
+"""Fairlead's own policies: every other module of this package is one, with the policy's name and an `ENTRY` that
+describes it.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from fairlead.routing.contracts.catalogues import PolicyCatalogue
 
 
 def _entry_of(module: str) -> Callable[[], object]:
-    """Loads a module of this package when its policy is first asked for."""
+    """Loads a module of this package when its policy is first used."""
     return lambda: import_module(f"{policies.__name__}.{module}").ENTRY
 
 

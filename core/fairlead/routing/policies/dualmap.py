@@ -1,5 +1,5 @@
-"""DualMap: two candidates per prefix from a dual ring, the one with the cache unless it endangers the SLO, and
-migration within the pair when both do.
+"""DualMap: two candidates per prefix from a dual ring. The one with the cache is chosen unless it endangers the SLO; if
+both do, queued requests migrate within the pair.
 
 The number of candidates is a parameter, to measure the value of the paper's choice of two; more than two follow the
 same rules.
@@ -35,7 +35,7 @@ PAPER_BOTTLENECK_SECONDS: Final = 3.0
 CODE_BUSY_SECONDS: Final = 2.0
 NEVER_SECONDS: Final = 1e9
 ANY_GAIN_SECONDS: Final = -3600.0
-"""The published behaviour: requests follow their keys, whatever their sessions lose."""
+"""The published behaviour: requests follow their keys, even if their sessions lose time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +43,8 @@ class DualMapParameters(KeyParameters):
     """Parameters of `dualmap`."""
 
     preset: str = text(
-        "Where values not given come from: the policy as it was measured to be best (dualmap), as the paper describes it (dualmap-paper), "
-        "or as its published code has it (dualmap-code).",
+        "Source of the parameters that are not given: the variant that measured best (dualmap), the paper "
+        "(dualmap-paper), or its published code (dualmap-code).",
         "dualmap",
         enum=("dualmap", *PRESETS),
     )
@@ -56,54 +56,56 @@ class DualMapParameters(KeyParameters):
         maximum=100.0,
     )
     candidates: int = whole(
-        "Instances a key may go to, each from a ring of its own; 1 leaves neither choice nor migration.", 2, minimum=1, maximum=4
+        "Number of candidates per key, each from a ring of its own; with 1 there is neither choice nor migration.", 2, minimum=1, maximum=4
     )
     second_choice: str = text(
-        "Candidate when a ring names an instance already named: `distinct` the next other one clockwise, `paper` the next by index.",
+        "Which candidate to take if a ring names an instance that was already named: `distinct` the next "
+        "other instance clockwise, `paper` the next by index.",
         "distinct",
         enum=("distinct", "paper"),
     )
     rebalance: bool = truth("Migrate queued requests within their pair when both candidates are overloaded.", True)
     sweep: bool | None = truth(
-        "Look at all queues four times a second too, not only at those of a request that finds both its candidates overloaded; "
+        "Also check all queues four times a second, not only the candidates' queues when both are overloaded; "
         "default true, with dualmap-paper false.",
         None,
     )
     bottleneck_seconds: float | None = number(
-        "An instance with work and no first token for longer is taken as held up by decodes when rebalancing; default never, with "
+        "When rebalancing, an instance that has work but no first token for longer than this counts as held "
+        "up by decodes; default never, with "
         "dualmap-paper 3.0.",
         None,
         minimum=0.1,
     )
-    max_examined: int = whole("Queued requests of one instance looked at per rebalancing run.", 256, minimum=1, maximum=10_000)
+    max_examined: int = whole("Queued requests of one instance that a rebalancing run examines.", 256, minimum=1, maximum=10_000)
 
     @property
     def overload_fraction(self) -> float:
-        """`slo_fraction`, or the preset's."""
+        """The parameter `slo_fraction`, or else the preset's value."""
         if self.slo_fraction is not None:
             return self.slo_fraction
         return 0.5 if self.preset == "dualmap-code" else 1.0
 
     @property
     def is_coded(self) -> bool:
-        """Whether requests are queued, sent and moved by the rules of the published code."""
+        """Whether requests are queued, sent and moved as in the published code."""
         return self.preset == "dualmap-code"
 
     @property
     def sweeps(self) -> bool:
-        """`sweep`, or the preset's."""
+        """The parameter `sweep`, or else the preset's value."""
         return self.preset != "dualmap-paper" if self.sweep is None else self.sweep
 
     @property
     def held_up_seconds(self) -> float:
-        """`bottleneck_seconds`, or the preset's; infinite: never."""
+        """The parameter `bottleneck_seconds`, or else the preset's value; infinite: never."""
         if self.bottleneck_seconds is not None:
             return self.bottleneck_seconds
         return PAPER_BOTTLENECK_SECONDS if self.preset == "dualmap-paper" else inf
 
 
 class DualMap:
-    """The policy `dualmap`. Bindings record the holder and steer nothing."""
+    """The policy `dualmap`. Bindings only record the holder; they do not influence choices."""
 
     name = "dualmap"
     binds = True
@@ -152,13 +154,15 @@ class DualMap:
         )
 
     def placements(self, request: RoutingRequest) -> tuple[str, ...]:
-        """Its candidates. The published code moves requests to their neighbours too, so then it may wait anywhere."""
+        """The request's candidates. With the published code's rules it may wait anywhere, because these also move
+        requests to the candidates' neighbours.
+        """
         return () if self._parameters.is_coded else self._named(request)
 
     def may_dispatch(self, load: InstanceLoad, view: PoolView, now: float) -> bool:
         """Whether one more prefill may go to an instance that has some in flight.
 
-        The published code sends it only within the threshold, and while the last first token there is recent.
+        The published code sends it only up to the threshold, and only while the instance's last first token is recent.
         """
         if not self._parameters.is_coded:
             return True
@@ -174,7 +178,7 @@ class DualMap:
         return view.tokens_within(self._parameters.overload_fraction * view.table.slo.ttft_seconds)
 
     def _to_relieve(self, named: tuple[str, ...], *, all_overloaded: bool) -> tuple[str, ...]:
-        """The instances whose queues to check after a choice; the published code checks all of them each time."""
+        """The instances whose queues are checked after a choice; the published code checks all of them each time."""
         if not self._parameters.rebalance:
             return ()
         return self._rings.instances if self._parameters.is_coded else named if all_overloaded else ()
@@ -237,8 +241,8 @@ class DualMap:
         )
 
     def _choose_of_many(self, request: RoutingRequest, healthy: Sequence[InstanceLoad], named: tuple[str, ...], view: PoolView) -> Decision:
-        """The rules of `_choose_of_two` for any number: largest hit, then least loaded, and out of an overload
-        to the least virtual load.
+        """The rules of `_choose_of_two` for any number of candidates: the largest hit, then the least loaded; if that
+        one is overloaded, the smallest virtual load.
         """
         speed = view.prefill_speed
         threshold = self._threshold_tokens(view)
@@ -292,8 +296,8 @@ class DualMap:
         return weighing(view, rule, complete, limits, passed_over, considered)
 
     def _fallbacks(self, chosen: str, other: str, view: PoolView) -> tuple[str, ...]:
-        """The other instance of the pair, and in small pools the least loaded others. A large pool looks those up only
-        when they are needed, which is rare.
+        """The other instance of the pair, and in small pools also the least loaded others. A large pool looks those up
+        only when they are needed, which is rare.
         """
         if len(view.candidates()) > FALLBACKS * 4:
             return (other,)
@@ -316,16 +320,19 @@ class DualMap:
 
 
 def _limits(threshold: float) -> dict[str, float]:
-    """The recorded figures of a threshold; empty while there is none."""
+    """The recorded figures of a threshold; empty without a threshold."""
     return {"overload_tokens": threshold} if threshold < inf else {}
 
 
 _AMONG_NAMED = frozenset({"slo-guard", "longest-hit"})
-"""Rules that weigh the instances that a prefix may go to, and no others."""
+"""Rules that compare only the instances to which a prefix may go."""
 
 ENTRY = PolicyEntry(
     name=DualMap.name,
-    intent="Two candidates per prefix; the cached one unless that endangers the SLO; queued requests migrate within their pair.",
+    intent=(
+        "Two candidates per prefix; the one with the cache is chosen unless that endangers the SLO; queued "
+        "requests migrate within their pair."
+    ),
     build=lambda parameters, seed: DualMap(parameters),
     parameters=DualMapParameters,
     presets={
@@ -345,7 +352,7 @@ ENTRY = PolicyEntry(
         rules=(
             DecisionRule(
                 code="longest-hit",
-                because="it held the most of the prompt among the instances its prefix may go to; equal ones go to the less loaded",
+                because="it held the most of the prompt among the instances its prefix may go to; ties go to the less loaded one",
                 order=("hit_tokens", "pending_tokens", "decode_tokens"),
             ),
             DecisionRule(
@@ -357,10 +364,10 @@ ENTRY = PolicyEntry(
                     Comparison(of=PASSED_OVER, term=TOTAL, holds=Holds.ABOVE, against="chosen"),
                 ),
             ),
-            DecisionRule(code="only-named", because="it was the only one of the instances its prefix may go to that takes requests"),
+            DecisionRule(code="only-named", because="of the instances its prefix may go to, it was the only one that takes requests"),
             DecisionRule(
                 code="none-named",
-                because="none of the instances its prefix may go to takes requests, and it had the fewest tokens waiting",
+                because="none of the instances its prefix may go to takes requests; of all others, this one had the fewest tokens waiting",
                 order=("pending_tokens", "decode_tokens"),
             ),
         ),

@@ -1,5 +1,5 @@
-"""Dynamo-like: the cached share of the prompt less the load, both normalised, as NVIDIA Dynamo's first
-KV router scored workers.
+"""Dynamo-like: the cached share of the prompt minus the load, both normalised, as NVIDIA Dynamo's first KV router
+scored workers.
 """
 
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ def overlap_less_load(hits: IntVector, prompt_tokens: int, tokens: IntVector, ma
 
 ENTRY = PolicyEntry(
     name=Dynamo.name,
-    intent="The cached share of the prompt less the load, both normalised.",
+    intent="The cached share of the prompt minus the load, both normalised.",
     build=lambda parameters, seed: Dynamo(parameters),
     parameters=DynamoParameters,
     terms=PolicyTerms(

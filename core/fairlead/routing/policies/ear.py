@@ -1,8 +1,8 @@
-"""EAR: a session stays where its KV cache is, and migrates only off a hot instance to a cooler one with room
-for it, with a cooldown.
+"""EAR: a session stays where its KV cache is, and migrates only off a hot instance to a cooler one with room for it,
+with a cooldown.
 
-Where engines can fetch KV blocks from each other, a session that migrates takes its context along. It migrates when the
-request that carries it is sent, if its new host has room for it then too; else the request goes back to the old one.
+Where engines can fetch KV blocks from each other, a session that migrates takes its context along. It migrates when its
+next request is sent, if the new host still has room for it then; otherwise the request goes back to the old host.
 """
 
 from collections import Counter
@@ -37,8 +37,11 @@ class EarParameters(HomeParameters):
     hot_tokens: int | None = whole("A host is hot above this many pending tokens; overrides hot_slo_fraction.", None)
     cooldown_seconds: float = number("A session that moved stays at least this long before load may move it again.", 30.0, minimum=0.0)
     cool_target: bool = truth(
-        "Migrate only to a host that is not hot itself and would give the first token sooner, counting what must be fetched or recomputed "
-        "there; false = to any host with less pending, as the EAR draft says.",
+        (
+            "Migrate only to a host that is not hot itself and would give the first token sooner, including the "
+            "time to fetch or recompute the context there; false = to any host with less pending work, as the EAR "
+            "draft says."
+        ),
         True,
     )
     migrate: bool = truth("Migrate sessions off hot hosts; false = pure affinity.", True)
@@ -50,8 +53,8 @@ class EarParameters(HomeParameters):
 
 
 class Ear:
-    """The policy `ear`. Requests without a session are bound by the hash of their first two blocks, while those are one
-    conversation's.
+    """The policy `ear`. Requests without a session are bound by the hash of their first two blocks, as long as only one
+    conversation has that beginning.
     """
 
     name = "ear"
@@ -61,7 +64,7 @@ class Ear:
         self._parameters = parameters
         self._seen: Sequence[InstanceLoad] = ()
         self._placed: Counter[str] = Counter()
-        """New sessions by instance, since instances came or went."""
+        """New sessions placed on each instance since instances last joined or left."""
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
         session = session_of(request)
@@ -134,8 +137,8 @@ class Ear:
         )
 
     def _placed_since_instances_changed(self, candidates: Sequence[InstanceLoad]) -> Counter[str]:
-        """New sessions by instance. A new instance has none of the earlier sessions, and would get every new one if all
-        were counted.
+        """New sessions per instance since instances last joined or left. If earlier sessions counted too, a new
+        instance, which has none, would get every new session.
         """
         if candidates is not self._seen:
             if {load.entry.id for load in candidates} != {load.entry.id for load in self._seen}:
@@ -165,7 +168,7 @@ class Ear:
         )()
 
     def _why_it_stays(self, home: Binding, host: InstanceLoad, view: PoolView, now: float) -> str:
-        """Which of the rules kept the session on its host."""
+        """The rule by which the session stays on its host."""
         if not self._parameters.migrate:
             return "host-stays"
         hot = self._hot_tokens(view)
@@ -180,7 +183,7 @@ class Ear:
         return view.tokens_within(self._parameters.hot_slo_fraction * view.table.slo.ttft_seconds) if hot is None else hot
 
     def _target(self, request: RoutingRequest, home: Binding, host: InstanceLoad, view: PoolView, now: float) -> InstanceLoad | None:
-        """Where the session should move now, None to stay."""
+        """Where the session should move now; None if it stays."""
         table = view.table
         threshold = self._hot_tokens(view)
         if host.pending_prefill_tokens <= threshold:
@@ -210,8 +213,8 @@ class Ear:
         return best
 
     def _carried_tokens(self, request: RoutingRequest, lacking: int, host: InstanceLoad, view: PoolView) -> tuple[float, bool]:
-        """What it costs a new host to get the context tokens it lacks against the old one, in tokens of prefill, and
-        whether it fetches them.
+        """The cost, in tokens of prefill, for a new host to get the context tokens that it lacks compared with the old
+        one, and whether it fetches them.
         """
         speed = view.fetching(request) if lacking > 0 and self._parameters.fetch else None
         if speed is None:
@@ -223,7 +226,7 @@ class Ear:
     def _fetched_ttft_seconds(
         self, request: RoutingRequest, host: InstanceLoad, target: InstanceLoad, view: PoolView, now: float
     ) -> float | None:
-        """Predicted TTFT on the new host if the context is fetched from the old one; None if it is computed again."""
+        """Predicted TTFT on the new host if the context is fetched from the old one; None if it would be recomputed."""
         saved = view.hit_tokens(request, host.entry.id)
         carried, fetches = self._carried_tokens(request, saved - view.hit_tokens(request, target.entry.id), host, view)
         if not fetches:
@@ -233,7 +236,7 @@ class Ear:
 
 
 def room_tokens(request: RoutingRequest, home: Binding) -> int:
-    """KV tokens that a session needs on a new host: its last turn's context, or the prompt that carries it on."""
+    """KV tokens that a session needs on a new host: its last turn's context, or the prompt of its next request."""
     return max(home.context_tokens, request.prompt_tokens)
 
 
@@ -243,7 +246,7 @@ def session_of(request: RoutingRequest) -> str | None:
 
 
 def prefix_session(request: RoutingRequest) -> str:
-    """The session of a request that names none: the prefix of its first two blocks, or what there is."""
+    """The binding name for a request without a session: a hash of its first two blocks, or of what it has."""
     known = request.blocks[:2]
     return f"prefix:{known[-1] if known else request.first_bytes_hash:016x}"
 

@@ -1,4 +1,4 @@
-"""Endpoint picker: runs an `EndpointPickerConfig` of llm-d: its filters, its weighted scorers and its picker."""
+"""Endpoint picker: runs the filters, weighted scorers and picker of an llm-d `EndpointPickerConfig`."""
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
 from collections.abc import Mapping
@@ -36,14 +36,14 @@ TERMS = {
     "cold_score": "longest without a new prompt × weight",
     "session_score": "home of the session × weight",
 }
-"""Scorers' terms, in words; a decision has those of the scorers in its file, and 0 for the others."""
+"""The scorers' terms, in words; a decision has those of the scorers in its file, and 0 for all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointPickerParameters(HomeParameters):
     """Parameters of `endpoint-picker`."""
 
-    config: dict[str, Any] = free("An EndpointPickerConfig of llm-d, as in its file; without one what llm-d runs without a file.")
+    config: dict[str, Any] = free("An EndpointPickerConfig of llm-d, as in its file; default: llm-d's own default configuration.")
 
     def __post_init__(self) -> None:
         """Raises InvalidInput for a file that cannot be run."""
@@ -61,7 +61,7 @@ class EndpointPickerParameters(HomeParameters):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Parts of the file that are not needed, a line each; places are below `config`."""
+        """Parts of the file that have no effect, a line each; paths are below `config`."""
         return read_endpoint_picker_config(self.document, "config").notes
 
 
@@ -125,12 +125,12 @@ ENTRY = PolicyEntry(
             ),
             DecisionRule(
                 code=BEST_OF_NONE,
-                because="no instance passed the filters, and its score was the best of all",
+                because="no instance passed the filters; of all instances, its score was the best",
                 order=(TOTAL,),
                 ties="by chance",
             ),
-            DecisionRule(code=DRAWN_BY_SCORE, because="it was drawn, with a chance as high as its score"),
-            DecisionRule(code=DRAWN, because="it was drawn by chance"),
+            DecisionRule(code=DRAWN_BY_SCORE, because="it was drawn at random, with a probability proportional to its score"),
+            DecisionRule(code=DRAWN, because="it was drawn at random"),
         ),
     ),
 )

@@ -1,14 +1,15 @@
-"""Fairlead's own policy: prefix affinity that grows with load, over all instances, and queues that serve in time the
-requests that still can be.
+"""Fairlead's own policy: prefix affinity that grows with load, over all instances, and queues that serve requests in
+time as long as that is possible.
 
-The instance with the least `wait + rest + affinity x prefill` takes the request. Wait leaves out late requests, as they
-are served last; wait and rest are both longer where much decodes, as its queue gives decodes time between prefills (see
-`queues.deadline`). Affinity, the worth of a cached second of prefill against a second of waiting, is 1 / (1 - load): a
-second of work at load 0.5 delays the requests behind it by another second in total, at 0.75 by three. A full KV cache
-counts as a little waiting too; otherwise a short prefix that all share would draw all new sessions to the instance that
-computed it first. Instances that would be late come last, unless being in time elsewhere costs more than a TTFT target.
-Prefills and waits are scaled by the instance's observed pace relative to the others; the delay that a prefill causes
-others uses the pool's mean. With `learned_ttft` a model replaces `wait + rest + prefill` while it errs less.
+The instance with the least `wait + rest + affinity x prefill` takes the request. Wait leaves out late requests, which
+are served last; wait and rest are both longer where much decodes, because the queue leaves decodes time between
+prefills (see `queues.deadline`). Affinity, the worth of a cached second of prefill against a second of waiting, is 1 /
+(1 - load): a second of work at load 0.5 delays the requests behind it by another second in total, at 0.75 by three. A
+full KV cache counts as a little waiting too; otherwise a short prefix that all share would draw all new sessions to the
+instance that computed it first. Instances that would be late come last, unless being in time elsewhere costs more than
+a TTFT target. Prefills and waits are scaled by the instance's observed pace relative to the others; the delay that a
+prefill causes others uses the pool's mean. With `learned_ttft`, a model's prediction replaces `wait + rest + prefill`
+while the model errs less.
 """
 
 from collections.abc import Sequence
@@ -55,21 +56,27 @@ from fairlead.schemas.shapes import number, text, truth
 class FairleadParameters(HomeParameters):
     """Parameters of `fairlead`."""
 
-    queue_discipline: str = text("As for every policy, but `deadline` by default.", "deadline", enum=DISCIPLINES)
+    queue_discipline: str = text("Like the parameter of every policy, but `deadline` by default.", "deadline", enum=DISCIPLINES)
     in_flight_seconds: float = number(
-        "As for every policy, and only for requests that can still be in time: sent one by one, short prefills leave gaps between them.",
+        (
+            "Like the parameter of every policy, but only for requests that can still be in time: short prefills "
+            "that are sent one by one leave gaps between them."
+        ),
         0.07,
         minimum=0.0,
         maximum=60.0,
     )
     most_affinity: float = number(
-        "Seconds of waiting that a second of prefill is worth at most; on an idle pool it is worth one, at load x 1 / (1 - x).",
+        "Maximum worth of a second of prefill, in seconds of waiting. On an idle pool it is worth one second, at load x 1 / (1 - x).",
         8.0,
         minimum=1.0,
         maximum=100.0,
     )
     kv_seconds: float = number(
-        "Seconds of waiting that a full KV cache counts for against an empty one, so that small savings do not gather decodes on few instances.",
+        (
+            "A full KV cache counts as this many seconds of waiting compared with an empty one, so that small "
+            "savings do not gather decodes on few instances."
+        ),
         0.3,
         minimum=0.0,
         maximum=60.0,
@@ -84,20 +91,20 @@ class FairleadParameters(HomeParameters):
 
 
 IN_TIME = 0.9
-"""An instance that is predicted to take longer than this part of the TTFT target comes after all that are not, unless
-those cost more by a whole target: then one first token in time would cost others more than it brings, as where a
-session would leave its cache and all its next turns with it.
+"""Instances predicted to take longer than this part of the TTFT target come after all faster ones, unless the faster
+ones cost more by a whole target. In that case one first token in time would cost other requests more than it gains, for
+example if a session would leave its cache and all its next turns with it.
 """
 
 STALE_SAMPLES = 10_000
-"""Samples without another model above which the trainer is assumed to have fallen silent."""
+"""After this many samples without a new model, the trainer is assumed to have failed."""
 
 TIES = "to the instance with the most sessions, then by id"
 
 
 class Fairlead:
     """The policy `fairlead`; with a `model` it uses the model's predictions while they err less. Bindings record where
-    a session's KV cache is, and guide a router that has not seen the session.
+    a session's KV cache is, which helps routers that have not seen the session.
     """
 
     name = "fairlead"
@@ -226,7 +233,7 @@ class Fairlead:
     def _terms(
         self, vectors: PoolVectors, costs: Costs | CostsOfFew, expected: Expectation | None, leanings: FloatVector | None, index: int
     ) -> dict[str, float]:
-        """The parts of the cost of the instance at this index."""
+        """The parts of the cost for the instance at this index."""
         prefill, wait, rest, weighted = costs.parts(index)
         found = {
             "wait_seconds": wait,
@@ -247,7 +254,7 @@ class Fairlead:
 
 
 def _errors(model: LearntTtfts) -> dict[str, float]:
-    """The limits that tell why a model is obeyed or not."""
+    """The recorded error figures that explain why a model is used or not."""
     if model.judged is None:
         return {}
     learned, formula = model.judged
@@ -264,7 +271,7 @@ class LearningFairlead(LearnsTtfts, Fairlead):
 
 
 LEARNED = "learned-"
-"""Beginning of the code of a rule that used a trained model."""
+"""Prefix of the code of a rule that used a trained model."""
 _LESS_WRONG = Comparison(term="learned_error_seconds", holds=Holds.AT_MOST, against="formula_error_seconds")
 _LOWEST = DecisionRule(code="lowest-cost", because="its cost was the lowest", order=(TOTAL, "decode_tokens"), ties=TIES)
 _IN_TIME = DecisionRule(
@@ -281,14 +288,14 @@ def _by_what_was_learnt(rule: DecisionRule) -> DecisionRule:
     return replace(
         rule,
         code=LEARNED + rule.code,
-        because=f"by the trained model's TTFTs, which err less than the router's own formula, {rule.because}",
+        because=f"the trained model, which errs less than the router's own formula, predicted the TTFTs, and {rule.because}",
         given=(*rule.given, _LESS_WRONG),
     )
 
 
 ENTRY = PolicyEntry(
     name=Fairlead.name,
-    intent="Prefix affinity that grows with load, and queues that keep first tokens in time and decodes at their pace.",
+    intent="Prefix affinity that grows with load, and queues that protect both first tokens and decode speed.",
     build=lambda parameters, seed: LearningFairlead(parameters) if parameters.learned_ttft else Fairlead(parameters),
     parameters=FairleadParameters,
     terms=PolicyTerms(
@@ -297,9 +304,9 @@ ENTRY = PolicyEntry(
         terms=(
             Term(name="wait_seconds", words="wait", unit=Unit.SECONDS),
             Term(name="rest_seconds", words="until decodes there had their time", unit=Unit.SECONDS),
-            Term(name="weighted_prefill_seconds", words="prefill, and what it makes others wait", unit=Unit.SECONDS),
+            Term(name="weighted_prefill_seconds", words="prefill, and the delay it causes others", unit=Unit.SECONDS),
             Term(name="kv_seconds", words="for a full KV cache", unit=Unit.SECONDS),
-            Term(name="apart_seconds", words="left to other routers", unit=Unit.SECONDS),
+            Term(name="apart_seconds", words="preferred by other routers", unit=Unit.SECONDS),
             Term(name="learned_seconds", words="from the model", unit=Unit.SECONDS),
             Term(name="learned_ttft_seconds", words="model TTFT, not used", unit=Unit.SECONDS),
             Term(name="prefill_seconds", words="prefill", unit=Unit.SECONDS),

@@ -27,7 +27,10 @@ class HeimdallParameters(QueueParameters):
     """Parameters of `heimdall`."""
 
     preset: str = text(
-        "How matched prefixes score: `heimdall-abs` matched share of the prompt's blocks, `heimdall-minmax` spread between the matching instances.",
+        (
+            "How matched prefixes score: `heimdall-abs` matched share of the prompt's blocks, `heimdall-minmax` "
+            "spread between the matching instances."
+        ),
         "heimdall-abs",
         enum=HEIMDALL_PRESETS,
     )
@@ -35,7 +38,7 @@ class HeimdallParameters(QueueParameters):
     kv_weight: float = number("Weight of a free KV cache.", 2.0, minimum=0.0, maximum=1000.0)
     prefix_weight: float = number("Weight of the matched prefix.", 3.0, minimum=0.0, maximum=1000.0)
     max_endpoints: int = whole(
-        "Instances picked: the best, and in order those a failed request is tried on next.", 4, minimum=1, maximum=16
+        "Number of instances picked: the best one, and those on which a failed request is retried, in order.", 4, minimum=1, maximum=16
     )
 
 

@@ -1,4 +1,4 @@
-"""Least loaded: the instance with the fewest uncached prompt tokens pending, whatever it holds."""
+"""Least loaded: the instance with the fewest uncached prompt tokens pending, regardless of its cache."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Least request: the instance with the fewest requests waiting, prefilling and decoding, however long they are."""
+"""Least request: the instance with the fewest requests waiting, prefilling and decoding, regardless of their length."""
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class LeastRequest:
 
 
 def fewest_first(requests: IntVector, dice: Dice, count: int = FALLBACKS + 1) -> list[int]:
-    """Indexes of the lowest counts, the first drawn by chance among those tied for it."""
+    """Indexes of the lowest counts; the first one is drawn at random among ties."""
     tied = np.flatnonzero(requests == requests.min())
     first = int(tied[0]) if len(tied) == 1 else int(tied[dice.below(len(tied))])
     return [first, *(index for index in lowest(requests, count) if index != first)][:count]

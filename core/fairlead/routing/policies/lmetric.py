@@ -28,7 +28,7 @@ class LMetric:
 
 
 def products(prefill_tokens: IntVector, batch: IntVector) -> IntVector:
-    """P x BS per instance; at least 1 token each keeps the product from vanishing."""
+    """P x BS per instance; counting at least 1 token, so that the product is never 0."""
     scores: IntVector = prefill_tokens * batch
     return scores
 
@@ -43,6 +43,6 @@ ENTRY = PolicyEntry(
             Term(name="prefill_tokens", words="load with this request", unit=Unit.TOKENS),
             Term(name="batch", words="requests with this one", unit=Unit.REQUESTS),
         ),
-        rules=(DecisionRule(code="best-score", because="its product of tokens and requests was the lowest", order=(TOTAL, "batch")),),
+        rules=(DecisionRule(code="best-score", because="it had the lowest product of tokens and requests", order=(TOTAL, "batch")),),
     ),
 )

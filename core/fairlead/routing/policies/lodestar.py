@@ -1,10 +1,11 @@
-"""Lodestar: chooses the instance where a trained model expects the shortest TTFT, for the request and those after it;
-uses a heuristic where the model cannot know.
+"""Lodestar: chooses the instance where a trained model expects the shortest TTFT for the request and for later ones;
+falls back on a heuristic outside the model's training data.
 
-The model is a small network over what each instance and the request look like (`instance_features`), trained outside on
-the results of this router's own requests (`fairlead.predictors`). After Lodestar (arXiv 2606.00946), Algorithms 3 and
-4, with their tie-break mended: theirs compares with a bound above the best and never acts. And theirs goes for the TTFT
-of each request alone, which close to saturation gives up so much of the cache that all wait longer.
+The model is a small network over features of each instance and the request (`instance_features`), trained outside on
+the results of this router's own requests (`fairlead.predictors`). It follows Lodestar (arXiv 2606.00946), Algorithms 3
+and 4, with two changes. The tie-break works; the published one compares with a bound above the best and never acts. And
+it considers later requests; the published policy minimises the TTFT of each request alone, which close to saturation
+gives up so much of the cache that all wait longer.
 """
 
 from dataclasses import dataclass, replace
@@ -60,32 +61,45 @@ class LodestarParameters(PrefixCacheLoadParameters):
         enum=("Active", "Shadow"),
     )
     out_of_distribution: str = text(
-        "What is left to the heuristic: `candidates` a request unlike those trained on, while each candidate is predicted as the nearest "
-        "that the model knows, and by the router's own formula from there; `pool` every request while anything of any instance is, as "
-        "published.",
+        (
+            "When the heuristic decides: `candidates` if the request is unlike the training data (a candidate "
+            "that is unlike it is predicted from the nearest row that the model knows, plus the router's own "
+            "formula); `pool` if any feature of any instance is, as published."
+        ),
         "candidates",
         enum=("candidates", "pool"),
     )
     near_best: float = number(
-        "Instances that cost within this part of the least are taken as equal, as published with 0.1: most cached tokens, then "
-        "fewest waiting ones decide.",
+        (
+            "Instances whose cost is within this part of the lowest count as equal (published: 0.1); the most "
+            "cached tokens decide, then the fewest waiting ones."
+        ),
         0.0,
         minimum=0.0,
         maximum=10.0,
     )
     near_errors: float = number(
-        "So are those within this many of the model's own mean errors: it cannot distinguish them.", 1.0, minimum=0.0, maximum=10.0
+        (
+            "Instances whose costs differ by less than this many mean errors of the model also count as equal: "
+            "the model cannot distinguish them."
+        ),
+        1.0,
+        minimum=0.0,
+        maximum=10.0,
     )
     most_affinity: float = number(
-        "Seconds of TTFT that a second of prefill is worth at most. At load x it is 1 / (1 - x): itself, and what it makes others wait; at "
-        "1, as published, each request goes for its own TTFT alone.",
+        (
+            "Maximum worth of a second of prefill, in seconds of TTFT. At load x it is 1 / (1 - x), for the "
+            "request itself and the delay it causes others; with 1, as published, each request minimises only its "
+            "own TTFT."
+        ),
         8.0,
         minimum=1.0,
         maximum=100.0,
     )
     exploration: float = number("Share of random choices, so that the model learns every instance.", 0.0, minimum=0.0, maximum=1.0)
     filter_instances: int = whole(
-        "Instances that prompts with one beginning are kept on while memory is short, as published with 2; 0 = no such filter.",
+        "While memory is short, prompts with the same beginning stay on this many instances (published: 2); 0 = no such filter.",
         0,
         maximum=LARGEST_HOME,
     )
@@ -95,24 +109,26 @@ class LodestarParameters(PrefixCacheLoadParameters):
     )
     filter_blocks: int = whole("Blocks at the beginning of a prompt by which the filter groups them.", 10, minimum=1, maximum=100_000)
     first_samples: int = whole("Samples before the first model; until then the heuristic places.", 1000, minimum=10, maximum=1_000_000)
-    round_samples: int = whole("New samples before the next model.", 1000, minimum=10, maximum=1_000_000)
+    round_samples: int = whole("New samples before each further model.", 1000, minimum=10, maximum=1_000_000)
     stale_samples: int = whole(
-        "Samples since the model in use was trained above which the heuristic places again: its trainer has fallen silent.",
+        "After this many samples without a new model, the heuristic decides again: the trainer is assumed to have failed.",
         10_000,
         minimum=10,
         maximum=100_000_000,
     )
-    recent_samples: int = whole("Newest samples a model is trained on.", 5000, minimum=10, maximum=100_000)
-    replay_samples: int = whole("Older samples it is trained on too, chosen by `selection`.", 5000, maximum=100_000)
+    recent_samples: int = whole("Number of newest samples used for training.", 5000, minimum=10, maximum=100_000)
+    replay_samples: int = whole("Number of older samples also used for training, chosen by `selection`.", 5000, maximum=100_000)
     selection: str = text(
-        "Which older samples are kept: `corrected` what the model mispredicts and what is unlike the rest, `published` what is unlike "
-        "alone, `fifo` none.",
+        (
+            "Which older samples are kept: `corrected` those that the model mispredicts and that differ from the "
+            "rest, `published` those that differ from the rest, `fifo` none."
+        ),
         Selection.CORRECTED.value,
         enum=tuple(one.value for one in Selection),
     )
     longest_ttft_seconds: float = number("Samples with a longer TTFT are left out of training.", 15.0, minimum=0.1, maximum=3600.0)
     hidden_units: int = whole("Units in each of the network's three layers.", 128, minimum=4, maximum=1024)
-    from_scratch: bool = truth("Train each model from random weights instead of those of the one before.", False)
+    from_scratch: bool = truth("Train each model from random weights instead of the previous model's.", False)
 
 
 class Lodestar(LearnsTtfts):
@@ -142,7 +158,7 @@ class Lodestar(LearnsTtfts):
         if expected.obeyed is not None:
             decision, index = self._by_model(request, view, vectors, hits, expected.obeyed)
         else:
-            assert expected.distrust is not None, "a model that is trusted has an answer"
+            assert expected.distrust is not None, "a trusted model always has an answer"
             decision, index = self._by_heuristic(request, view, vectors, expected, expected.distrust)
         self._placed.place(request, decision.instance, now)
         learn = self._learnt.lesson(expected, index, float(expected.features[index, OF_THE_FORMULA]), now)
@@ -195,7 +211,9 @@ class Lodestar(LearnsTtfts):
         )
 
     def _costs(self, request: RoutingRequest, view: PoolView, hits: IntVector, ttfts: FloatVector) -> "_Costs":
-        """The prefill is at the pool's speed on a slow instance too: there it takes longer, but as much fewer wait."""
+        """The costs of a request. The prefill's delay to others uses the pool's speed even on a slow instance: the
+        prefill takes longer there, but correspondingly fewer requests wait.
+        """
         worth = affinity(view.pool_load(), self._parameters.most_affinity)
         others: FloatVector = (worth - 1) * view.prefill_vector(request, hits)
         return _Costs(affinity=worth, ttfts=ttfts, others=others, total=ttfts + others)
@@ -289,7 +307,7 @@ WHY = {
     HeuristicReason.OUT_OF_DISTRIBUTION: "the request or the instances were unlike those the model was trained on",
     HeuristicReason.NOT_FINITE: "the model's answer was not a number",
     HeuristicReason.LOSING: "the model erred by more than twice as much as the router's own formula did on the same requests",
-    HeuristicReason.SHADOW: "the model is only to watch",
+    HeuristicReason.SHADOW: "the model only observes (mode Shadow)",
 }
 ELIGIBLE = Comparison(term="eligible", holds=Holds.ABOVE, against="outside")
 MOST_CACHED = ("hit_tokens", "pending_tokens")
@@ -298,11 +316,11 @@ NEAR = (
     "the TTFT that the model expected there, plus the wait that its prefill causes others, was close to the lowest, and it held the most "
     "of the prompt among the instances that close"
 )
-FILTERED = "memory is short, so prompts that begin alike are kept together: of the prefix group's instances "
+FILTERED = "memory is short, so prompts with the same beginning are kept together; within the prefix group's instances "
 
 ENTRY = PolicyEntry(
     name=Lodestar.name,
-    intent="Where a model trained online expects the shortest TTFT, for the request and those after it; a heuristic where it cannot know.",
+    intent="The instance where a model trained online expects the shortest TTFT; a heuristic outside its training data.",
     build=Lodestar,
     parameters=LodestarParameters,
     terms=PolicyTerms(
@@ -312,7 +330,7 @@ ENTRY = PolicyEntry(
             Term(name="others_seconds", words="others wait for its prefill", unit=Unit.SECONDS),
             Term(name=OTHER_TOTAL, words="requests", unit=Unit.REQUESTS),
             Term(name="learned_ttft_seconds", words="model TTFT, not used", unit=Unit.SECONDS),
-            Term(name="eligible", words="might be chosen", unit=Unit.SCORE, better=Better.HIGHER),
+            Term(name="eligible", words="counted as equal to the lowest", unit=Unit.SCORE, better=Better.HIGHER),
         ),
         limits=(
             Limit(name="near_best_seconds", words="cost that is as good as the least", unit=Unit.SECONDS),

@@ -1,5 +1,5 @@
-"""Mooncake's Conductor, Algorithm 1: the shortest predicted TTFT over all instances, where a prefix held much better
-elsewhere may be fetched.
+"""Mooncake's Conductor, Algorithm 1: the shortest predicted TTFT over all instances; a much longer prefix that another
+instance holds may be fetched.
 
 An instance whose own match is shorter than the best by the factor theta or more is judged as if it fetched the
 best match from its holder; choosing it is what replicates hot prefixes. Rejection is the business of the
@@ -38,22 +38,25 @@ THETAS = {
 class MooncakeParameters(QueueParameters):
     """Parameters of `mooncake`."""
 
-    preset: str = text("The source of theta if it is not given; cache-aware never fetches.", "mooncake-theta2", enum=tuple(THETAS))
+    preset: str = text("Preset for theta if theta is not given; cache-aware never fetches.", "mooncake-theta2", enum=tuple(THETAS))
     theta: float | None = number(
-        "The best match may be fetched by instances whose own is shorter by this factor or more; default by preset.",
+        "Instances whose own match is shorter than the best by this factor or more may fetch the best; default by preset.",
         None,
         minimum=1.01,
         maximum=1e6,
     )
     transfer_rule: str = text(
-        "Beyond theta an instance is judged with the fetch (`threshold`, Algorithm 1), or by the shorter of fetching and computing (`shorter`).",
+        (
+            "Beyond theta an instance is judged with the fetch (`threshold`, Algorithm 1), or by the shorter of "
+            "fetching and computing (`shorter`)."
+        ),
         "threshold",
         enum=("threshold", "shorter"),
     )
 
     @property
     def balancing_threshold(self) -> float:
-        """`theta`, or the preset's."""
+        """The parameter `theta`, or else the preset's value."""
         return THETAS[self.preset] if self.theta is None else self.theta
 
 
@@ -107,7 +110,7 @@ class Mooncake:
         )
 
     def _plans(self, request: RoutingRequest, hits: IntVector, holder: int, view: PoolView) -> FetchOptions:
-        """Plans when `holder` (an index) is the first to hold the best match."""
+        """The plans if the instance at index `holder` is the first one that holds the best match."""
         most = hits[holder]
         speed = view.fetching(request) if most and self._theta < inf else None
         if speed is None:
@@ -126,7 +129,7 @@ class Mooncake:
 
 ENTRY = PolicyEntry(
     name=Mooncake.name,
-    intent="The shortest predicted TTFT, fetching a prefix that another instance holds much better.",
+    intent="The shortest predicted TTFT, if necessary after fetching a prefix that another instance holds.",
     build=lambda parameters, seed: Mooncake(parameters),
     parameters=MooncakeParameters,
     terms=PolicyTerms(

@@ -1,9 +1,9 @@
-"""Preble: follow a prefix that is most of the prompt, else go where the recent work, what must be evicted and the rest
-of the prompt cost least.
+"""Preble: follow a prefix that is most of the prompt; otherwise choose the lowest sum of recent work, evictions and the
+prefill of the rest.
 
-What an instance has to do is judged by the last minutes: prefixes are nodes, each with the prefill time it cost and the
-instances it was computed on. Now and then the nodes of the busiest instance are given to the least busy one. Which
-instance holds what is the view's word.
+An instance's work is that of the last minutes: prefixes are nodes, each with the prefill time it cost and the instances
+that computed it. Now and then nodes of the busiest instance are given to the least busy one. The view says which
+instance holds which blocks.
 """
 
 from collections import OrderedDict, deque
@@ -26,20 +26,20 @@ from fairlead.schemas.shapes import number, whole
 from fairlead.tables import RoutingTable
 
 MOVES_AT_ONCE = 100
-"""Maximum number of nodes that one request's look at the balance moves: the others wait for it."""
+"""Maximum number of nodes moved in one rebalancing step, because the request that triggers it waits meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrebleParameters(QueueParameters):
     """Parameters of `preble`."""
 
-    window_seconds: float = number("How far back recent work is looked at.", 180.0, minimum=1.0, maximum=86_400.0)
-    decode_tokens: int = whole("Output tokens a running request is taken to have.", 45, maximum=100_000)
-    decode_seconds: float = number("Seconds a running request is charged per output token.", 0.15, minimum=0.0, maximum=60.0)
+    window_seconds: float = number("Window of recent work.", 180.0, minimum=1.0, maximum=86_400.0)
+    decode_tokens: int = whole("Assumed output tokens of a running request.", 45, maximum=100_000)
+    decode_seconds: float = number("Seconds charged per output token of a running request.", 0.15, minimum=0.0, maximum=60.0)
     rebalance_ratio: float = number(
         "Prefixes move while the busiest instance has more than this many times the work of the least busy.", 1.5, minimum=1.01
     )
-    rebalance_every: int = whole("Requests per instance between two looks at the balance; 0 = never.", 50, maximum=1_000_000)
+    rebalance_every: int = whole("Requests per instance between two rebalancing checks; 0 = never.", 50, maximum=1_000_000)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,11 +73,13 @@ class Preble:
         self._window: deque[tuple[float, int, bool]] = deque()
         self._work: dict[str, int] = {}
         self._cached: dict[str, OrderedDict[int, int]] = {}
-        """Per instance: node → tokens, least recently used first, as an LRU cache would hold them."""
+        """For each instance its nodes and their tokens, least recently used first, as an LRU cache would hold them."""
         self._held: dict[str, int] = {}
         self._since_rebalance = 0
         self._moves_left = 0
-        """The last rebalancing: it ends after as many moves as there are nodes, even without balance."""
+        """Moves left in the present rebalancing: it ends after as many moves as there are nodes, even
+        without balance.
+        """
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
         self._forget(now)
@@ -123,9 +125,7 @@ class Preble:
             del self._cached[instance], self._held[instance]
 
     def _costs(self, request: RoutingRequest, hits: IntVector, view: PoolView) -> dict[str, FloatVector]:
-        """Seconds per instance: recent work + decodes running or to come + what would be evicted +
-        this request's own prefill.
-        """
+        """Seconds per instance: recent work + decodes running or expected + evictions + this request's own prefill."""
         vectors = view.vectors()
         decode = self._parameters.decode_tokens * self._parameters.decode_seconds
         work = np.array([self._work.get(load.entry.id, 0) for load in vectors.loads]) / 1e6
@@ -160,7 +160,7 @@ class Preble:
         return microseconds / 1e6
 
     def _given(self, key: int, loads: Sequence[InstanceLoad]) -> list[int]:
-        """The instances to which rebalancing gave the prefix, if any."""
+        """The instances that rebalancing gave the prefix to, if any."""
         node = self._nodes.get(key)
         return [] if node is None else [index for index, load in enumerate(loads) if load.entry.id in node.moved_to]
 
@@ -183,7 +183,7 @@ class Preble:
             self._held[instance] -= cached.popitem(last=False)[1]
 
     def _forget(self, now: float) -> None:
-        """Let requests older than the window go."""
+        """Drop requests older than the window."""
         while self._window and now - self._window[0][0] > self._parameters.window_seconds:
             _, key, missed = self._window.popleft()
             node = self._nodes[key]
@@ -195,9 +195,7 @@ class Preble:
             self._charge(node)
 
     def _charge(self, node: Node) -> None:
-        """Charge each of the node's instances its part of the misses' prefill time, instead of what it was charged
-        before.
-        """
+        """Charge each of the node's instances its part of the misses' prefill time, in place of its earlier charge."""
         for instance, microseconds in node.charged.items():
             self._work[instance] = self._work.get(instance, 0) - microseconds
         part = node.misses * node.microseconds // len(node.instances) if node.instances else 0
@@ -206,8 +204,8 @@ class Preble:
             self._work[instance] = self._work.get(instance, 0) + part
 
     def _rebalance(self, view: PoolView, now: float) -> None:
-        """Give the smallest important nodes of the busiest instance to the least busy, a part with each request; a hot
-        instance's only one is replicated.
+        """Give the smallest important nodes of the busiest instance to the least busy, a few with each request; if a
+        hot instance has only one such node, it is replicated.
         """
         loads = view.candidates()
         self._since_rebalance += 1
@@ -240,12 +238,12 @@ class Preble:
                 heappush(movable[name], (node.charged[name], node.key))
 
     def _endangers(self, instance: str, view: PoolView) -> bool:
-        """Whether what waits there takes longer than the first token may."""
+        """Whether the work waiting there takes longer than the TTFT target allows."""
         load = view.load(instance)
         return load is not None and load.pending_prefill_tokens > view.tokens_within(view.table.slo.ttft_seconds)
 
     def _important(self, names: Sequence[str]) -> dict[str, list[tuple[int, int]]]:
-        """Keyed by instance the nodes that may move from there, each with its charge, as heaps."""
+        """For each instance a heap of the nodes that may move from it, with their charges."""
         found: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
         for node in self._nodes.values():
             if node.count > 1 and node.misses and node.new_tokens > node.context_tokens:
@@ -256,7 +254,9 @@ class Preble:
         return found
 
     def _smallest(self, heap: list[tuple[int, int]], busiest: str, idlest: str) -> list[Node]:
-        """The two smallest that are not on the least busy instance yet, or the only one; they stay in the heap."""
+        """The two smallest nodes that are not on the least busy instance yet, or the only one; they
+        stay in the heap.
+        """
         looked_at: list[tuple[int, int]] = []
         found: list[Node] = []
         while heap and len(found) < 2:
@@ -274,7 +274,7 @@ class Preble:
 
 ENTRY = PolicyEntry(
     name=Preble.name,
-    intent="Follow a prefix that is most of the prompt; else the least recent work, eviction and prefill.",
+    intent="Follow a prefix that is most of the prompt; else the lowest sum of recent work, evictions and prefill.",
     build=lambda parameters, seed: Preble(parameters),
     parameters=PrebleParameters,
     terms=PolicyTerms(
@@ -290,7 +290,7 @@ ENTRY = PolicyEntry(
         rules=(
             DecisionRule(
                 code="prefix-followed",
-                because="it held most of the prompt, and cost the least of those that did",
+                because="it held most of the prompt, and of the instances that did, it cost the least",
                 order=("hit_tokens", TOTAL),
             ),
             DecisionRule(code="prefix-given", because="rebalancing gave it the prompt's prefix"),

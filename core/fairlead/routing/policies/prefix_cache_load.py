@@ -1,8 +1,9 @@
-"""Prefix cache and load aware: the longest match unless that instance is crowded, and the least crowded when
+"""Prefix cache and load aware: the longest match unless that instance is crowded, and the least crowded instance when
 the pool is out of balance.
 
-Two stages (Lodestar's Algorithm 1, AIBrix's `prefix-cache`): counts further apart than a threshold send the request to
-the fewest; otherwise the longest match wins whose count is not above mean + factor x standard deviation.
+Two stages (Lodestar's Algorithm 1, AIBrix's `prefix-cache`). If request counts differ by more than a threshold, the
+instance with the fewest requests gets the request. Otherwise the longest match wins among instances with at most mean +
+factor x standard deviation of requests.
 """
 
 from dataclasses import dataclass
@@ -28,12 +29,16 @@ from fairlead.schemas.shapes import number, text, whole
 class PrefixCacheLoadParameters(QueueParameters):
     """Parameters of `prefix-cache-load`."""
 
-    imbalance_requests: int = whole("When the most and the fewest requests differ by more than this, the fewest win.", 8, maximum=1_000_000)
+    imbalance_requests: int = whole(
+        "If the most and the fewest requests differ by more than this, the instance with the fewest wins.", 8, maximum=1_000_000
+    )
     deviations: float = number(
-        "A match counts only with at most mean + this many standard deviations of requests.", 1.0, minimum=0.0, maximum=100.0
+        "A match counts only if its instance has at most mean + this many standard deviations of requests.", 1.0, minimum=0.0, maximum=100.0
     )
     deviation: str = text(
-        "Standard deviation as the code has it (`sample`, over n - 1) or `population`.", "sample", enum=("sample", "population")
+        "Kind of standard deviation: `sample` (over n - 1, as in the published code) or `population`.",
+        "sample",
+        enum=("sample", "population"),
     )
 
 
@@ -70,8 +75,8 @@ def is_imbalanced(requests: IntVector, threshold: int) -> bool:
 
 
 def longest_match_within(requests: IntVector, hits: IntVector, deviations: float, *, sample: bool = True) -> int | None:
-    """Second stage: index of the longest match (ties: fewest requests, then first) whose count is within the
-    bound; None without any.
+    """Second stage: index of the longest match (ties: fewest requests, then first) among instances whose count is
+    within the bound; None if there is none.
     """
     bound = crowding_bound(requests, deviations, sample=sample)
     order = np.lexsort((requests, -hits))
@@ -79,7 +84,7 @@ def longest_match_within(requests: IntVector, hits: IntVector, deviations: float
 
 
 def crowding_bound(requests: IntVector, deviations: float, *, sample: bool) -> float:
-    """Mean + deviations x standard deviation; a single instance deviates by 0."""
+    """Mean + deviations x standard deviation; the deviation of a single instance is 0."""
     count = len(requests)
     mean = float(requests.sum()) / count
     squares = float(((requests - mean) ** 2).sum())

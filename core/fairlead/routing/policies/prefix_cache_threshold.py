@@ -28,7 +28,7 @@ class PrefixCacheThresholdParameters(QueueParameters):
 class PrefixCacheThreshold:
     """The policy `prefix-cache-threshold`.
 
-    Equal matches go to the fewest requests, then by id; ties for the fewest requests by chance.
+    Equal matches go to the fewest requests, then by id; ties for the fewest requests are broken at random.
     """
 
     name = "prefix-cache-threshold"
@@ -55,7 +55,7 @@ ENTRY = PolicyEntry(
     parameters=PrefixCacheThresholdParameters,
     terms=PolicyTerms(
         total=REQUEST_COUNT,
-        limits=(Limit(name="match_tokens", words="cached prompt that is followed", unit=Unit.TOKENS),),
+        limits=(Limit(name="match_tokens", words="cached share from which a match decides", unit=Unit.TOKENS),),
         rules=(
             DecisionRule(
                 code="longest-match",

@@ -1,4 +1,4 @@
-"""Random: any instance, each as likely. The baseline whose spread is fair and whose hits are accidents."""
+"""Random: any instance with equal probability. A baseline: it spreads load evenly, and cache hits are accidental."""
 
 from fairlead.routing.choosing.candidates import FALLBACKS, nothing, weighed
 from fairlead.routing.choosing.dice import Dice
@@ -32,7 +32,7 @@ class RandomChoice:
 
 ENTRY = PolicyEntry(
     name=RandomChoice.name,
-    intent="Any instance, each as likely.",
+    intent="Any instance with equal probability.",
     build=lambda parameters, seed: RandomChoice(seed),
-    terms=PolicyTerms(rules=(DecisionRule(code="drawn", because="it was drawn by chance"),)),
+    terms=PolicyTerms(rules=(DecisionRule(code="drawn", because="it was drawn at random"),)),
 )

@@ -1,4 +1,4 @@
-"""Round robin: every instance in turn, whatever it holds or has to do."""
+"""Round robin: every instance in turn, regardless of cache and load."""
 
 from bisect import bisect_right
 
@@ -43,7 +43,7 @@ def _id(load: InstanceLoad) -> str:
 
 ENTRY = PolicyEntry(
     name=RoundRobin.name,
-    intent="Every instance in turn, whatever it holds or has to do.",
+    intent="Every instance in turn, regardless of cache and load.",
     build=lambda parameters, seed: RoundRobin(seed),
-    terms=PolicyTerms(rules=(DecisionRule(code="next-in-turn", because="its turn had come"),)),
+    terms=PolicyTerms(rules=(DecisionRule(code="next-in-turn", because="it was its turn"),)),
 )

@@ -1,5 +1,5 @@
-"""Static prefill and decode pools: prefill where the least is pending, decode where the fewest
-context tokens are held.
+"""Static prefill and decode pools: prefill on the instance with the fewest pending tokens, decode on the one with the
+fewest context tokens.
 """
 
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ class StaticPdParameters(QueueParameters):
 class StaticPd:
     """The policy `static-pd`.
 
-    Ties of prefill go to the fewest tokens in running decodes, then by id; of decode to the fewest requests, then by
-    id.
+    Ties between prefill instances go to the fewest tokens in running decodes, then by id; ties between decode instances
+    to the fewest requests, then by id.
     """
 
     name = "static-pd"

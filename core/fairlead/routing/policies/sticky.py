@@ -1,4 +1,4 @@
-"""Sticky: a session stays on the instance it was first hashed to, for as long as that serves."""
+"""Sticky: a session stays on the instance it was first hashed to, as long as that instance serves."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -23,8 +23,8 @@ from fairlead.tables import RoutingTable
 
 
 class Sticky:
-    """The policy `sticky`. Requests without a session are bound by the hash of their first two blocks, while those are
-    one conversation's.
+    """The policy `sticky`. Requests without a session are bound by the hash of their first two blocks, as long as only
+    one conversation has that beginning.
     """
 
     name = "sticky"
@@ -63,7 +63,7 @@ class Sticky:
         return prefix_session(request)
 
     def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
-        """See `KeepsHomes`. It leaves no home that takes requests."""
+        """See `KeepsHomes`. A session never leaves a home that takes requests."""
         assert home.instance is not None
         return MoveCause(trigger=reason_to_leave(home.instance, view, now))
 

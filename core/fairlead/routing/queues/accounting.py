@@ -1,18 +1,17 @@
-"""Accounting: which request counts where, exactly once, from its submission to its end.
+"""Accounting: which request is counted where, exactly once, from its submission to its end.
 
-A tracked request is in one stage; its tokens are in one instance's counters according to that stage; every change of
-stage goes through a method here that takes it out of the old counters and puts it into the new ones. Nothing else
-writes the counts of an `InstanceLoad`.
-
-A request that prefills on one instance and decodes on another counts on both from the time it is queued: its prefill on
-the one, as *incoming* on the other, until its prompt is computed; then it counts only where it decodes.
+A tracked request is in one stage, which decides the counters of the instance that include its tokens. Every change of
+stage goes through a method here that takes it out of the old counters and puts it into the new ones. No other code
+writes the counters of an `InstanceLoad`. A request that prefills on one instance and decodes on another counts on both
+from the time it is queued: on the first for its prefill, on the second as *incoming*. Once its prompt is computed, it
+counts only where it decodes.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from fairlead.kv_events.sources import Source
+from fairlead.kv_events.sources import NOTHING_SLOW, Source, TierCounts
 from fairlead.reports.decisions import Attempt, Continuation, KeptFor
 from fairlead.reports.moves import CacheTransfer
 from fairlead.routing.contracts.decisions import DecisionReason
@@ -28,7 +27,7 @@ class Stage(Enum):
     """Where an accepted request is."""
 
     HELD = "held"
-    """Not counted: no instance accepts requests at the moment."""
+    """Not counted anywhere: no instance accepts requests at the moment."""
     QUEUED = "queued"
     PREFILLING = "prefilling"
     DECODING = "decoding"
@@ -36,8 +35,8 @@ class Stage(Enum):
 
 @dataclass(slots=True)
 class Suspicion:
-    """An instance failed a request, `seconds` after it was sent there. `counted`: it counts as a failure of the
-    instance.
+    """An instance failed a request, `seconds` after it was sent there. `counted`: whether this counts as a failure of
+    the instance.
     """
 
     instance: str
@@ -52,7 +51,9 @@ class Suspicion:
 
 @dataclass(slots=True, kw_only=True)
 class TrackedRequest:
-    """An accepted request. `instance` is "" while held; `miss_tokens` is what it counts for on that instance."""
+    """An accepted request. `instance` is "" while held; `miss_tokens` are the uncached tokens that it counts for on
+    that instance.
+    """
 
     request: RoutingRequest
     submitted_at: float
@@ -61,72 +62,77 @@ class TrackedRequest:
     alternate: str | None = None
     fallbacks: tuple[str, ...] = ()
     session: str | None = None
-    """The key of its binding, if the policy keeps one for it."""
+    """The session name under which the policy binds it, if the policy keeps homes."""
     holds: tuple[Hold, ...] = ()
-    """The names of sessions that it uses, until it ends."""
+    """The session names that it uses, until it ends."""
     decision_id: str = ""
     decided_at: float = 0.0
     """When the request got its present decision."""
     is_elsewhere: bool = False
-    """Whether another router decided, which then records the request."""
+    """Whether another router decided and therefore records the request."""
     is_offered: bool = False
     """Whether the request counts in the load offered to the pool."""
     keeps: KeptFor | None = None
-    """Why its decision will surely be kept, if that is known before it ends."""
+    """Why its decision will certainly be kept, if that is known before the request ends."""
     moved: bool = False
-    """Whether the request carried a move, its session's or its own."""
+    """Whether the request itself or its session moved with it."""
     attempts: tuple[Attempt, ...] = ()
     """The instances that have failed the request."""
     continuations: tuple[Continuation, ...] = ()
     """The continuations of its answer on other instances."""
     carried_tokens: int = 0
-    """Tokens of its answer that its instance computes again, behind the prompt, to go on with it."""
+    """Tokens of its answer that a new instance must compute again after the prompt to continue the answer."""
     resuming_since: float | None = None
-    """When its answer broke off that is to go on at `instance`; None once it does."""
+    """When its answer broke off that will continue at `instance`; None once it continues."""
     reason: DecisionReason = DecisionReason.FALLBACK
     learn: Callable[[str, float], None] | None = None
     """The policy's callback for the first token; see `Decision.learn`."""
     hit_tokens: int = 0
     miss_tokens: int = 0
+    slow_tokens: TierCounts = NOTHING_SLOW
+    """The hit tokens that its instance loads from each tier outside the GPU."""
+    loading_seconds: float = 0.0
+    """Predicted time of that load."""
     prefill_microseconds: int = 0
-    """Predicted prefill time on that instance, without the wait."""
+    """Predicted time of load and prefill on that instance, without the wait."""
     answer_microseconds: int = 0
-    """Expected share of an instance's time for its answer; known only where tenants share fairly."""
+    """Expected share of an instance's time for its answer; only known if tenants take turns."""
     late: bool = False
     """Queued, and unable to meet its TTFT target even if sent at once."""
     decode: str | None = None
-    """Where it will decode, when `instance` only prefills."""
+    """The instance where it will decode, if `instance` only prefills."""
     expected: tuple[Source, str] | None = None
-    """The instance expected to hold its blocks once they are computed, and the name of the expectation."""
+    """The instance expected to hold its blocks once they are computed, and the id of that expectation."""
     transfer_from: str | None = None
     transfer_tokens: int = 0
-    """Hit tokens that `instance` is to fetch from `transfer_from`."""
+    """Hit tokens that `instance` will fetch from `transfer_from`."""
     asked_of: str | None = None
-    """The instance that was to hand on KV blocks for it."""
+    """The instance that was asked to hand on KV blocks for it."""
     transfer: CacheTransfer | None = None
-    """The result of its attempt to bring KV blocks along."""
+    """The result of the attempt to transfer KV blocks for it."""
     waiting_since: float = 0.0
     held_seconds: float = 0.0
-    """Time during which no instance accepted it."""
+    """Seconds during which no instance accepted the request."""
     dispatched_at: float | None = None
     queued_seconds: float | None = None
     """Time from arrival until it was first sent; time lost at engines that failed is not included."""
     by_proxy: bool = False
-    """Whether a proxy sent it on to its instance, at an unknown time: `dispatched_at` is when it was sent to the
-    instance before.
+    """Whether a proxy passed it on to its present instance at an unknown time: `dispatched_at` is then when it was sent
+    to the previous one.
     """
     first_token_at: float | None = None
     decode_began: DecodeMark | None = None
-    """The instance's totals of decoded and prefilled tokens when this request began to decode, or when running
-    answers were last measured; None unless it is used for measuring.
+    """The instance's totals of decoded and prefilled tokens when this request began to decode, or when running answers
+    were last measured; None unless the request is used for measuring.
     """
     tokens_before: int = 1
-    """Output tokens that had arrived by that time."""
+    """Output tokens that had arrived when `decode_began` was set."""
     answer_began: DecodeMark | None = None
-    """The instance's totals of decoded and prefilled tokens when the request was sent; only where its first
-    token will not be seen."""
+    """The instance's totals of decoded and prefilled tokens when the request was sent; only if its first token will not
+    be visible.
+    """
     generated_tokens: int = 0
-    """Output tokens known to have come."""
+    """Output tokens known to have arrived."""
     tried: tuple[str, ...] = ()
     unreachable: tuple[str, ...] = ()
     """Instances chosen for its prefill or decode that refused the connection or were passed over at the last
@@ -139,9 +145,9 @@ class TrackedRequest:
     is_at_fault: bool = False
     """Whether the request failed in the same way on two instances that serve other requests."""
     move: PendingMove | None = None
-    """The move of its session that waits for it to be sent."""
+    """The move of its session that takes effect when the request is sent."""
     left: str = ""
-    """The instance it had to leave, until it has got another."""
+    """The instance that it had to leave, until it has a new one."""
     migrations: list[str] = field(default_factory=list)
     """Ids of the session migrations that this request carries out; its outcome decides theirs."""
     reroutes: list[str] = field(default_factory=list)
@@ -149,7 +155,7 @@ class TrackedRequest:
 
     @property
     def decodes_on(self) -> str:
-        """Where it decodes: `decode`, or where it was prefilled."""
+        """The instance where it decodes: `decode`, or the one that prefilled it."""
         return self.instance if self.decode is None else self.decode
 
     def took_its_prefill(self, now: float) -> bool:
@@ -158,14 +164,14 @@ class TrackedRequest:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether it would fail on other instances too. An engine that was lost with it may have failed for another
+        """Whether it would fail on other instances too. A lost engine does not prove it: it may have failed for another
         reason, such as its node.
         """
         return self.is_at_fault and self.suspicions[-1].fault is not Fault.LOST
 
     @property
     def input_tokens(self) -> int:
-        """Tokens that its instance computes before it can give a token: the prompt, and the answer so far."""
+        """Tokens that its instance must compute before it can generate a token: the prompt, and the answer so far."""
         return self.request.prompt_tokens + self.carried_tokens
 
     @property
@@ -175,12 +181,12 @@ class TrackedRequest:
 
 
 def no_time(prompt_tokens: int, hit_tokens: int) -> float:
-    """An estimate for callers that only count requests and tokens."""
+    """An estimate of 0 seconds, for callers that only count requests and tokens."""
     return 0.0
 
 
 class Accounting:
-    """Counters of all instances of a pool, and the requests they are made of.
+    """Counters of all instances of a pool, and the requests from which they are computed.
 
     `prefill_seconds` estimates a prefill from (prompt tokens, hit tokens).
     """
@@ -189,10 +195,10 @@ class Accounting:
         self.loads: dict[str, InstanceLoad] = {}
         self.requests: dict[str, TrackedRequest] = {}
         self.changed: set[str] = set()
-        """Instances whose counters changed since the view, which keeps copies, emptied this."""
+        """Instances whose counters changed since the view, which caches them, last emptied this set."""
         self._prefill_seconds = prefill_seconds
         self.pending_microseconds = 0
-        """Sums over the instances."""
+        """Sums over all instances."""
         self.late_microseconds = 0
 
     @property
@@ -238,9 +244,7 @@ class Accounting:
             self.loads[tracked.transfer_from].transfers_out += 1
 
     def estimate_again(self, tracked: TrackedRequest, hit_tokens: int, now: float) -> None:
-        """Predict a queued request's prefill again by its present hit, and decide again whether it can be in
-        time.
-        """
+        """Predict a queued request's prefill again from its present hit, and decide again whether it can be in time."""
         assert tracked.stage is Stage.QUEUED
         self.forget_late(tracked)
         tokens, microseconds = tracked.miss_tokens, tracked.prefill_microseconds
@@ -250,7 +254,7 @@ class Accounting:
             self._add_pending(load, tracked.miss_tokens - tokens, tracked.prefill_microseconds - microseconds, now)
 
     def predict_again(self, tracked: TrackedRequest, now: float) -> None:
-        """A prefill in progress is predicted again with the present speed."""
+        """Predict a prefill in progress again with the present speed."""
         assert tracked.stage is Stage.PREFILLING
         microseconds = tracked.prefill_microseconds
         self._estimate(tracked, tracked.hit_tokens)
@@ -259,7 +263,7 @@ class Accounting:
         self._add_pending(load, 0, tracked.prefill_microseconds - microseconds, now)
 
     def find_late(self, tracked: TrackedRequest) -> None:
-        """A queued request can no longer be in time."""
+        """Record that a queued request can no longer be in time."""
         assert tracked.stage is Stage.QUEUED
         if not tracked.late:
             tracked.late = True
@@ -272,19 +276,21 @@ class Accounting:
             self._count_late(tracked, -tracked.prefill_microseconds)
 
     def redirect(self, tracked: TrackedRequest, decode: str | None) -> None:
-        """The request, not yet computed, will decode on another instance than planned."""
+        """Record that a request that is not computed yet will decode on another instance than planned."""
         self._unexpect(tracked)
         self._expect(tracked, decode)
 
     def transferred(self, tracked: TrackedRequest) -> None:
-        """The KV blocks it fetches have arrived (or are no longer fetched)."""
+        """Record that the KV blocks it fetches have arrived (or are no longer fetched)."""
         source = tracked.transfer_from
         if source is not None and tracked.stage is Stage.PREFILLING:
             self.loads[source].transfers_out -= 1
         tracked.transfer_from = None
 
     def not_fetched(self, tracked: TrackedRequest, hit_tokens: int, now: float) -> None:
-        """What a prefill in progress was to fetch did not come: its instance computes all but `hit_tokens`."""
+        """Record that the KV blocks for a prefill in progress did not arrive: its instance computes all but
+        `hit_tokens`.
+        """
         assert tracked.stage is Stage.PREFILLING
         load, tokens, microseconds = self.loads[tracked.instance], tracked.miss_tokens, tracked.prefill_microseconds
         tracked.transfer_tokens = 0
@@ -313,7 +319,7 @@ class Accounting:
         self.changed.add(decodes_on)
 
     def unplace(self, tracked: TrackedRequest) -> None:
-        """Any stage → HELD: out of every counter, still in flight."""
+        """Any stage → HELD: removed from every counter, but still in flight."""
         if tracked.stage is Stage.HELD:
             return
         if tracked.stage is Stage.DECODING:
@@ -336,12 +342,12 @@ class Accounting:
         tracked.instance = ""
 
     def end(self, tracked: TrackedRequest) -> None:
-        """Out of every counter and forgotten."""
+        """The request ended: removed from every counter and forgotten."""
         self.unplace(tracked)
         del self.requests[tracked.request.id]
 
     def in_flight(self, instance: str) -> int:
-        """Requests queued for, dispatched to or coming to the instance."""
+        """Number of requests queued for, dispatched to or coming to the instance."""
         load = self.loads[instance]
         return load.waiting + load.prefilling + load.decoding + load.incoming
 
@@ -349,7 +355,7 @@ class Accounting:
         tokens = tracked.input_tokens
         tracked.hit_tokens = hit_tokens
         tracked.miss_tokens = max(1, tokens - hit_tokens)
-        tracked.prefill_microseconds = int(1e6 * self._prefill_seconds(tokens, hit_tokens))
+        tracked.prefill_microseconds = int(1e6 * (self._prefill_seconds(tokens, hit_tokens) + tracked.loading_seconds))
 
     def _count_late(self, tracked: TrackedRequest, microseconds: int) -> None:
         self.loads[tracked.instance].late_prefill_microseconds += microseconds

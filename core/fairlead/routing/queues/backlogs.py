@@ -1,8 +1,9 @@
-"""What waits of each tenant at each instance, kept as matrices: a row for an instance, an entry for a tenant that waits
-there. So what lies beyond a tenant's turn is asked of all instances at once, and a change writes one entry.
+"""The waiting work of each tenant at each instance, kept as matrices: a row per instance, an entry per tenant that
+waits there.
 
-A tenant's work is taken as spread evenly from the served work that it has to what it will have had with all of it. Of
-64 instances with 64 requests each, of 100 tenants, asking takes about 40 microseconds.
+So the work beyond a tenant's turn is computed for all instances at once, and a change writes one entry. A tenant's
+waiting work is assumed to be spread evenly over the interval from its present served work to its served work after all
+of it. With 64 instances, 64 requests each and 100 tenants, a query takes about 40 microseconds.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ ROUNDING = 1e-3
 
 _ABLE_END, _ABLE_WORK, _ABLE_RATE, _END, _WORK, _RATE, _REQUEST_RATE = range(7)
 """Names of the matrices: a tenant's served work including all that waits, the waiting work, and its weight per
-microsecond; each for the work that can still be in time and for all work.
+microsecond. Each exists twice: for the work that can still be in time, and for all work.
 """
 
 
@@ -48,14 +49,14 @@ class Tenant:
 
     def __init__(self, served: int) -> None:
         self.served = self.able_end = self.end = served
-        """Work, also with all that can be in time, and with all."""
+        """The tenant's served work: at present, after all that can be in time, and after all."""
         self.able = Waiting()
         self.late = Waiting()
         self.entry = 0
 
     @property
     def waits(self) -> bool:
-        """Whether something does."""
+        """Whether the tenant has waiting requests."""
         return self.able.requests + self.late.requests > 0
 
     def figures(self) -> tuple[float, ...]:
@@ -81,10 +82,10 @@ class Backlogs:
         self._figures = np.zeros((7, FIRST_ROWS, FIRST_ENTRIES))
         self._tenants: list[list[Tenant]] = []
         self._free: list[int] = []
-        """Rows that were given back."""
+        """Rows that were returned and are free."""
 
     def take_row(self) -> int:
-        """A free row, without waiting tenants. One more always exists for questions about no instance."""
+        """A free row without waiting tenants. One spare row always exists, for queries about no instance."""
         if self._free:
             return self._free.pop()
         self._tenants.append([])
@@ -93,13 +94,13 @@ class Backlogs:
         return len(self._tenants) - 1
 
     def give_back(self, row: int) -> None:
-        """Give a row back: no request waits there, and none will."""
+        """Return a row: no request waits there, and none will."""
         self._tenants[row].clear()
         self._figures[:, row] = 0.0
         self._free.append(row)
 
     def add(self, row: int, tenant: Tenant) -> None:
-        """Add a tenant that begins to wait; its figures follow by `change`."""
+        """Add a tenant that begins to wait; call `change` for its figures."""
         row_tenants = self._tenants[row]
         tenant.entry = len(row_tenants)
         row_tenants.append(tenant)
@@ -121,7 +122,7 @@ class Backlogs:
         self._figures[:, row, len(row_tenants)] = 0.0
 
     def able_beyond(self, points: FloatVector, first: int = 0) -> FloatVector:
-        """For the rows from `first` on: the work that can be in time and is beyond the row's point."""
+        """Each row's work that can be in time and lies beyond the row's point, for the rows from `first` on."""
         width = self._width(first, len(points))
         ends, works, rates = self._figures[: _ABLE_RATE + 1, first : first + len(points), :width]
         return _whole(_beyond(ends, works, points) * rates)
@@ -133,7 +134,7 @@ class Backlogs:
         return _whole(_beyond(ends, works, points) * rates)
 
     def requests_beyond(self, point: float, row: int) -> int:
-        """How many requests of a row lie beyond the point."""
+        """Number of requests of a row that lie beyond the point."""
         ends, works, _, rates = self._figures[_END:, row, : len(self._tenants[row])]
         return int(float((np.minimum(np.maximum(ends - point, 0.0), works) * rates).sum()) + ROUNDING)
 
@@ -151,6 +152,6 @@ def _beyond(ends: FloatVector, works: FloatVector, points: FloatVector) -> Float
 
 
 def _whole(shares: FloatVector) -> FloatVector:
-    """Sums by row in whole microseconds."""
+    """Sums per row, rounded to whole microseconds."""
     found: FloatVector = np.floor(np.add.reduce(shares, axis=1) + ROUNDING)
     return found

@@ -1,12 +1,12 @@
 """Priority classes in the queue of an instance: one queue of the pool's discipline for each priority.
 
-Priority is strict: while a request of a higher one waits, none of a lower one is sent, also when the higher one rests
-for the decodes of its instance, or when all that waits there is late. So a lower class gets what the higher ones leave,
-which beyond saturation may be nothing; it then waits until the queue's time limit and is refused. In the `deadline`
-discipline late requests wait for time to spare, and what waits with lower priority is such time.
+Priority is strict: while a request of a higher class waits, no request of a lower class is sent, even if the higher one
+is held back for the instance's decodes or is already late. So a lower class gets the time that the higher ones leave,
+which beyond saturation may be none; its requests then wait until the queue's time limit and are refused. In the
+`deadline` discipline late requests wait for spare time; the time of lower classes counts as spare.
 
-Its danger is the accounting of what is overtaken: policies and early rejection predict by it, so a request that stays
-counted makes its instance look free (`discrepancies` in the tests counts it again).
+Its danger is the accounting of overtaken requests: policies and early rejection predict by it, so a request that stays
+counted makes its instance look free (`discrepancies` in the tests counts again).
 """
 
 from collections.abc import Callable, Sequence
@@ -19,14 +19,14 @@ from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.queueing import NOBODY, Queue
 
 Build = Callable[[int, Callable[[], bool], Callable[[TrackedRequest], None]], Queue]
-"""Makes an empty queue for a rank, given whether something waits with lower priority, and the callback for late
-requests.
+"""Makes an empty queue for a rank, given whether requests of lower priority wait, and the callback for
+late requests.
 """
 
 
 @dataclass(slots=True)
 class _Band:
-    """The requests of one priority: their queue, how many they are and the time that they take."""
+    """The requests of one priority: their queue, their number and their total time."""
 
     queue: Queue
     requests: int = 0
@@ -43,7 +43,7 @@ class ClassQueues:
         self._classes = classes
         self._build = build
         self._bands: dict[int, _Band] = {}
-        """Rank (0 is the highest priority) → its requests; in order of rank."""
+        """The requests of each rank (0 is the highest priority), in order of rank."""
         self._waiting: dict[str, tuple[int, TrackedRequest]] = {}
 
     def __len__(self) -> int:
@@ -61,28 +61,30 @@ class ClassQueues:
         band.queue.add(tracked)
 
     def remove(self, request_id: str) -> None:
-        """Take a request out wherever it stands; unknown ids are ignored."""
+        """Take a request out, wherever it is; unknown ids are ignored."""
         found = self._waiting.get(request_id)
         if found is not None:
             self._bands[found[0]].queue.remove(request_id)
             self._left(request_id)
 
     def find_late(self, now: float) -> Sequence[TrackedRequest]:
-        """Sort out what can no longer meet the TTFT target, if the discipline tells that apart; returns it."""
+        """Sort out and return the requests that can no longer meet the TTFT target, if the discipline distinguishes
+        them.
+        """
         return [tracked for band in tuple(self._bands.values()) for tracked in band.queue.find_late(now)]
 
     def take(self, now: float) -> TrackedRequest | None:
-        """Remove and return what the highest priority sends next; None while it sends nothing."""
+        """Remove and return what the highest priority sends next; None if it must not send now."""
         band = self._highest()
         return None if band is None else self._taken(band.queue.take(now))
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """Like `take`, without requests found late."""
+        """Like `take`, but without requests that are already late."""
         band = self._highest()
         return None if band is None else self._taken(band.queue.take_in_time(now))
 
     def take_any(self, now: float) -> TrackedRequest | None:
-        """What the highest priority sends to an instance that has nothing to do."""
+        """The request that the highest priority sends to an idle instance."""
         band = self._highest()
         return None if band is None else self._taken(band.queue.take_any(now))
 
@@ -91,8 +93,8 @@ class ClassQueues:
         return [tracked for band in self._bands.values() for tracked in band.queue.in_order(now)]
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """Waiting requests that the request overtakes: all of lower priority, and those of its own priority that the
-        discipline names.
+        """Waiting requests that this request overtakes: all of lower priority, and those of its own priority that the
+        discipline selects.
         """
         lower = self.lower_than(request)
         own = self._bands.get(self._classes.rank(request.priority_class))

@@ -50,7 +50,7 @@ from fairlead.routing.queues.queueing import NOBODY
 from fairlead.routing.queues.turns import Turns
 
 STEP_SECONDS = 0.05
-"""Added to every predicted prefill: it begins when the engine's decode step in progress ends."""
+"""Added to every predicted prefill, because it begins only when the engine's present decode step ends."""
 SHORT_SECONDS = 0.15
 """Prefills of up to this length, the step included, may start before their rest is over, until the rests owed add up
 to that of one such prefill: rests taken one by one would leave gaps between short prefills."""
@@ -62,14 +62,14 @@ RESERVE = 0.25
 """Share of the TTFT target that rests must leave free: the next request may arrive before the present one is done."""
 
 NEXT_LOOK_SECONDS = 0.05
-"""A queue is looked at again within this time."""
+"""Maximum seconds until a queue is looked at again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineRules:
-    """What a queue needs to know of its pool.
+    """The facts about its pool that a queue needs.
 
-    While they `late_may_go`, late requests get any free time, and always the `late_share` (0-1) of all time;
+    While `late_may_go` is true, late requests get any free time; they always get the `late_share` (0-1) of all time.
     `found_late` is called for each request found late. `decode_share` is the part of an instance's time that its
     decodes need, and while the pool `has_time` for both, rests give way to deadlines. `speed` is the prefill speed in
     tokens per second.
@@ -84,9 +84,9 @@ class DeadlineRules:
 
 
 class DeadlineQueue:
-    """Queued requests of one instance, whose counters are `load`. Without `turns` all are of one tenant.
+    """Queued requests of one instance, whose counters are `load`. Without `turns`, all requests count as one tenant's.
 
-    Taking is O(n log n) in those not late.
+    Taking is O(n log n) in the requests that are not late.
     """
 
     def __init__(self, load: InstanceLoad, target_seconds: float, rules: DeadlineRules, turns: Turns | None = None) -> None:
@@ -98,9 +98,9 @@ class DeadlineQueue:
         """Requests that can still be in time."""
         self._late = LateByLength()
         self._first_late: TrackedRequest | None = None
-        """The late request to send next, cached until something changes."""
+        """The late request to send next; cached until something changes."""
         self._earned = 0.0
-        """Seconds that late requests may take from the others."""
+        """Seconds that late requests may take from requests that can be in time."""
         self._latest_starts: list[tuple[float, int, TrackedRequest]] = []
         """Heap of (time at which it becomes late at the pace when added, place, request) of the requests in `_able`,
         and of some that have left.
@@ -117,7 +117,7 @@ class DeadlineQueue:
         return request_id in self._late.requests or request_id in self._able
 
     def add(self, tracked: TrackedRequest) -> None:
-        """Put a request into the queue; the next look finds out whether it is late."""
+        """Put a request into the queue; the next look decides whether it is late."""
         self._able[tracked.request.id] = tracked
         if self._turns is not None:
             self._turns.waits(tracked)
@@ -126,7 +126,7 @@ class DeadlineQueue:
         heappush(self._latest_starts, (self._latest_start(tracked), self._added, tracked))
 
     def remove(self, request_id: str) -> None:
-        """Take a request out wherever it stands; unknown ids are ignored."""
+        """Take a request out, wherever it is; unknown ids are ignored."""
         late = self._late.pop(request_id)
         self._first_late = None
         tracked = self._able.pop(request_id, None) if late is None else late
@@ -135,9 +135,9 @@ class DeadlineQueue:
         self._nothing_until = -inf
 
     def find_late(self, now: float) -> Sequence[TrackedRequest]:
-        """Sort out the requests that would miss the target even if they went at once; returns them.
+        """Sort out and return the requests that would miss the target even if they were sent at once.
 
-        Costs nothing until the first can be one, and then O(log n) for each, unless the pace has changed.
+        Costs nothing until the first one can be late, and then O(log n) for each, unless the pace has changed.
         """
         starts, pace = self._latest_starts, self._load.prefill_pace
         if pace <= self._pace_then and not (starts and now > starts[0][0]):
@@ -185,8 +185,8 @@ class DeadlineQueue:
         return self._taken(late, now) if now >= self._rested_at(self._seconds(late), now) or self._rules.has_time() else None
 
     def _take_alone(self, now: float) -> TrackedRequest | None:
-        """The only request, if it is sent at once and in time, as in any pool that keeps up; else None, and nothing has
-        changed.
+        """The only request, if it can be sent at once and in time, as in any pool that is not overloaded; else None,
+        and nothing has changed.
         """
         (tracked,) = self._able.values()
         load = self._load
@@ -203,11 +203,11 @@ class DeadlineQueue:
 
     @property
     def can_begin_again(self) -> bool:
-        """Whether it can be used again when it is empty: tenants' turns end with their queue."""
+        """Whether the empty queue can be reused: tenants' turns end with their queue."""
         return self._turns is None
 
     def begin_again(self) -> None:
-        """Be as a new queue; it is empty."""
+        """Reset the empty queue to that of a new one."""
         if self._earned or self._late.has_had_any:
             self._earned, self._late, self._first_late = 0.0, LateByLength(), None
         self._latest_starts.clear()
@@ -232,8 +232,8 @@ class DeadlineQueue:
         return None if chosen is None else self._taken(chosen, now)
 
     def in_order(self, now: float) -> list[TrackedRequest]:
-        """The requests in about the order in which they would be sent if no more arrived: the planned by deadline,
-        those left out, the late.
+        """The requests in about the order in which they would be sent if no more arrived: planned requests by deadline,
+        then those left out, then late ones.
         """
         planned, left_out = self._plan(now)
         return [*(one.tracked for one in (*planned, *left_out)), *self._late.by_length()]
@@ -249,7 +249,7 @@ class DeadlineQueue:
         return NOBODY if self._turns is None else self._turns.overtaken_by(request.tenant)
 
     def _shortest_late(self) -> TrackedRequest | None:
-        """The shortest of the late, or of those of the tenant that has had the least."""
+        """The shortest late request, or the shortest of the tenant that has had the least."""
         if self._first_late is None and self._late.requests:
             turns = self._turns
             self._first_late = self._late.shortest(None if turns is None or not turns.are_shared else turns.least_served_of_late())
@@ -276,7 +276,7 @@ class DeadlineQueue:
         return self._taken(chosen.tracked, now)
 
     def _rested_at(self, seconds: float, now: float) -> float:
-        """When a prefill of this length leaves the running decodes within their target."""
+        """When a prefill of this length may start so that the running decodes stay within their target."""
         rest = self._rest_seconds(seconds)
         if not rest:
             return -inf
@@ -288,12 +288,14 @@ class DeadlineQueue:
         return now + missing + (self._ahead_seconds(now) if self._load.prefilling else 0.0)
 
     def _rest_seconds(self, seconds: float) -> float:
-        """The rest that a prefill of this length needs; during the step in progress others decode."""
+        """The rest that a prefill of this length needs, not counting the step in progress, in which other requests
+        decode.
+        """
         return rest_seconds(seconds - STEP_SECONDS, self._rules.decode_share(self._load))
 
     def _plan(self, now: float) -> tuple[list[Planned], list[Planned]]:
-        """The largest set of requests that can all be in time, in order of deadline, and those left out. Where tenants
-        share, what each may have comes first.
+        """The largest set of requests that can all be in time, in order of deadline, and those left out. If tenants
+        take turns, each tenant's fair part comes first.
         """
         if not self._able:
             return [], []
@@ -313,7 +315,7 @@ class DeadlineQueue:
         return [one for one in requests if one.place not in out], [one for one in requests if one.place in out]
 
     def _taken(self, tracked: TrackedRequest, now: float) -> TrackedRequest:
-        """Remove the request from the queue, to be sent at once: its rest is owed from now on."""
+        """Remove the request from the queue, to be sent at once; from now on its rest is owed."""
         self._load.owe_rest(self._rest_seconds(self._seconds(tracked)), now)
         if self._turns is None:
             self.remove(tracked.request.id)
@@ -327,14 +329,14 @@ class DeadlineQueue:
         return tracked
 
     def _ahead_seconds(self, now: float) -> float:
-        """Seconds that the prefills in flight still take."""
+        """Remaining seconds of the prefills in flight."""
         return max(0.0, self._load.dispatched_prefill_tokens / self._rules.speed() - self._load.done_seconds(now))
 
     def _due(self, tracked: TrackedRequest) -> float:
         return tracked.request.arrived_at + self._target
 
     def _latest_start(self, tracked: TrackedRequest) -> float:
-        """When the request becomes late, at the pace of then."""
+        """When the request becomes late, at the pace given."""
         return self._due(tracked) - _seconds(tracked, self._pace_then)
 
     def _seconds(self, tracked: TrackedRequest) -> float:
@@ -343,16 +345,18 @@ class DeadlineQueue:
 
 PACE_WEIGHT = 0.1
 LASTING_PACE_WEIGHT = 0.02
-"""Weights of a prefill of usual length: in the instance's present pace, and in its lasting pace."""
+"""Weight of a prefill of usual length in the instance's present pace, and in its lasting pace."""
 FASTEST, SLOWEST = 0.001, 1000.0
 """The least and the largest pace."""
 MOST_TIMES = 4.0
-"""A prefill counts as at most this many times longer or shorter than the pace says. So one odd prefill has little
-effect, while many alike still bring the pace to any factor: to ten within nine."""
+"""A prefill counts as at most this many times longer or shorter than the pace predicts. So one outlier has little
+effect, while many similar prefills still bring the pace to any factor: to ten within nine.
+"""
 LONGEST_PREFILL_SECONDS = 600.0
 
 RISING_AMONG_OTHERS = 0.125
-"""The weight of a prefill slower than predicted relative to a faster one, where several routers send to the instance.
+"""The weight of a prefill slower than predicted relative to a faster one, where several routers send
+to the instance.
 """
 
 
@@ -361,10 +365,9 @@ def next_pace(
 ) -> tuple[float, float]:
     """The smoothed pace and the usual length of a prefill (s), after one that took `seconds`.
 
-    One counts by its length, as the pace is what prefills took over what they were expected to: of a short one a large
-    part is the wait for the engine's step, and often it need not wait. One of the usual length has this weight, and
-    `rising` times that when it is longer than the pace; it counts as at most four times as long as the pace says, and
-    as at most ten minutes.
+    A prefill counts in proportion to its length, because a large part of a short one is the wait for the engine's step.
+    A prefill of usual length has this weight, times `rising` if it took longer than the pace predicts; it counts as at
+    most four times as long as the pace predicts, and as at most ten minutes.
     """
     expected = (predicted_seconds if predicted_seconds < LONGEST_PREFILL_SECONDS else LONGEST_PREFILL_SECONDS) + STEP_SECONDS
     usual_seconds += weight * (expected - usual_seconds)

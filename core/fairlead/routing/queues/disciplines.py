@@ -1,9 +1,9 @@
 """Late binding: the requests that wait in the router for one instance, and the order in which they are sent.
 
-A request is only bound for good when it is dispatched; until then it can be moved. `fifo` sends by arrival in the
-queue. `longest_hit` sends the most cached tokens first, but what waited longer than the age bound goes before all
-others, oldest first. `slack` sends first what must start soonest to meet the TTFT target, and what can no longer
-meet it last, oldest first.
+A request is bound to its instance only when it is dispatched; until then it can be moved. `fifo` sends by arrival in
+the queue. `longest_hit` sends the request with the most cached tokens first, but requests that waited longer than the
+age bound go before all others, oldest first. `slack` sends the request that must start soonest to meet the TTFT target
+first, and requests that can no longer meet it last, oldest first.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,17 +16,20 @@ from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.queueing import NOBODY
 
 _SLACK = 64
-"""Left entries that the heaps may hold beside as many as there are requests."""
+"""Heaps are rebuilt when they hold this many entries of departed requests, in addition to as many as there are
+requests.
+"""
 
 Standing = tuple[int, float, int]
-"""A request's sort key among the queues' first requests, lowest first: whether its rank counts, the rank, the arrival.
+"""A request's sort key among the queues' first requests, lowest first: whether its rank counts, the
+rank, the arrival.
 """
 
 
 class InstanceQueue:
     """Queued requests of one instance. Adding and taking are O(log n); removing by id is O(1).
 
-    Several queues of an instance take `places`, the numbers of arrival, from one count.
+    Several queues of an instance share one counter of arrival numbers (`places`).
     """
 
     def __init__(
@@ -36,10 +39,10 @@ class InstanceQueue:
         self._age_bound = age_bound_seconds
         self._target = ttft_target_seconds
         self._entries: dict[str, tuple[int, TrackedRequest]] = {}
-        """Request id → place of arrival and request, oldest first."""
+        """Each request's id with its arrival number and itself, oldest first."""
         self._heap: list[tuple[float, int, str]] = []
         self._late: list[tuple[int, str]] = []
-        """Heap of requests of `slack` found too late to meet the target."""
+        """Heap of `slack` requests found too late to meet the target."""
         self._places = count(1) if places is None else places
 
     def __len__(self) -> int:
@@ -49,7 +52,7 @@ class InstanceQueue:
         return request_id in self._entries
 
     def add(self, tracked: TrackedRequest) -> None:
-        """Put a request behind those of its rank."""
+        """Put a request behind those of equal rank."""
         place = next(self._places)
         request_id = tracked.request.id
         self._entries[request_id] = (place, tracked)
@@ -62,7 +65,7 @@ class InstanceQueue:
                 heapify(self._late)
 
     def remove(self, request_id: str) -> None:
-        """Take a request out wherever it stands; unknown ids are ignored."""
+        """Take a request out, wherever it is; unknown ids are ignored."""
         self._entries.pop(request_id, None)
         if not self._entries:
             self._heap.clear()
@@ -139,7 +142,7 @@ class InstanceQueue:
         return NOBODY
 
     def _waits(self, place: int, request_id: str) -> bool:
-        """Whether the request waits at that place: it may have left, and come again."""
+        """Whether the request still waits under that arrival number: it may have left and come back."""
         return self._entries.get(request_id, (0, None))[0] == place
 
     def _rank(self, tracked: TrackedRequest) -> float:

@@ -1,4 +1,4 @@
-"""The late requests of a queue of the `deadline` discipline, by tenant and by length."""
+"""The late requests of a queue with the `deadline` discipline, by tenant and by length."""
 
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
@@ -14,13 +14,13 @@ def shortness(tracked: TrackedRequest) -> tuple[int, float]:
 
 
 class LateByLength:
-    """Late requests. Adding and finding the shortest of a tenant are O(log n), removing is O(1)."""
+    """Late requests. Adding one and finding a tenant's shortest are O(log n), removing one is O(1)."""
 
     def __init__(self) -> None:
         self.requests: dict[str, TrackedRequest] = {}
         """Keyed by id. Read only."""
         self._heaps: dict[str, list[tuple[int, float, str]]] = {}
-        """Tenant → heap of its requests, and of some that left."""
+        """Each tenant's heap of requests; it may still contain some that left."""
         self._entries = 0
 
     def __len__(self) -> int:
@@ -31,11 +31,11 @@ class LateByLength:
 
     @property
     def has_had_any(self) -> bool:
-        """Whether something of former ones is left."""
+        """Whether heaps of earlier late requests are left."""
         return bool(self._heaps)
 
     def add(self, tracked: TrackedRequest) -> None:
-        """Count one more late request."""
+        """Add a late request."""
         if self._entries > 2 * len(self.requests) + SPARE_ENTRIES:
             self._forget_those_that_left()
         self.requests[tracked.request.id] = tracked
@@ -43,18 +43,18 @@ class LateByLength:
         self._entries += 1
 
     def pop(self, request_id: str) -> TrackedRequest | None:
-        """Take one out; None when it is not among them."""
+        """Take a request out; None if it is not among them."""
         return self.requests.pop(request_id, None)
 
     def shortest(self, tenants: Iterable[str] | None = None) -> TrackedRequest | None:
-        """The shortest late request, of all tenants or of these."""
+        """The shortest late request, of all tenants or only of these."""
         if not self.requests:
             return None
         found = [late for tenant in tuple(self._heaps if tenants is None else tenants) if (late := self._shortest_of(tenant)) is not None]
         return found[0] if len(found) == 1 else min(found, key=shortness, default=None)
 
     def by_length(self) -> list[TrackedRequest]:
-        """All, the shortest first."""
+        """All late requests, the shortest first."""
         return sorted(self.requests.values(), key=shortness)
 
     def _shortest_of(self, tenant: str) -> TrackedRequest | None:

@@ -5,9 +5,9 @@ Sending a late request keeps an instance busy for seconds, most often with a lon
 harms no other request, and holding it back would be a hidden refusal; beyond saturation each late request costs others
 their deadline. So late requests go while the pool is calm, by its load, or while little else waits.
 
-If several routers decide for themselves, each infers the pool's load and waits from its own, and all of them find the
-same instance free at once, so a pool that is calm by these figures may have no time to spare. First tokens are certain:
-while many are late, late requests do not go.
+If several routers decide for themselves, each infers the pool's load and waits from its own, and all may find the same
+instance free at once, so a pool that looks calm may have no time to spare. Late first tokens, however, are a certain
+sign: while there are many, late requests do not go.
 """
 
 from fairlead.routing.contracts.parameters import QueueParameters
@@ -19,14 +19,15 @@ WEIGHT = 0.02
 MORE = 0.02
 """Rests are kept for decodes only when the share of late answers exceeds that of late first tokens by this much."""
 LATE_AMONG_OTHERS = 0.05
-"""While this share of first tokens or more is late, one of several routers assumes that the pool has no time to spare.
+"""Among several routers, a router assumes that the pool has no time to spare while at least this share of first tokens
+is late.
 """
 
 
 class LateRequests:
     """Watches the queues of one pool.
 
-    `to_refuse` are those found late since the caller looked last, when early rejection is on.
+    `to_refuse` are the requests found late since the caller last read it, if early rejection is on.
     """
 
     def __init__(self, accounting: Accounting) -> None:
@@ -36,7 +37,7 @@ class LateRequests:
 
     @property
     def spare_answers(self) -> bool:
-        """Whether more answers miss their TPOT target than first tokens are late: then giving decodes' time to
+        """Whether more answers miss their TPOT target than first tokens are late: then taking decodes' time for
         prefills gains nothing.
         """
         return self._answers > self._first_tokens + MORE
@@ -59,8 +60,7 @@ class LateRequests:
 
     def may_go(self, parameters: QueueParameters, table: RoutingTable, instances: int, load: float, routers: int = 1) -> bool:
         """Whether late requests may be sent at any time now: the pool has time for them by its `load`, little waits in
-        all its `routers`, or there are no queues to wait in. Among several routers, only while few first tokens are
-        late.
+        all its `routers`, or nothing is queued. Among several routers, only while few first tokens are late.
         """
         if not table.routing.prefills_in_flight:
             return True

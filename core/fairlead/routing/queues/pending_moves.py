@@ -1,4 +1,4 @@
-"""Decided moves of sessions: their reasons, and those that have not been made yet."""
+"""Sessions' moves: the reasons for them, and decided moves that have not been made yet."""
 
 from fairlead.reports.moves import MoveCause
 from fairlead.values import value
@@ -22,9 +22,8 @@ class Departure:
 
 @value
 class PendingMove:
-    """A session is to move from `source` to the instance that its request waits for, when that request is sent.
-
-    It then needs `room_tokens` free in that instance's KV cache.
+    """A session will move from `source` to the instance for which its request waits, when that request is sent;
+    provided that the instance's KV cache then has `room_tokens` free.
     """
 
     source: str

@@ -1,7 +1,8 @@
 """Plans of the `deadline` discipline: which waiting requests can all be in time on one instance, and which goes first.
 
 Moore and Hodgson's rule takes requests in order of deadline and leaves out the longest whenever one would be late,
-which leaves out as few as can be. Sidney's extension of it keeps some whatever comes (Operations Research 23, 1975).
+which leaves out as few as possible. Sidney's extension keeps certain requests in any case (Operations Research 23,
+1975).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +15,7 @@ from fairlead.routing.queues.accounting import TrackedRequest
 
 @dataclass(slots=True)
 class Planned:
-    """A waiting request: when its prefill must be finished, how long that takes, and its place in order of arrival."""
+    """A waiting request: the deadline of its prefill, its duration, and its place in order of arrival."""
 
     due: float
     seconds: float
@@ -24,7 +25,8 @@ class Planned:
 
 def left_out(requests: Sequence[Planned], at: float, kept: Collection[int] = ()) -> set[int]:
     """Places of requests that must be late so that all others are in time if the first of them begins at `at`. Requests
-    are in order of deadline; those at the places `kept` can be in time alone, and stay.
+    are in order of deadline; the requests at the places `kept` are never left out; each of them must be able to be in
+    time alone.
     """
     longest: list[tuple[float, int]] = []
     out: set[int] = set()
@@ -63,7 +65,9 @@ def slack(planned: Sequence[Planned], at: float) -> float:
 
 
 def shortest_harmless(planned: Sequence[Planned], at: float) -> Planned:
-    """The shortest that leaves all others in time if it goes first; the first of them by deadline always does."""
+    """The shortest request that leaves all others in time if it goes first; the one with the first deadline always
+    does.
+    """
     best = planned[0]
     room = inf
     for one in planned:
@@ -75,8 +79,8 @@ def shortest_harmless(planned: Sequence[Planned], at: float) -> Planned:
 
 
 def water_level(tenants: Sequence[tuple[int, int]], work: float) -> float:
-    """The level of service that all reach when this much work goes to the least served first; `tenants` in order of
-    served work, each with its own.
+    """The level of served work that results if this much work is given to the least served tenants first; `tenants` are
+    in order of served work.
     """
     steps = sorted([(served, 1) for served, _ in tenants] + [(served + has, -1) for served, has in tenants])
     at, rate = float(steps[0][0]), 0

@@ -1,4 +1,4 @@
-"""A queue as the scheduler uses it, whatever its discipline."""
+"""The interface of a queue, whatever its discipline."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -18,16 +18,18 @@ class Queue(Protocol):
         """Let a request wait."""
 
     def remove(self, request_id: str) -> None:
-        """Take a request out wherever it stands; unknown ids are ignored."""
+        """Take a request out, wherever it is; unknown ids are ignored."""
 
     def find_late(self, now: float) -> Sequence[TrackedRequest]:
-        """Sort out what can no longer meet the TTFT target, if the discipline tells that apart; returns it."""
+        """Sort out and return the requests that can no longer meet the TTFT target, if the discipline distinguishes
+        them.
+        """
 
     def take(self, now: float) -> TrackedRequest | None:
         """Remove and return the request to send next; None if none should go now."""
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """Like `take`, without requests found late."""
+        """Like `take`, without requests that are already late."""
 
     def take_any(self, now: float) -> TrackedRequest | None:
         """Remove and return the request that an idle instance should compute; None only if no request waits."""
@@ -36,9 +38,9 @@ class Queue(Protocol):
         """The requests in about the order in which they would be sent if no more arrived."""
 
     def lower_than(self, request: RoutingRequest) -> Overtaken:
-        """The part of `overtaken_by` that waits with lower priority."""
+        """The part of `overtaken_by` that has lower priority."""
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """The requests waiting here that would be sent after this one if it arrived now, whatever the
-        discipline says.
+        """The requests waiting here that would be sent after this one if it arrived now, as far as the discipline
+        determines that.
         """

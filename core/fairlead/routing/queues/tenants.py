@@ -1,7 +1,7 @@
 """Tenants in the queue of an instance: one queue of the pool's discipline for each tenant, taken from in turn.
 
-The tenant that has had the least is served next; between equal ones the discipline decides, as if there were one queue.
-So tenants that always have something waiting never differ by more than one request, the largest. The `deadline`
+The tenant that has had the least is served next; between equal tenants the discipline decides, as if there were one
+queue. So tenants that always have requests waiting never differ by more than the largest request. The `deadline`
 discipline plans requests of all tenants together and takes turns in its plan (`deadline.DeadlineQueue`).
 """
 
@@ -17,7 +17,7 @@ from fairlead.routing.queues.turns import Turns
 
 
 class TenantQueues:
-    """The requests that wait for one instance, by tenant. Taking is linear in the tenants that wait."""
+    """The requests that wait for one instance, by tenant. Taking is linear in the number of waiting tenants."""
 
     def __init__(self, turns: Turns, build: Callable[[Iterator[int]], InstanceQueue]) -> None:
         self._turns = turns
@@ -40,7 +40,7 @@ class TenantQueues:
         self._turns.waits(tracked)
 
     def remove(self, request_id: str) -> None:
-        """Take a request out wherever it stands; unknown ids are ignored."""
+        """Take a request out, wherever it is; unknown ids are ignored."""
         tracked = self._waiting.get(request_id)
         if tracked is not None:
             self._turns.leaves(tracked, late=False)
@@ -51,7 +51,7 @@ class TenantQueues:
         return ()
 
     def take(self, now: float) -> TrackedRequest | None:
-        """Remove and return what the tenant that has had the least sends next."""
+        """Remove and return the next request of the tenant that has had the least."""
         if not self._waiting:
             return None
         _, tracked = min((self._queues[tenant].first(now) for tenant in self._turns.least_served()), key=lambda first: first[0])
@@ -60,16 +60,16 @@ class TenantQueues:
         return tracked
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """As `take`."""
+        """Same as `take`: these disciplines have no deadlines."""
         return self.take(now)
 
     def take_any(self, now: float) -> TrackedRequest | None:
-        """As `take`."""
+        """Same as `take`: these disciplines hold nothing back."""
         return self.take(now)
 
     def in_order(self, now: float) -> list[TrackedRequest]:
         """The requests in the order in which they would be sent if no more arrived and time stood still, except that
-        equal turns may differ.
+        the order of tenants with equal turns may differ.
         """
         orders = {tenant: iter(queue.in_order(now)) for tenant, queue in self._queues.items()}
         heads = [(self._turns.served(tenant), place, tenant, next(order)) for place, (tenant, order) in enumerate(orders.items())]

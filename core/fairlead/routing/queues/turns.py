@@ -1,15 +1,14 @@
 """Turns: how much of an instance's time each tenant has had, and so whose turn it is.
 
 Fair queueing by served work, as start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996, §3) and, for engines, the
-virtual token counter (Sheng et al., OSDI 2024, §3.2) do it. Work is the predicted time of prefills and the time that
-answers are expected to take of an engine's steps, in microseconds: cached tokens cost next to nothing. A tenant's
-*served* work grows with each of its requests that is sent. The *virtual time* of an instance is the served work of the
-tenant that has had the least of those that wait. A tenant without waiting requests saves up to a `credit`: when it
-waits again, it stands where it stood, or that much before the virtual time, if that is more. So a tenant that sends
-little is behind those that send much also when its requests come one by one, and one that was away for hours is not
-behind for long.
+virtual token counter (Sheng et al., OSDI 2024, §3.2) do it. Work is the predicted time of prefills plus the expected
+share of answers in the engine's decode steps, in microseconds: cached tokens cost next to nothing. A tenant's *served*
+work grows with each of its requests that is sent. The *virtual time* of an instance is the least served work among the
+tenants that wait. A tenant without waiting requests saves up to a `credit`: when it waits again, it resumes at its old
+served work, but at most `credit` below the virtual time. So a tenant that sends little goes before those that send
+much, even if its requests come one by one, and one that was away for hours is not preferred for long.
 
-The danger is memory of tenants that left: those that are ahead of the virtual time are remembered, up to `MOST_AWAY`.
+The danger is memory for tenants that left: those ahead of the virtual time are remembered, up to `MOST_AWAY`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,11 +22,12 @@ from fairlead.routing.queues.backlogs import Backlogs, Tenant
 from fairlead.routing.queues.plans import water_level
 
 CREDIT_TARGETS = 4.0
-"""Credit that a tenant without requests can save up, in TTFT targets of work; docs/priorities.md says how it was
-chosen.
+"""Credit that a tenant without waiting requests can save up, as work in TTFT targets; docs/priorities.md says how it
+was chosen.
 """
 MOST_AWAY = 1024
-"""Maximum number of tenants without a waiting request that an instance remembers; the one that left first is dropped.
+"""Maximum number of tenants without a waiting request that an instance remembers; the one that left
+first is dropped.
 """
 
 
@@ -42,11 +42,11 @@ class Tenants:
         self._ranks: dict[int, RankTurns] = {}
 
     def turns(self, instance: str, rank: int = 0) -> "Turns":
-        """The turns of those that wait for an instance with a priority of this rank."""
+        """The turns of the tenants that wait for an instance with a priority of this rank."""
         return self.of_rank(rank).turns(instance)
 
     def of_rank(self, rank: int) -> "RankTurns":
-        """The turns of those that wait anywhere with a priority of this rank."""
+        """The turns of the tenants that wait anywhere with a priority of this rank."""
         found = self._ranks.get(rank)
         if found is None:
             found = self._ranks[rank] = RankTurns(self, self._credit)
@@ -66,7 +66,7 @@ class Tenants:
             del self._requests[tenant]
 
     def are_others(self, tenant: str) -> bool:
-        """Whether something of another tenant waits."""
+        """Whether requests of another tenant wait."""
         return len(self._requests) > (tenant in self._requests)
 
 
@@ -79,13 +79,13 @@ class RankTurns:
         self._backlogs = Backlogs()
         self._by_instance: dict[str, Turns] = {}
         self._by_row: list[Turns] = []
-        """Turns by row, including those of free rows, where no tenant waits."""
+        """Turns by row, including free rows, where no tenant waits."""
         self._asked: Sequence[str] = ()
-        """The instances that were asked of last, and their rows."""
+        """The instances of the last query, and their rows."""
         self._asked_rows: IntVector = np.zeros(0, dtype=np.int64)
 
     def turns(self, instance: str) -> "Turns":
-        """The turns of those that wait for an instance."""
+        """The turns of the tenants that wait for an instance."""
         found = self._by_instance.get(instance)
         if found is None:
             found = self._by_instance[instance] = Turns(self._everywhere, self._backlogs, self._credit)
@@ -111,7 +111,7 @@ class RankTurns:
         return found[self._rows(instances)]
 
     def all_beyond(self, tenant: str, instances: Sequence[str]) -> FloatVector:
-        """The work of all waiting requests, late or not, beyond the tenant's turn, by instance."""
+        """For each instance, the work of all waiting requests, late or not, beyond the tenant's turn."""
         _, everything = self._points(tenant)
         return self._backlogs.all_beyond(np.array(everything))[self._rows(instances)]
 
@@ -123,7 +123,7 @@ class RankTurns:
         return self._asked_rows
 
     def _points(self, tenant: str) -> tuple[list[float], list[float]]:
-        """Keyed by row, `Turns.points` of a tenant; then those of the row behind all, in which nobody ever waits."""
+        """`Turns.points` of a tenant for each row, and for one spare row in which no tenant ever waits."""
         able: list[float] = []
         everything: list[float] = []
         for turns in self._by_row:  # written out, as each request comes through here for each instance
@@ -143,8 +143,8 @@ class RankTurns:
 
 
 class Turns:
-    """The tenants of one queue after the other of an instance. Everything is O(1) but what compares tenants, which is
-    linear in those that wait.
+    """The tenants of an instance's successive queues. Every operation is O(1) except comparisons of tenants, which are
+    linear in the waiting ones.
     """
 
     def __init__(self, everywhere: Tenants, backlogs: Backlogs, credit: int = 0) -> None:
@@ -154,7 +154,7 @@ class Turns:
         """The queue's row in the backlogs."""
         self._credit = credit
         self.waiting: dict[str, Tenant] = {}
-        """Read only."""
+        """The waiting tenants. Read only."""
         self.away: dict[str, int] = {}
         """Served work of tenants that are ahead and have no waiting requests; the first to leave comes first. Read
         only.
@@ -170,7 +170,7 @@ class Turns:
         return len(self.waiting) > 1
 
     def waits(self, tracked: TrackedRequest) -> None:
-        """Count a further waiting request."""
+        """Count one more waiting request."""
         name = tracked.request.tenant
         tenant = self.waiting.get(name)
         if tenant is None:
@@ -183,14 +183,14 @@ class Turns:
         self._backlogs.change(self.row, tenant)
 
     def found_late(self, tracked: TrackedRequest) -> None:
-        """A waiting request can no longer be in time."""
+        """Record that a waiting request can no longer be in time."""
         tenant = self.waiting[tracked.request.tenant]
         tenant.able.count(tracked, -1)
         tenant.late.count(tracked, 1)
         self._backlogs.change(self.row, tenant)
 
     def leaves(self, tracked: TrackedRequest, *, late: bool) -> None:
-        """A request has left the queue without being sent."""
+        """Record that a request has left the queue without being sent."""
         name = tracked.request.tenant
         tenant = self.waiting[name]
         (tenant.late if late else tenant.able).count(tracked, -1)
@@ -206,7 +206,7 @@ class Turns:
                     del self.away[next(iter(self.away))]
 
     def sent(self, tracked: TrackedRequest, *, late: bool = False) -> None:
-        """A request is sent: its tenant has had that much more."""
+        """Record that a request is sent: its tenant's served work grows by that much."""
         tenant = self.waiting[tracked.request.tenant]
         able = [other.served for other in self.waiting.values() if other.able.requests] if self.are_shared else None
         self._pass_to(max(self._now, min(able) if able else tenant.served))
@@ -214,11 +214,11 @@ class Turns:
         self.leaves(tracked, late=late)
 
     def least_served(self) -> list[str]:
-        """The waiting tenants that have had the least."""
+        """The waiting tenants with the least served work."""
         return _least(self.waiting.items())
 
     def least_served_of_late(self) -> list[str]:
-        """The tenants with late requests that have had the least."""
+        """The tenants with late requests that have the least served work."""
         return _least((name, tenant) for name, tenant in self.waiting.items() if tenant.late.requests)
 
     def is_behind(self, tracked: TrackedRequest) -> bool:
@@ -236,20 +236,20 @@ class Turns:
         return bool(others) and tenant.served + tracked.work_microseconds + self._credit <= min(others)
 
     def budgets(self, part: float) -> dict[str, float]:
-        """The work that each tenant may send when there is room for this share of all work that can be in time:
-        served work is levelled and no room stays unused (water filling). A tenant's budget can exceed its waiting work.
+        """The work that each tenant may send if there is room for this share of all work that can be in time: served
+        work is levelled and no room stays unused (water filling). A tenant's budget can exceed its waiting work.
         """
         tenants = sorted((tenant.served, tenant.able.work, name) for name, tenant in self.waiting.items() if tenant.able.requests)
         level = water_level([(served, work) for served, work, _ in tenants], part * sum(work for _, work, _ in tenants))
         return {name: max(0.0, level - served) for served, _, name in tenants}
 
     def served(self, tenant: str) -> int:
-        """Served work of a waiting tenant, microseconds."""
+        """Served work of a waiting tenant, in microseconds."""
         return self.waiting[tenant].served
 
     def overtaken_by(self, name: str) -> Overtaken:
-        """Waiting work of other tenants that would be sent after a new request of this tenant: the part by which they
-        would then have had more than it.
+        """Waiting work of other tenants that would be sent after a new request of this tenant: the work that would
+        bring their served work above this tenant's.
         """
         able_point, point = self.points(name)
         everything = int(self._backlogs.all_beyond(np.array([point]), self.row)[0])
@@ -275,7 +275,7 @@ class Turns:
         self.least_standing = virtual_time - self._credit
 
     def _standing(self, name: str) -> int:
-        """The served work that a tenant starts with when it begins to wait."""
+        """The served work at which a tenant starts when it begins to wait."""
         return max(self.least_standing, self.away.get(name, self.least_standing))
 
 

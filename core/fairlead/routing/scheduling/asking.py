@@ -21,7 +21,7 @@ from fairlead.routing.scheduling.waiting import Waiting
 
 
 class Asking:
-    """The front's side: it asks another router. `decider` is None while this router decides for itself."""
+    """The front's side: it asks another router. `decider` is None while this router decides alone."""
 
     def __init__(self, state: SchedulerState, waiting: Waiting, dispatching: Dispatching, outcomes: Outcomes) -> None:
         self._state = state
@@ -29,7 +29,7 @@ class Asking:
         self._dispatching = dispatching
         self._outcomes = outcomes
         self._asked: dict[str, TrackedRequest] = {}
-        """Requests without a verdict, in the order in which they were asked for."""
+        """Requests without a verdict, in the order in which the decider was asked."""
         self.decider: Decider | None = None
 
     def __len__(self) -> int:
@@ -96,7 +96,7 @@ class Asking:
         self._asked.pop(request_id, None)
 
     def give_up(self, request_id: str, now: float) -> None:
-        """Refuse a request without a verdict, as it may not take any longer."""
+        """Refuse a request without a verdict, because its time is over."""
         tracked = self._asked.pop(request_id, None)
         if tracked is not None:
             waited = now - tracked.submitted_at
@@ -104,13 +104,13 @@ class Asking:
             self._refuse(tracked, refusal, now)
 
     def shut_down(self, now: float) -> None:
-        """Refuse what was asked and not answered, for a router that stops."""
+        """Refuse all unanswered requests, because the router stops."""
         for tracked in tuple(self._asked.values()):
             self._refuse(tracked, shutting_down(tracked.request, self._state.table.pool), now)
         self._asked.clear()
 
     def _refuse(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> None:
-        """Nobody has decided: this router records the request, and the decider does not."""
+        """Refuse a request that no router has decided about: this router records it, and the decider does not."""
         tracked.is_elsewhere = False
         self._outcomes.refuse(tracked, refusal, now, anyway=True)
         word = Abandoned(request=tracked.request.id, outcome=MoveOutcome.REFUSED, rejection=refusal.reason, is_recorded=True)
@@ -122,7 +122,7 @@ class Asking:
         self.tell(Asked(request=tracked.request, submitted_at=tracked.submitted_at), now)
 
     def _leave(self, tracked: TrackedRequest, now: float) -> None:
-        """Remove it from the queue in which it waits here."""
+        """Remove a request from the queue in which it waits here."""
         state = self._state
         state.waiting.pop(tracked.request.id, None)
         state.held.remove(tracked, now)

@@ -1,7 +1,7 @@
-"""Circuits: instances that fail are not chosen for a while, and what waits for them is placed elsewhere.
+"""Circuits: instances that fail are not chosen for a while, and requests waiting for them are placed elsewhere.
 
-A failure speaks of the instance, or of the request. An engine that refused the connection had received no request. Any
-other failure is a *suspicion* until it is known how the request fares elsewhere:
+The cause of a failure is the instance or the request. An engine that refused the connection had received no request.
+Any other failure is a *suspicion* until the outcome of the request elsewhere is known:
 
 - another instance serves it, or has had it for longer than it took to fail: the failure counts against the instance;
 - another instance fails it alike: it speaks of the request, and no failure counts. Unless it lost the connection, the
@@ -9,12 +9,12 @@ other failure is a *suspicion* until it is known how the request fares elsewhere
 - nobody else had it: the failure counts, unless it was a refusal (4xx);
 - its client leaves before any of that is known: nothing is, and the failure does not count.
 
-Failures in a row open a circuit. An answer that begins, goes on or ends in between ends the row; and while the engine
-is heard, the row must be longer for each request that goes on there, so that failures never weigh more than what they
-would take away.
+Failures in a row open a circuit. An answer that begins, continues or ends in between ends the row. While the engine
+responds, each request still running there lengthens the row that is needed, so that failures never outweigh the
+requests that an open circuit would affect.
 
-The data-parallel ranks of an instance share its server, and its circuit. Another rank is not elsewhere, except for what
-was at a rank that hangs.
+The data-parallel ranks of an instance share its server and its circuit. Another rank of the instance does not count as
+elsewhere, except for requests of a rank that hangs.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ from fairlead.routing.scheduling.waiting import Waiting
 from fairlead.targets import instance_of, rank_of
 
 HEARD_SECONDS = 5.0
-"""An engine whose last answer is younger is alive; routers ask it once a second."""
+"""An engine that answered within this many seconds is alive; routers query it once a second."""
 PROOF_SECONDS = 1.0
 """A failed request must run elsewhere for this many seconds, and for twice as long as it took to fail, before the
 failure counts.
@@ -44,9 +44,9 @@ class Circuits:
         self._state = state
         self._waiting = waiting
         self._open_cases: dict[str, TrackedRequest] = {}
-        """Requests in flight that some instance is suspected for, by id."""
+        """Requests in flight that some instance failed without a verdict yet, by id."""
         self._counted: Counter[str] = Counter()
-        """Keyed by instance, the failures that count against it and whose request is not over."""
+        """For each instance, the counted failures whose request has not ended."""
 
     # ── what speaks against an instance ──
 
@@ -54,7 +54,7 @@ class Circuits:
         """Record a failure of the instance, at the given request if any. A refusal of a request that is no longer in
         flight does not count: no other instance can contradict it.
 
-        When the circuit opens, queued requests leave; the next outcomes taken tell where to.
+        When the circuit opens, queued requests leave; the next outcomes say where they go.
         """
         state = self._state
         load = next(iter(state.loads_of(instance)), None)
@@ -74,7 +74,9 @@ class Circuits:
             self._count(load, now, beside=self._beside(load, now))
 
     def _hangs_alone(self, target: str) -> bool:
-        """Whether it is a rank that is seen to make no progress: others of its instance may go on."""
+        """Whether the target is a rank that is seen to make no progress, while other ranks of its instance may
+        continue.
+        """
         load = self._state.loads.get(target)
         return load is not None and load.is_stalled and rank_of(target) is not None
 
@@ -98,9 +100,7 @@ class Circuits:
             self._excuse(found)
 
     def _is_witness(self, instance: str) -> bool:
-        """Whether nothing that is certain speaks against the instance, so that the same failure there speaks of the
-        request.
-        """
+        """Whether the instance has no certain failure against it, so that the same failure there blames the request."""
         circuit = self._state.circuits.get(instance)
         return circuit is None or circuit.failures <= self._counted[instance]
 
@@ -121,7 +121,7 @@ class Circuits:
             self._state.sync_circuit(one.instance, circuit)
 
     def _close(self, suspicions: Iterable[Suspicion]) -> None:
-        """Nothing can excuse them any more."""
+        """Close the request's cases: no later outcome can excuse its failures any more."""
         for one in suspicions:
             if one.counted:
                 one.counted = False
@@ -130,7 +130,7 @@ class Circuits:
                     del self._counted[one.instance]
 
     def _count(self, load: InstanceLoad, now: float, beside: int = 0) -> None:
-        """A failure was the instance's."""
+        """Count a failure as the instance's."""
         state, instance = self._state, instance_of(load.entry.id)
         circuit = state.circuits.setdefault(instance, Circuit(state.settings.circuit))
         circuit.failed(now, beside)
@@ -140,7 +140,7 @@ class Circuits:
             self._waiting.place_again([tracked for queue in waiting for tracked in queue], now)
 
     def _beside(self, load: InstanceLoad, now: float) -> int:
-        """How many requests go on there, as far as the engine is known to live."""
+        """Number of requests still running there, provided that the engine is known to be alive."""
         if now - load.heard_at > HEARD_SECONDS:
             return 0
         return sum(one.prefilling + one.decoding for one in self._state.loads_of(load.entry.id))
@@ -159,7 +159,9 @@ class Circuits:
     # ── what shows whose fault it was ──
 
     def answered(self, tracked: TrackedRequest, instance: str, now: float) -> None:
-        """The instance answers this request: it works, and those that failed the request before are at fault."""
+        """The instance answers this request: it works, and the instances that failed the request
+        before are at fault.
+        """
         if self._state.suspected or self._state.circuits:
             self.worked(instance)
         if tracked.suspicions:
@@ -173,7 +175,7 @@ class Circuits:
         return any(load.entry.role is Role.PREFILL for load in self._state.loads_of(instance))
 
     def judge(self, now: float) -> None:
-        """Judge, by the time that has passed, each request that failed on some instance: has it run on another one for
+        """Judge each request that failed on some instance, by the time that has passed: has it run on another one for
         long enough, or ended without an answer?
         """
         for request_id, tracked in tuple(self._open_cases.items()):
@@ -187,15 +189,15 @@ class Circuits:
                 self._blame(tracked.suspicions, now)
 
     def left(self, tracked: TrackedRequest, now: float) -> None:
-        """The client went away. If clients hang up after one instance failed and before another could, such failures
-        must not all count against the instance.
+        """The client left. If clients hang up after one instance failed and before another could, such failures must
+        not all count against the instance.
         """
         if self._has_run_longer(tracked, now):
             self._blame(tracked.suspicions, now)
         self.forget(tracked)
 
     def forget(self, tracked: TrackedRequest) -> None:
-        """The request's outcome no longer counts for or against an instance; what was counted stays."""
+        """The request's outcome no longer counts for or against an instance; failures already counted stay."""
         self._close(tracked.suspicions)
         tracked.suspicions = ()
 

@@ -1,5 +1,5 @@
-"""Dispatching: what an instance's window and circuit allow leaves its queue, and its prefill is
-watched until it is over.
+"""Dispatching: sends queued requests as far as an instance's window and circuit allow, and watches each prefill until
+it ends.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from fairlead.routing.knowledge.estimators import FURTHEST
 from fairlead.routing.knowledge.prefixes import shared_blocks
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.queues.queueing import Queue
-from fairlead.routing.scheduling.fetching import begin
+from fairlead.routing.scheduling.fetching import begin, hit_or_fetched
 from fairlead.routing.scheduling.learning import count_prefill
 from fairlead.routing.scheduling.moving import Moving
 from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetched_tokens
@@ -22,8 +22,8 @@ LOOK_AGAIN_SECONDS = 0.1
 """Seconds between two checks whether an engine has begun with a request."""
 LEAST_PREFILL_SECONDS = 0.01
 LONGEST_DOUBT_SECONDS = 10.0
-"""Seconds after which, beyond the largest error of a prediction, an engine that still reports a request as not begun is
-no longer believed.
+"""If an engine still reports a request as not begun this many seconds after the largest error of its prediction, its
+report is ignored.
 """
 
 
@@ -34,14 +34,14 @@ class Dispatching:
         self._state = state
         self._moving = moving
         self._unseen_prefills: list[tuple[float, str, str, int]] = []
-        """Heap of (when the prefill should be over, request, decision, its attempts) of dispatched requests whose first
-        token the caller cannot see.
+        """Heap of dispatched requests whose first token the caller cannot see: (when the prefill should be over,
+        request, decision, its attempts).
         """
 
     def dispatch_ready(self, instance: str, now: float) -> list[Dispatch]:
-        """Send what the instance's window and circuit allow, in the order of its queue.
+        """Send the requests that the instance's window and circuit allow, in queue order.
 
-        A session that was to move with a request moves now, or the request goes back to the session's home.
+        A session with a pending move now moves with its request, or the request goes back to the session's home.
         """
         state = self._state
         queue = state.queues.get(instance)
@@ -76,7 +76,7 @@ class Dispatching:
         return sent
 
     def _look_again(self, queue: Queue, late: Iterable[TrackedRequest], now: float) -> None:
-        """Estimate late requests again. One that is late by the hit it had on arrival may not be late by its present
+        """Estimate late requests again. A request that is late by its hit on arrival may not be late by its present
         hit: others with its prefix, most often the session's previous request, went ahead of it.
         """
         state = self._state
@@ -104,7 +104,7 @@ class Dispatching:
         if load.entry.role is Role.PREFILL:
             state.accounting.redirect(tracked, decodes_on(tracked, tracked.decode, state.loads, state.view))
         guessed = bool(request.engine_blocks) and state.expecting.is_on and state.caches.rests_on_guess(request, instance)
-        hit = hit_or_fetched_tokens(tracked, instance, state.loads, state.view)
+        hit = hit_or_fetched(state, tracked)
         transfer_seconds, longest_transfer = (None, 0.0) if tracked.transfer_from is None else begin(state, tracked, now)
         self._count_sent(tracked, load, hit, now, transfer_seconds or 0.0)
         return Dispatch(
@@ -128,7 +128,7 @@ class Dispatching:
         )
 
     def follow(self, tracked: TrackedRequest, dispatch: Dispatch, now: float) -> Dispatch:
-        """Held → prefilling as another router decided, which knows better what the instance holds. Its instances are
+        """Held → prefilling, by another router's decision, which knows better what the instance holds. The instance is
         known here.
         """
         state = self._state
@@ -142,7 +142,7 @@ class Dispatching:
         return dispatch
 
     def _count_sent(self, tracked: TrackedRequest, load: InstanceLoad, hit_tokens: int, now: float, transfer_seconds: float = 0.0) -> None:
-        """Queued → prefilling in all that counts it."""
+        """Queued → prefilling, in all counters."""
         state, request, instance = self._state, tracked.request, tracked.instance
         state.accounting.dispatch(tracked, hit_tokens, now)
         state.expect_first_token(tracked, load.dispatched_prefill_tokens, now)
@@ -164,7 +164,8 @@ class Dispatching:
                 now + transfer_seconds + (load.dispatched_prefill_tokens / state.prefill_times.speed if known else LOOK_AGAIN_SECONDS)
             )
             heappush(self._unseen_prefills, (expected, request.id, tracked.decision_id, len(tracked.tried)))
-        state.recorder.loads.dispatched(load, now)
+        if not request.warms:
+            state.recorder.loads.dispatched(load, now)
 
     def prefilled(self, tracked: TrackedRequest, now: float) -> None:
         """Prefilling → decoding: the prompt is computed, and cached where that was."""
@@ -177,11 +178,14 @@ class Dispatching:
             state.gate.forecast.begin(tracked.request.id, now, tracked.request.prompt_tokens)
         if state.loads[tracked.instance].entry.state in REACHABLE:
             state.prefixes.insert(tracked.instance, tracked.request.blocks)
+            if state.view.stored is not None:
+                state.view.stored.insert("", tracked.request.blocks)
 
     def finish_unseen_prefills(self, now: float) -> None:
-        """Treat prefills as finished whose first token cannot be seen and whose predicted time has passed, unless
-        their engine reports that it has not begun with them. As long as no speed was seen they are taken as over once
-        it says that it has: a declared speed keeps nothing waiting beside an idle engine.
+        """Treat prefills as finished whose first token cannot be seen and whose predicted time has passed, unless their
+        engine reports that it has not begun with them. While no speed has been measured, they count as finished once
+        the engine reports that it has begun with them: a wrong declared speed must not keep requests waiting for an
+        idle engine.
         """
         unseen = self._unseen_prefills
         while unseen and unseen[0][0] <= now:
@@ -200,8 +204,8 @@ class Dispatching:
 
 
 def _is_unheard(tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool:
-    """Whether the engine, which reports the requests it has not begun, has not reported since this one was sent, and
-    the predicted time has not passed.
+    """Whether the engine, which normally reports the requests it has not begun, has not reported since this one was
+    sent, and the predicted time has not passed yet.
     """
     sent_at = tracked.dispatched_at or now
     is_over = now >= sent_at + tracked.prefill_microseconds / 1e6
@@ -209,9 +213,10 @@ def _is_unheard(tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool
 
 
 def _waits_in_engine(tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool:
-    """Whether its engine is taken not to have begun to compute it. Engines begin with the oldest request; they say how
-    many they have not begun with, and since then have begun with one in each time of a prefill. They are believed for
-    as long as the prediction can be off.
+    """Whether the engine has probably not begun with the request.
+
+    Engines begin with the oldest request. The engine's last report says how many requests waited; since that report it
+    is assumed to begin one request per prefill time. A report is used for as long as the prediction can be off.
     """
     sent_at, seconds = tracked.dispatched_at or now, tracked.prefill_microseconds / 1e6
     if not load.engine_waiting or now > sent_at + FURTHEST * seconds + LONGEST_DOUBT_SECONDS:

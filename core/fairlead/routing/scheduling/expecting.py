@@ -1,8 +1,8 @@
 """Expecting: the blocks of a prompt count as held where it was sent, before the engine's events say so (llm-d calls it
 speculative indexing).
 
-They do from dispatch until an event reports them, at most some seconds beyond the prefill; not any more when the
-request was given up or lost before its prompt was computed.
+They are expected from dispatch until an event reports them, at most until some seconds after the prefill, and no longer
+if the request was given up or lost before its prompt was computed.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ class Expecting:
         self._caches = caches
         self.seconds = seconds
         self._computed: deque[tuple[float, Source, tuple[int, ...], str]] = deque()
-        """When computed blocks stop being expected, in seconds of the scheduler's clock."""
+        """When the expectation for computed blocks ends, in seconds of the scheduler's clock."""
 
     @property
     def is_on(self) -> bool:
@@ -39,14 +39,16 @@ class Expecting:
             tracked.expected = source, name
 
     def computed(self, tracked: TrackedRequest, now: float) -> None:
-        """Its prompt is computed: events should come."""
+        """The prompt is computed: events should follow."""
         if tracked.expected is not None:
             source, name = tracked.expected
             self._computed.append((now + self.seconds, source, tracked.request.engine_blocks, name))
             tracked.expected = None
 
     def taken_back(self, tracked: TrackedRequest) -> None:
-        """The request leaves the instance; if its prompt is not computed yet, it never will be there."""
+        """The request leaves the instance; if its prompt is not computed yet, its blocks are no longer
+        expected there.
+        """
         if tracked.expected is not None:
             source, name = tracked.expected
             self._caches.index.no_longer_expect(source, tracked.request.engine_blocks, name)

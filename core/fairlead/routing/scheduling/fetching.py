@@ -1,55 +1,97 @@
 """Fetching: whether a session that moves takes its KV blocks along, how long its request may wait for them, and what is
 learned from it. For pools whose engines hand blocks on when they are asked (`spec.engine.kvTransfer`).
 
-The instance that holds the blocks computes what is new of the prompt too, since it names the blocks of a whole prompt.
-So a move costs what is new there, behind what that instance computes already, and the transfer; staying away from it
-costs the whole prompt at the new instance.
+The instance that holds the blocks also computes the new part of the prompt, since it hands on the blocks of a whole
+prompt. So a move with a transfer costs the computation of the new part there, after its other work, plus the transfer;
+without a transfer the new instance computes the whole prompt.
 """
 
 from fairlead.instances import REACHABLE
 from fairlead.reports.moves import CacheFate, CacheTransfer
+from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
+from fairlead.routing.scheduling.prefill_decode import hit_or_fetched_tokens
 from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.tables import EVERY_MOVE
 from fairlead.targets import instance_of, rank_of
 
+PATIENCE_SECONDS = 10.0
+"""How long a request for which nobody waits may wait for its KV blocks, at least."""
+
 
 def can_fetch(state: SchedulerState, tracked: TrackedRequest, source: str, target: str, now: float) -> bool:
-    """Whether the request can let `target` fetch its blocks from `source` first. Engines of a simulation fetch
-    without being asked.
+    """Whether the request can let `target` fetch its blocks from `source` first. Simulated engines fetch without being
+    asked.
     """
-    if state.table.engine.kv_transfer is None:
+    if state.table.engine.handing_on is None:
         return state.table.engine.modelled.kv_transfer_bytes_per_second > 0
-    load, request = state.loads.get(source), tracked.request
-    if load is None or load.entry.state not in REACHABLE or load.is_shut(now) or source == target or tracked.tried:
+    return not tracked.tried and hands_on(state, tracked.request, source, target, now)
+
+
+def hands_on(state: SchedulerState, request: RoutingRequest, source: str, target: str, now: float) -> bool:
+    """Whether `source` can be asked for the blocks of the request's prompt, for `target`."""
+    load = state.loads.get(source)
+    if load is None or load.entry.state not in REACHABLE or load.is_shut(now) or source == target:
         return False
     if not request.movable or rank_of(source) is not None or rank_of(target) is not None:
         return False
-    may_try = state.transfers.may_try(source, target, now) and not state.handovers.rests(instance_of(source), now)
+    may_try = state.transfers.may_try(source, target, now, waits=not request.warms) and not state.handovers.rests(instance_of(source), now)
     return may_try and load.entry.pairs_with(state.loads[target].entry)
 
 
 def bring_along(state: SchedulerState, tracked: TrackedRequest, home: str, target: str, now: float) -> None:
-    """The request's session leaves `home` for `target`: let it fetch its blocks there, if it can and that pays."""
-    facts = state.table.engine.kv_transfer
+    """The request's session leaves `home` for `target`: let it fetch its blocks there, if it can and that pays. It
+    always pays where nobody waits, as hardly anything is computed.
+    """
+    facts, request = state.table.engine.handing_on, tracked.request
     if facts is None or tracked.transfer_from is not None or not can_fetch(state, tracked, home, target, now):
         return
-    held, there = state.view.hit_tokens(tracked.request, home), state.view.hit_tokens(tracked.request, target)
-    if held > there and (facts.when == EVERY_MOVE or _seconds(state, tracked, home, target) < _computing(state, tracked, there)):
+    held, there = state.view.hit_tokens(request, home), state.view.hit_tokens(request, target)
+    always = facts.when == EVERY_MOVE or request.warms
+    if held > there and (always or _seconds(state, request, home, target) < _computing(state, request, there)):
         tracked.transfer_from = home
 
 
-def begin(state: SchedulerState, tracked: TrackedRequest, now: float) -> tuple[float | None, float]:
-    """A request is about to be sent: the predicted seconds of the transfer that comes first, and those after which it
-    is given up. None and 0 where engines fetch without being asked, or nothing is fetched.
+def lacks(state: SchedulerState, request: RoutingRequest, source: str, target: str, now: float) -> float:
+    """The seconds by which a move takes longer than a policy reckons, which knows one speed for all pairs: `source` is
+    busy, the pair is slow, or it cannot be asked, and `target` computes the prompt. 0 where engines fetch unasked.
     """
-    facts, source = state.table.engine.kv_transfer, tracked.transfer_from
-    if facts is None or source is None:
+    speed = state.view.fetching(request)
+    if state.table.engine.handing_on is None or speed is None:
+        return 0.0
+    held, there = state.view.hit_tokens(request, source), state.view.hit_tokens(request, target)
+    reckoned = speed.latency_seconds + max(0, held - there) * speed.size / speed.rate + _computing(state, request, held)
+    takes = _computing(state, request, there)
+    if hands_on(state, request, source, target, now):
+        takes = min(takes, _seconds(state, request, source, target))
+    return max(0.0, takes - reckoned)
+
+
+def hit_or_fetched(state: SchedulerState, tracked: TrackedRequest) -> int:
+    """The prompt's tokens that are not to be computed, as the request is about to be sent. A transfer that could only
+    come too late by now is not begun.
+    """
+    hit, source = hit_or_fetched_tokens(tracked, tracked.instance, state.loads, state.view), tracked.transfer_from
+    if source is None or state.table.engine.handing_on is None:
+        return hit
+    predicted = _seconds(state, tracked.request, source, tracked.instance)
+    if state.table.engine.handing_on.when == EVERY_MOVE or predicted <= _longest(state, tracked.request, tracked.instance):
+        return hit
+    tracked.transfer = CacheTransfer(fate=CacheFate.LATE, seconds=0.0, predicted_seconds=predicted)
+    tracked.transfer_from, tracked.transfer_tokens = None, 0
+    return state.view.hit_tokens(tracked.request, tracked.instance)
+
+
+def begin(state: SchedulerState, tracked: TrackedRequest, now: float) -> tuple[float | None, float]:
+    """For a request about to be sent: the predicted seconds of the transfer that comes first, and the seconds after
+    which it is given up. None and 0 if engines fetch without being asked, or nothing is fetched.
+    """
+    source = tracked.transfer_from
+    if state.table.engine.handing_on is None or source is None:
         return None, 0.0
     tracked.asked_of = source
     state.handovers.asked(instance_of(source), now)
-    there = state.view.hit_tokens(tracked.request, tracked.instance)
-    return _seconds(state, tracked, source, tracked.instance), facts.longest_seconds or _computing(state, tracked, there)
+    return _seconds(state, tracked.request, source, tracked.instance), _longest(state, tracked.request, tracked.instance)
 
 
 def heard(state: SchedulerState, tracked: TrackedRequest, transfer: CacheTransfer, now: float) -> None:
@@ -66,19 +108,28 @@ def heard(state: SchedulerState, tracked: TrackedRequest, transfer: CacheTransfe
         state.accounting.not_fetched(tracked, state.view.hit_tokens(tracked.request, target), now)
 
 
-def _computing(state: SchedulerState, tracked: TrackedRequest, held: int) -> float:
-    return state.prefill_times.seconds(tracked.request.prompt_tokens, held)
+def _longest(state: SchedulerState, request: RoutingRequest, target: str) -> float:
+    """The seconds after which a transfer is given up."""
+    facts = state.table.engine.handing_on
+    assert facts is not None
+    longest = facts.longest_seconds or _computing(state, request, state.view.hit_tokens(request, target))
+    return max(PATIENCE_SECONDS, longest) if request.warms else longest
 
 
-def _seconds(state: SchedulerState, tracked: TrackedRequest, source: str, target: str) -> float:
+def _computing(state: SchedulerState, request: RoutingRequest, held: int) -> float:
+    return state.prefill_times.seconds(request.prompt_tokens, held)
+
+
+def _seconds(state: SchedulerState, request: RoutingRequest, source: str, target: str) -> float:
     """Predicted seconds until `target` has the blocks: `source` ends what it computes, computes what is new, and they
     go over.
     """
-    request, view, declared = tracked.request, state.view, state.table.engine.kv_transfer
+    view, declared = state.view, state.table.engine.handing_on
     held, there = view.hit_tokens(request, source), view.hit_tokens(request, target)
     lacking = max(1, held - there)
     load = state.loads[source]
     ahead = max(0.0, load.dispatched_prefill_tokens / state.prefill_times.speed - load.done_seconds(view.now))
     speed = None if declared is None else declared.tokens_per_second
     sending = state.transfers.seconds(source, target, lacking, lacking / state.prefill_times.speed, speed)
-    return ahead + _computing(state, tracked, held) + sending * (1 + load.transfers_out)
+    share = 1 if state.transfers.is_measured else 1 + load.transfers_out
+    return ahead + _computing(state, request, held) + sending * share

@@ -1,4 +1,4 @@
-"""Giving way: which held requests leave to make room for a new one, where tenants share fairly."""
+"""Giving way: which held requests leave to make room for a new one, if tenants take turns."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -8,7 +8,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.queues.accounting import TrackedRequest
 
 Size = Callable[[RoutingRequest], int]
-"""How much of a limit a request takes."""
+"""How much of a limit a request uses."""
 
 
 def in_requests(_: RoutingRequest) -> int:
@@ -22,8 +22,8 @@ def in_bytes(request: RoutingRequest) -> int:
 
 
 class GivingWay:
-    """The request of `held`, the oldest first, that may leave to make room for `request`: the newest one of the tenant
-    that holds the most, as long as that is more than the tenant of `request` would hold.
+    """The requests of `held` (oldest first) that may leave to make room for `request`, one after the other: always the
+    newest one of the tenant that holds the most, as long as that is more than the tenant of `request` would hold.
     """
 
     def __init__(self, held: Iterable[TrackedRequest], request: RoutingRequest) -> None:
@@ -33,8 +33,8 @@ class GivingWay:
             self._by_tenant[tracked.request.tenant].append(tracked)
 
     def freeing(self, lacking: int, size: Size) -> list[TrackedRequest] | None:
-        """Requests that have to leave to free this much memory; None when all that may leave do not free enough. A
-        later call names others.
+        """Requests that must leave to free this much memory; None if all that may leave do not free enough. A later
+        call returns others.
         """
         most = [(-sum(size(one.request) for one in held), tenant) for tenant, held in self._by_tenant.items()]
         own = size(self._request) - sum(has for has, tenant in most if tenant == self._request.tenant)
@@ -51,6 +51,6 @@ class GivingWay:
         return leaving
 
     def _pop_newest(self, tenant: str, size: Size) -> TrackedRequest:
-        """The newest that frees something."""
+        """The newest request whose leaving frees something."""
         held = self._by_tenant[tenant]
         return held.pop(next(place for place in range(len(held) - 1, -1, -1) if size(held[place].request)))

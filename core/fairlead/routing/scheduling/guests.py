@@ -16,7 +16,7 @@ from fairlead.routing.scheduling.table_changes import count_unlisted
 
 
 class Guests:
-    """Knows for a deciding router which router each request came from."""
+    """The requests of other routers, and which router each came from."""
 
     def __init__(self, state: SchedulerState, circuits: Circuits, retrying: Retrying, outcomes: Outcomes) -> None:
         self._state = state
@@ -35,7 +35,7 @@ class Guests:
         self._fronts.append(front)
 
     def leave(self, front: Front, now: float) -> None:
-        """A router stops asking: its requests are its own again, and it reports how they end."""
+        """A router stops asking: from now on it decides about its requests and reports how they end."""
         state = self._state
         if front not in self._fronts:
             return
@@ -48,7 +48,7 @@ class Guests:
                 self._forget(tracked, now)
 
     def admit(self, request_id: str, front: Front) -> bool:
-        """Take in a front's request; False when the front has left, or the id is in flight."""
+        """Accept a front's request; False if the front has left, or the id is already in flight."""
         if front not in self._fronts or request_id in self._state.requests:
             return False
         self._state.guests[request_id] = front
@@ -63,7 +63,9 @@ class Guests:
         self._state.guests.pop(request_id, None)
 
     def adopt(self, word: UnderWay, front: Front) -> None:
-        """Count requests that a front sent before it began to ask, also at an instance that is not in a table here."""
+        """Count requests that a front sent before it began to ask, even at an instance that is not in this router's
+        table.
+        """
         state = self._state
         if not self.admit(word.request.id, front):
             return
@@ -107,7 +109,7 @@ class Guests:
             self.end(word.request)
 
     def _forget(self, tracked: TrackedRequest, now: float) -> None:
-        """The front reports how the request ends; here none of its failures counts against an instance any more."""
+        """The front will report how the request ends; its failures no longer count against instances here."""
         self._circuits.forget(tracked)
         self._outcomes.let_go(tracked, now)
 

@@ -16,14 +16,14 @@ from fairlead.tables import Outlook, RoutingTable
 
 
 class HeldRequests:
-    """The held requests of one pool, the one that is held longest first."""
+    """The held requests of one pool, the one held longest comes first."""
 
     def __init__(self, settings: SchedulerSettings) -> None:
         self._settings = settings
         self._requests: dict[str, TrackedRequest] = {}
         self._by_class: Counter[str] = Counter()
         self._by_tenant: Counter[tuple[str, str]] = Counter()
-        """Number of requests by priority class and tenant."""
+        """Number of held requests by priority class and tenant."""
         self._bytes_by_tenant: Counter[tuple[str, str]] = Counter()
         self._body_bytes = 0
         self._prompt_tokens = 0
@@ -35,12 +35,14 @@ class HeldRequests:
         return iter(tuple(self._requests.values()))
 
     def has_room(self, request: RoutingRequest, table: RoutingTable, classes: PriorityClasses) -> bool:
-        """Whether one more may be held, beside those of its priority and higher ones; memory is for all together."""
+        """Whether one more request may be held. The limits count requests of equal and higher priority; the memory
+        limit counts all.
+        """
         return not any(self._lacking(request, table, classes))
 
     def giving_way(self, request: RoutingRequest, table: RoutingTable, classes: PriorityClasses) -> list[TrackedRequest]:
-        """Where tenants share fairly, the requests of its class that leave to make room for a request; empty when
-        that would not suffice.
+        """If tenants take turns, the requests of the same class that leave to make room for a request; empty if that
+        would not suffice.
         """
         requests, body_bytes = self._lacking(request, table, classes)
         held, size = (self._bytes_by_tenant, request.body_bytes) if body_bytes else (self._by_tenant, 1)
@@ -54,7 +56,7 @@ class HeldRequests:
         return [] if others is None else for_memory + others
 
     def _lacking(self, request: RoutingRequest, table: RoutingTable, classes: PriorityClasses) -> tuple[int, int]:
-        """How many requests, and how many bytes of bodies, are too many for one more to be held."""
+        """How many requests, and how many bytes of bodies, must leave before one more can be held."""
         rank, share = classes.rank(request.priority_class), classes[request.priority_class].share
         most = share * (table.holding.held_requests if table.outlook is Outlook.COMING else self._settings.held_limit)
         before = sum(count for name, count in self._by_class.items() if classes.rank(name) <= rank)
@@ -108,6 +110,6 @@ class HeldRequests:
 
 
 def _is_unfair(held: Counter[tuple[str, str]], request: RoutingRequest, size: int) -> bool:
-    """Whether some tenant of the request's class has more than the request's own would have."""
+    """Whether some tenant of the request's class would hold more than the request's own tenant."""
     own = held[request.priority_class, request.tenant] + size
     return any(has > own for (name, _), has in held.items() if name == request.priority_class)

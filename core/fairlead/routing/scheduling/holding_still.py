@@ -1,5 +1,6 @@
-"""Holding still: a session's request goes to its home, whatever the policy would choose. This happens while migrations
-are paused, once after a person moved the session there, and when another instance would gain too little.
+"""Holding still: a session's request goes to its home, even if the policy would choose another instance. This happens
+while migrations are paused, once after a person moved the session there, and when another instance would gain too
+little.
 """
 
 from dataclasses import replace
@@ -15,11 +16,11 @@ from fairlead.routing.scheduling.state import SchedulerState
 def at_home(
     request: RoutingRequest, decision: Decision, home: str, state: SchedulerState, rule: str, ttfts: tuple[float, float] | None = None
 ) -> Decision:
-    """Replaces the policy's decision for another instance by one for the session's home, by `rule`; with the TTFTs
-    predicted for staying and moving where those are compared.
+    """Replaces the policy's decision for another instance by one for the session's home, with this `rule`, and with the
+    TTFTs predicted for staying and moving if these are compared.
 
-    The policy's choice is recorded as passed over, and takes the request, without the session, when the home's queue is
-    full. Where it was compared, the request may still be moved there while it waits.
+    The policy's choice is recorded as passed over; it takes the request, without the session, if the home's queue is
+    full. If the policy compared it, the request may still be moved there while it waits.
     """
     others = tuple(one for one in (decision.instance, *decision.fallbacks) if one != home)
     return Decision(

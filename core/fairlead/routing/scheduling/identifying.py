@@ -1,7 +1,7 @@
-"""Identifying: which session a request belongs to, by the names it has and by how those are used.
+"""Identifying: which session a request belongs to, judging by its names and how they are used.
 
-The first of its names that is one session's counts. Behind the names that a client gives stands how the conversation
-itself begins; where that too is shared, the request belongs to no session.
+The first name that belongs to a single session counts. After the names that a client gives comes the beginning of the
+conversation; if that is shared too, the request belongs to no session.
 """
 
 from dataclasses import replace
@@ -13,8 +13,8 @@ from fairlead.routing.scheduling.state import SchedulerState
 
 
 def identify(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
-    """Give the request its session, and hold the names it uses until it ends. A name that turns out to be shared keeps
-    no home.
+    """Give the request its session, and hold the names it uses until it ends. A name that turns out to be shared loses
+    its home.
     """
     request = tracked.request
     names = _names(request, state) if request.session is not None or request.beginning else ()
@@ -50,7 +50,7 @@ def _names(request: RoutingRequest, state: SchedulerState) -> tuple[str, ...]:
 
 
 def _report(state: SchedulerState, name: str, now: float) -> None:
-    """The name no longer identifies a session, whatever was bound by it."""
+    """The name no longer identifies a session: drop its binding."""
     change = state.bindings.give_up(name, now)
     if change is not None:
         state.recorder.bound(change)

@@ -1,13 +1,13 @@
-"""Kept decisions: which are recorded, and with which weight (tail-based sampling, as tracing systems do it).
+"""Kept decisions: which decisions are recorded, and with which weight (tail-based sampling, as in tracing systems).
+Whether a decision is kept is decided when its request ends: decisions of late, refused, moved, failed or retried
+requests are always kept, and a share of all others. The candidates that a policy compared can only be noted while it
+decides, and noting them costs as much as deciding. So they are noted for the sample, for decisions that are certain or
+likely to be kept, and for a limited number of others per second, which in a pool with little traffic means all. A
+decision that is kept without them says so.
 
-Whether a decision is kept shows when its request ends: one that was late, refused, moved, failed or retried is always
-kept, of the others a share. What a policy compared can only be noted while it decides, and noting it costs as much as
-deciding. So it is noted for the sample, for what is sure to be kept, for what looks as if it might be, and beside these
-for some decisions a second, which are all of a pool with little traffic. A decision that is kept without says so.
-
-Each row's weight (1 / `sample_rate`) is the number of requests for which it stands: of those that ended since the last
-take and are kept for the same reason, by how many rows were kept. So the weights add up to the number of requests, also
-where more are late than may be written.
+Each row's weight (1 / `sample_rate`) is the number of requests that it represents: the requests that ended since the
+last take and are kept for the same reason, divided by the number of rows kept. So the weights add up to the number of
+requests, even if more requests are late than may be written.
 """
 
 from collections import Counter
@@ -26,14 +26,14 @@ from fairlead.tables import PoolKey, RoutingTable
 from fairlead.targets import instance_of, rank_of, target_of
 
 KEPT_PER_MINUTE = 600.0
-"""Maximum number of decisions of one pool a minute that a router keeps because of how their requests ended."""
+"""Maximum number of decisions per pool and minute that a router keeps because of how their requests ended."""
 ASKED_PER_MINUTE = 600.0
-"""Maximum number a minute that it keeps on request."""
+"""Maximum number of decisions per minute that it keeps on request."""
 WEIGHED_PER_MINUTE = 600.0
-"""Maximum number a minute whose candidates are noted although they are unlikely to be kept."""
+"""Maximum number of decisions per minute whose candidates are noted although they are unlikely to be kept."""
 AT_RISK_PER_MINUTE = 1800.0
-"""Maximum number a minute of noted decisions whose request may be late, or follows soon after a late or failed
-one.
+"""Maximum number of noted decisions per minute whose request may be late, or follows soon after a late
+or failed one.
 """
 TROUBLED_SECONDS = 10.0
 """For this many seconds after a request that is always kept, others count as at risk too."""
@@ -42,7 +42,7 @@ MOST_NOTED = 10_000
 
 
 class End(NamedTuple):
-    """How a request ended; the latencies as far as they are known. `outcome` None: another router has its end."""
+    """How a request ended, and its latencies as far as they are known. `outcome` None: another router knows its end."""
 
     outcome: RequestOutcome | None = None
     rejection: RejectionReason | None = None
@@ -51,7 +51,7 @@ class End(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """A decision as it was made. Most noted decisions are not kept; the record is made only for one that is."""
+    """A decision as it was made. Most noted decisions are not kept; the full record is built only for a kept one."""
 
     request: RoutingRequest
     session: str | None
@@ -59,19 +59,21 @@ class Noted(NamedTuple):
     table: RoutingTable
     chosen: str
     others: tuple[str | None, ...]
-    """Where else it might have gone, besides the candidates."""
+    """Other instances that the request might have gone to, besides the candidates."""
     reason: DecisionReason
     weighing: Weighing
 
     @property
     def runner_up(self) -> str | None:
-        """The first of those that were compared or kept in reserve beside the chosen one."""
+        """The first of the instances that were compared, or kept in reserve, other than the chosen one."""
         compared = (*(one.instance for one in self.weighing.candidates), *self.others)
         return next((one for one in compared if one is not None and one != self.chosen), None)
 
 
 class KeptDecisions:
-    """Decisions of one pool in one router. `limit` bounds those waiting to be taken. If not `wanted`, none is kept."""
+    """Decisions of one pool in one router. `limit` bounds the decisions waiting to be taken. If not `wanted`, no
+    decision is kept.
+    """
 
     def __init__(self, pool: PoolKey, sample_rate: float, limit: int, *, wanted: bool = True) -> None:
         self._pool = pool
@@ -81,22 +83,22 @@ class KeptDecisions:
         self._noted: dict[str, Noted] = {}
         self._kept: list[DecisionRecord] = []
         self._ended: Counter[KeptFor] = Counter()
-        """Number of ended requests by reason, since a row of that reason was last taken."""
+        """For each reason, the number of requests that ended since a row of that reason was last taken."""
         self._always = RateLimit(KEPT_PER_MINUTE, 0.0)
         self._asked = RateLimit(ASKED_PER_MINUTE, 0.0)
         self._weighed = RateLimit(WEIGHED_PER_MINUTE, 0.0)
         self._at_risk = RateLimit(AT_RISK_PER_MINUTE, 0.0)
         self._troubled_until = 0.0
         self.sessions: Mapping[str, float] = {}
-        """Sessions all of whose decisions are kept, and until when (Unix seconds)."""
+        """Sessions whose decisions are all kept, each until its time (Unix seconds)."""
         self._unkept = 0
 
     def is_sampled(self, decision_id: str) -> bool:
-        """Whether the decision of this id belongs to the sample; the same on every look."""
+        """Whether the decision with this id belongs to the sample; always the same answer for an id."""
         return "0" + decision_id[:8] < self._sample_below
 
     def reserve(self, tracked: TrackedRequest, session: str | None, now: float) -> None:
-        """Settle whether the decision is kept because its client asks for that, or for its session."""
+        """Decide whether the decision is kept because its client asked for that, or for its session."""
         explain = tracked.request.explain
         if tracked.keeps is not None or not self._wanted or not (explain or self.sessions):
             return
@@ -112,17 +114,17 @@ class KeptDecisions:
         return (at_risk or now < self._troubled_until) and not self._at_risk.take_if_any(1, now)
 
     def note(self, tracked: TrackedRequest, decision: Decision, weighing: Weighing, table: RoutingTable, now: float) -> None:
-        """What was compared for the decision that `tracked` has got (its id, instance and reason are set)."""
+        """Note the candidates compared for the decision of `tracked` (its id, instance and reason are set)."""
         chosen = tracked.instance or decision.instance
         others = (decision.alternate, *decision.fallbacks)
         self._noted[tracked.request.id] = _noted(tracked, table, now, chosen, weighing, others)
 
     def forget(self, request_id: str) -> None:
-        """The request gets another decision, or another router decides."""
+        """Forget the noted decision: the request gets another one, or another router decides."""
         self._noted.pop(request_id, None)
 
     def end(self, tracked: TrackedRequest, end: End, table: RoutingTable, now: float) -> None:
-        """The request has ended: keep its decision or not."""
+        """The request has ended: keep or drop its decision."""
         noted = self._noted.pop(tracked.request.id, None)
         if not self._wanted or tracked.is_elsewhere or not tracked.decision_id or tracked.request.warms:
             return

@@ -1,9 +1,12 @@
 """Learning: what the estimators of a pool learn from finished prefills and decodes, and when they forget it."""
 
 from fairlead.capabilities import UNKNOWN
+from fairlead.kv_events.sources import NOTHING_SLOW
 from fairlead.reports.engines import EngineMemory
 from fairlead.routing.contracts.loads import InstanceLoad, OthersLoad
 from fairlead.routing.knowledge.engine_memories import decode_coefficients
+from fairlead.routing.knowledge.load_times import LEAST_TOKENS
+from fairlead.routing.knowledge.prefill_speeds import MEMORY_SECONDS
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.queues.deadline import LASTING_PACE_WEIGHT, RISING_AMONG_OTHERS, next_pace
 from fairlead.routing.scheduling.state import SchedulerState
@@ -11,8 +14,8 @@ from fairlead.routing.scheduling.state import SchedulerState
 FORGET_SECONDS = 10.0
 """Seconds between two checks for figures that are too old."""
 PACE_SECONDS = 600.0
-"""Seconds without a prefill after which an instance is assumed to have the table's speed again: the cause of its
-slowness may be over, and an instance that is never chosen could not show that.
+"""Seconds without a prefill after which an instance is assumed to have the table's speed again: it may be
+fast again, and an instance that is never chosen has no other way to show it.
 """
 
 MUCH = 1.25
@@ -21,7 +24,7 @@ MUCH = 1.25
 _NO_OTHERS = OthersLoad()
 
 TELLING_TOKENS = 16
-"""Tokens of the shortest answer, or part of a running answer, whose pace is measured."""
+"""Tokens of the shortest answer, or part of a running answer, whose time per token is measured."""
 
 
 def count_prefill(state: SchedulerState, tracked: TrackedRequest) -> None:
@@ -32,15 +35,15 @@ def count_prefill(state: SchedulerState, tracked: TrackedRequest) -> None:
 
 
 def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
-    """How long prefills take, measured from the dispatch of this one, or the end of the one before it on its instance,
-    until now.
+    """Measure a prefill: the time from its dispatch, or from the end of the previous prefill on its instance, until
+    now. Every prefill measures the pace of its instance; prefills with fetched prefixes are left out of the pool's
+    times. Prefills without a visible first token are ignored, as are those on an instance that a proxy chose, because
+    the time of that choice is unknown.
 
-    Every prefill measures the pace of its instance; prefills with fetched prefixes are left out of the pool's times.
-    Unseen first tokens say nothing, nor do those of an instance that a proxy chose, as the time of its choice is
-    unknown. With several routers, none sees the others' prefills in between, which lengthen the measurement and never
-    shorten it. So the lasting pace, which separates slow instances from fast ones, then uses the shorter prefills; else
-    an instance with much work from other routers would look slow. Each prefill counts by its length; else the instance
-    with the most common prefix, whose prefills are short, would look fast.
+    With several routers, none sees the others' prefills in between, which lengthen the measurement and never shorten
+    it. So the lasting pace, which separates slow instances from fast ones, then uses the shorter prefills; otherwise an
+    instance with much work from other routers would look slow. Each prefill counts in proportion to its length;
+    otherwise an instance with much-shared prefixes, whose prefills are short, would look fast.
     """
     if tracked.dispatched_at is None or tracked.by_proxy or not _shows_prefill(tracked):
         return
@@ -52,10 +55,14 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
     if tracked.transfer is not None:
         return  # its time is a transfer's too
     load = state.loads[tracked.instance]
+    if tracked.slow_tokens is not NOTHING_SLOW and _learn_load(state, tracked, load, now):
+        return
     load.paced_at = now
     before = load.last_first_token_at
     seconds = now - (tracked.dispatched_at if before is None else max(tracked.dispatched_at, before))
     tokens, routers = tracked.input_tokens, state.view.routers
+    if tracked.loading_seconds:
+        seconds = max(0.0, seconds - tracked.loading_seconds)
     predicted = state.prefill_times.seconds(tokens, tracked.hit_tokens)  # by the speed of now
     load.prefill_pace, load.recent_prefill_seconds = next_pace(load.prefill_pace, load.recent_prefill_seconds, seconds, predicted)
     rising = RISING_AMONG_OTHERS if routers > 1 else 1.0
@@ -71,9 +78,24 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
             follow_speed(state, before, now, paces_hold=knew)
 
 
+def _learn_load(state: SchedulerState, tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool:
+    """Whether the request loaded more tokens from slow tiers than it computed: then its time says how long loads take,
+    and nothing of prefills.
+    """
+    if sum(tracked.slow_tokens) < max(LEAST_TOKENS, tracked.miss_tokens):
+        return False
+    if tracked.transfer_tokens or state.prefill_times.observed_speed is None or tracked.dispatched_at is None:
+        return True
+    before = load.last_first_token_at
+    seconds = now - (tracked.dispatched_at if before is None else max(tracked.dispatched_at, before))
+    computing = state.prefill_times.seconds(tracked.input_tokens, tracked.hit_tokens)
+    state.load_times.observe(tracked.slow_tokens, seconds - computing, now)
+    return True
+
+
 def _shows_prefill(tracked: TrackedRequest) -> bool:
-    """Whether its first token or the end of its prefill is seen. Behind a side-car the first token has the transfer
-    before it, which then counts as a part of the prefill.
+    """Whether the first token or the end of the prefill is visible. Behind a side-car the transfer comes before the
+    first token, and then counts as a part of the prefill.
     """
     return tracked.request.streamed or (tracked.decode is not None and not tracked.request.by_sidecar)
 
@@ -81,11 +103,11 @@ def _shows_prefill(tracked: TrackedRequest) -> bool:
 def learn_whole_answer(
     state: SchedulerState, tracked: TrackedRequest, served_on: InstanceLoad, now: float, output_tokens: int, cached_tokens: int | None
 ) -> None:
-    """How long an answer without a visible first token took, for the prefill speed and decode steps (`WholeAnswers`).
+    """Measure an answer without a visible first token, for the prefill speed and decode steps (`WholeAnswers`).
 
-    For the work of other routers on the instance meanwhile, the amount that they report is taken, or as much as this
-    router gives an instance on average: a guess per answer would be so wrong that the fit would see no effect in it.
-    For the request's own prompt, the engine's count of cached tokens replaces the estimate.
+    The work of other routers on the instance is taken from their reports, or else assumed to be what this router gives
+    an instance on average: a guess for each answer would be so inaccurate that the fit would see no effect of it. For
+    the request's own prompt, the engine's count of cached tokens replaces the estimate.
     """
     began = tracked.answer_began
     if began is None or tracked.dispatched_at is None or tracked.by_proxy or tracked.transfer_tokens or output_tokens < 1:
@@ -113,12 +135,12 @@ def learn_whole_answer(
 
 
 def _usual_prefills(state: SchedulerState, beside: InstanceLoad, routers: int) -> float:
-    """Prompt tokens per second that this many routers would make an instance of this role compute, if all did as this
-    one does.
+    """Prompt tokens per second that this many routers make an instance of this role compute, if all send as many as
+    this one.
 
-    It uses this router's mean over all instances. At the end of an answer this router's rate on the answer's instance
-    is high, because it has just worked there; assuming the same of the other routers gave speeds of 1.3 to 1.6 times
-    the truth.
+    It uses this router's mean over all instances: at the end of an answer, this router's rate on the answer's instance
+    is high, because it has just worked there, and assuming the same of the other routers gave speeds of 1.3 to 1.6
+    times the truth.
     """
     if not routers:
         return 0.0
@@ -131,9 +153,9 @@ def follow_speed(state: SchedulerState, before: float, now: float, *, paces_hold
     if the change is large.
 
     An instance's total, its pace times the prediction, stays the same if paces were measured against a measured speed.
-    Paces against a declared or recalled speed had not converged; they restart, as does the fit of decode steps, which
-    subtracts predicted prefills. With several routers, each measures a speed that the others' prefills distort, which
-    says nothing of how instances compare, so the lasting pace stays.
+    Paces relative to a declared or recalled speed had not converged; they restart, as does the fit of decode steps,
+    which subtracts predicted prefills. With several routers, the measured speed is distorted by the others' prefills
+    and does not show how instances compare, so the lasting pace stays.
     """
     times = state.prefill_times.speed / before
     state.view.offered.scale(1 / times)
@@ -165,7 +187,7 @@ def _predict_again(state: SchedulerState, times: float, now: float) -> None:
 
 
 def note_decode_begin(state: SchedulerState, tracked: TrackedRequest, now: float, tokens: int = 1) -> None:
-    """Mark what the instance has done until now, when `tokens` of this request's answer have arrived."""
+    """Note the instance's totals at the moment when `tokens` of this request's answer have arrived."""
     if state.learns_decoding:
         load = state.loads[tracked.decodes_on]
         tracked.decode_began = load.history.advance(now, load.decode_tokens, load.decoding)
@@ -173,13 +195,13 @@ def note_decode_begin(state: SchedulerState, tracked: TrackedRequest, now: float
 
 
 def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: InstanceLoad, now: float, output_tokens: int) -> None:
-    """How long decode steps take.
+    """Measure decode steps.
 
-    Every answer measures its pace. While the gate or the queues need it, the fit relates the pace to the mean number of
-    requests that decoded at the same time. Prefills that held the request up are subtracted, by the computed part of
-    their predicted times: they are other work, not part of a step. If an engine does both in one step, too much is
-    subtracted, and the forecast errs on the side of serving. Short answers are left out, and those that several
-    instances gave.
+    Every answer gives its time per token. While the gate or the queues need it, the fit relates that time to the mean
+    number of requests that decoded at the same time. Prefills that held the request up are subtracted, by the computed
+    part of their predicted times: they are other work, not part of a step. If an engine does both in one step, too much
+    is subtracted, and the forecast errs on the side of serving. Short answers, and answers from several instances, are
+    left out.
     """
     if tracked.continuations:
         return
@@ -192,10 +214,11 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
 
 
 def learn_under_way(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
-    """Measure the tokens that have come of a running answer, until enough decode steps were seen.
+    """Measure the tokens of a running answer, until enough decode steps were seen.
 
-    The first answers of a pool end late. What is sent before leaves decodes no time, which delays all of them. One of
-    several routers waits for whole answers: in a few tokens' time, other routers' requests are a guess.
+    The first answers of a pool end late, and requests sent before that leave decodes no time, which delays all of them.
+    One of several routers waits for whole answers: over the time of a few tokens, other routers' work cannot be
+    estimated.
     """
     if not state.learns_decoding or state.decode_times.is_settled or state.view.routers > 1:
         return
@@ -205,7 +228,7 @@ def learn_under_way(state: SchedulerState, tracked: TrackedRequest, now: float) 
 
 
 def _learn_steps(state: SchedulerState, tracked: TrackedRequest, decoded_on: InstanceLoad, now: float, output_tokens: int) -> bool:
-    """Whether enough tokens have come since its mark to say how long a step takes."""
+    """Whether enough tokens have arrived since the answer's mark to measure a step."""
     began, tokens = tracked.decode_began, output_tokens - tracked.tokens_before
     if began is None or tokens < TELLING_TOKENS - 1:
         return False
@@ -238,12 +261,13 @@ def recall_engines(state: SchedulerState, memory: EngineMemory | None, now: floa
 
 
 def forget_older(state: SchedulerState, now: float) -> None:
-    """Forget what was learned too long ago, so that no wrong figure lasts in a pool without requests."""
+    """Forget observations that are too old, so that no wrong figure persists in a pool without requests."""
     before = state.prefill_times.speed
     state.prefill_times.forget_older(now)
     if state.prefill_times.speed != before:
         follow_speed(state, before, now, paces_hold=True)
     state.decode_times.forget_older(now)
+    state.load_times.forget_older(now - MEMORY_SECONDS)
     if state.gate.forecast is not None:
         state.gate.forecast.forget_older(now)
     for instance, load in state.loads.items():

@@ -1,8 +1,8 @@
-"""Leaving: why a session's home is left, what that is predicted to gain, and whether it is enough.
+"""Leaving: why a session's home is left, the predicted gain, and whether that is enough.
 
-A home that cannot take the request is left for that reason. One that could is left only for another instance that the
-policy chose, for the cause that the policy states, and for no less than its least gain: a session that moves computes
-again what it had, and ties would move it to and fro.
+A home that cannot take the request is left for that reason. A home that could take it is left only for another instance
+that the policy chose, for the cause that the policy states, and for at least the policy's least gain: a session that
+moves recomputes what it had cached, and ties would move it back and forth.
 """
 
 from dataclasses import replace
@@ -16,14 +16,15 @@ from fairlead.routing.contracts.decisions import Decision, DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.weighing import GAIN_TOO_SMALL, IDLE_INSTANCE, MOVED_BY_PERSON, QUEUE_LIMIT, STAYS_PAUSED
 from fairlead.routing.queues.pending_moves import Departure
+from fairlead.routing.scheduling.fetching import lacks
 from fairlead.routing.scheduling.holding_still import at_home
 from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.tables import MIGRATIONS_PAUSED
 
 
 class Leaving:
-    """Keeps sessions at their homes where the policy would move them for less than it may, and states the causes of the
-    moves that are made.
+    """Keeps sessions at their homes if the policy would move them for less than the least gain, and states the causes
+    of the moves that are made.
     """
 
     def __init__(self, state: SchedulerState) -> None:
@@ -38,8 +39,8 @@ class Leaving:
         return None if home is None or home.instance is None else home
 
     def held_back(self, request: RoutingRequest, decision: Decision) -> Decision:
-        """The session's home in place of another choice, if that takes requests and a person has just moved the session
-        there, or migrations are paused, or too little would be gained.
+        """The session's home instead of another choice, if the home takes requests and a person has just moved the
+        session there, or migrations are paused, or the gain is too small.
         """
         state, home = self._state, self.home_of(request, decision)
         if home is None or home.instance is None or home.instance == decision.instance:
@@ -52,6 +53,8 @@ class Leaving:
             return at_home(request, decision, home.instance, state, STAYS_PAUSED)
         weighed = decision.weigh()
         stay, go = self._ttfts(request, decision, weighed, home.instance, decision.instance)
+        if decision.transfer_from == home.instance:
+            go += lacks(state, request, home.instance, decision.instance, state.view.now)
         if stay - go >= state.parameters.least_gain:
             return decision
         return at_home(request, replace(decision, weigh=lambda: weighed), home.instance, state, GAIN_TOO_SMALL, (stay, go))
@@ -59,7 +62,9 @@ class Leaving:
     def departure(
         self, request: RoutingRequest, decision: Decision, weighed: Weighing, session: str, instance: str, now: float
     ) -> Departure:
-        """Why a request's session, which has a home, leaves it for `instance`, by a decision that weighed so."""
+        """Why the request's session leaves its home for `instance`, according to a decision with these
+        compared values.
+        """
         state = self._state
         home = state.bindings.get(session)
         assert home is not None
@@ -93,11 +98,11 @@ class Leaving:
         return keeps.cause_to_leave(request, home, weighed, state.view, now)
 
     def _serves(self, home: str) -> bool:
-        """Whether the instance was among those that the policy could choose."""
+        """Whether the policy could have chosen the instance."""
         return any(load.entry.id == home for load in self._state.view.candidates())
 
     def _ttfts(self, request: RoutingRequest, decision: Decision, weighed: Weighing, left: str, instance: str) -> tuple[float, float]:
-        """The TTFTs predicted for staying and for going, if the policy predicted both."""
+        """The TTFTs predicted for staying and for moving, if the policy predicted both."""
         here, there = listed(weighed, left), listed(weighed, instance)
         if here is not None and there is not None:
             return here.predicted_ttft_seconds, there.predicted_ttft_seconds

@@ -1,6 +1,4 @@
-"""Load samples: what each instance did in each second, as one router saw it, and the requests that arrived for the
-pool.
-"""
+"""Load samples: what each instance did in each second, as one router saw it, and the pool's arrivals."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,7 +25,7 @@ class Reservoir:
     seen: int = 0
 
     def add(self, value: float) -> None:
-        """See one more value."""
+        """Add a value."""
         self.seen += 1
         if len(self.values) < LATENCIES_PER_SECOND:
             self.values.append(value)
@@ -74,7 +72,7 @@ def _judge(second: SecondOfLoad, ttft_seconds: float, tpot_seconds: float | None
 class LoadSeconds:
     """Collects seconds per instance.
 
-    A second is finished when an event or a take comes after it. Not `kept`, it collects nothing.
+    A second is finished when an event or a take comes after it. Collects nothing unless `kept`.
     """
 
     def __init__(self, pool: PoolKey, limit: int, *, kept: bool = True) -> None:
@@ -85,13 +83,13 @@ class LoadSeconds:
         self._finished: list[LoadSample] = []
         self._last_second: dict[str, int] = {}
         self._prefilling_since: dict[str, float] = {}
-        """When each instance that prefills, and has no running second, was last sampled."""
+        """For each prefilling instance without a running second: when it was last sampled."""
         self._arrivals: dict[int, tuple[int, int, int]] = {}
-        """Requests, prompt tokens and their squares by second."""
+        """For each second: requests, prompt tokens and the sum of their squares."""
         self.dropped = 0
 
     def pause(self) -> None:
-        """Another router now collects what instances do; this one collects arrivals only."""
+        """Collect only arrivals from now on: another router collects what instances do."""
         for instance in tuple(self._running):
             self._finish(instance, self._running.pop(instance))
         self._prefilling_since.clear()
@@ -148,8 +146,8 @@ class LoadSeconds:
         tpot_seconds: float | None,
         slo: SloFacts,
     ) -> None:
-        """A request ended well; `more` of its output tokens came than `generated` reported. Its latencies are None if
-        its first token was not seen.
+        """A request was completed; `more` of its output tokens came than `generated` had reported. Its latencies are
+        None if its first token was not seen.
         """
         if not self._kept:
             return
@@ -183,8 +181,8 @@ class LoadSeconds:
             _judge(self._current(load, now), ttft_seconds, tpot_seconds, slo)
 
     def _current(self, load: InstanceLoad, now: float) -> SecondOfLoad:
-        """The running second of the instance, gauges read, and the time since the last look if the instance prefilled
-        in it.
+        """The running second of the instance with its gauges read, and the time since the last reading if the instance
+        prefilled in it.
         """
         running = self._running.get(load.entry.id)
         if running is None or running.second < int(now):

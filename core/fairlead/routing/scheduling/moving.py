@@ -1,5 +1,5 @@
-"""Moving: sessions get a home and change it, queued requests change their queue, and each move is recorded with the
-predictions it was made by.
+"""Moving: sessions get and change their home, queued requests change their queue, and each move is recorded with the
+predictions on which it was based.
 """
 
 from collections.abc import Callable
@@ -44,6 +44,7 @@ class MoveFacts(TypedDict):
     source_hit_tokens: int
     target_hit_tokens: int
     least_gain_seconds: float | None
+    handed_over: bool
 
 
 class Moving:
@@ -64,14 +65,14 @@ class Moving:
         if home is None or home.instance is None:
             self._bind(tracked, session, instance, BindingReason.COLD, now)
             return
-        self.touch_session(session, now)
+        self.touch_session(session, now, tracked.request.owner)
         asked = state.bindings.arrive(session) if home.instance == instance else None
         if asked is not None:
             tracked.migrations.append(asked)
 
     def bind(self, tracked: TrackedRequest, session: str | None, instance: str, leave: Callable[[str], Departure], now: float) -> bool:
         """Make `instance` the home of the request's session if the policy keeps homes and the present home need not
-        stay. True when an earlier home was left; `leave`, called with that home, gives the reason.
+        stay. Returns True if an earlier home was left; `leave`, called with that home, gives the reason.
         """
         state = self._state
         if session is None or not self.leaves_home(session, instance) or state.names.is_shared(session, now):
@@ -92,12 +93,21 @@ class Moving:
 
     def _bind(self, tracked: TrackedRequest, session: str, instance: str, reason: BindingReason, now: float) -> str:
         state = self._state
-        change = state.recorder.new_change_id()
-        state.recorder.bound(state.bindings.bind(session, instance, reason, now, tracked.request.prompt_tokens, change))
+        change, request = state.recorder.new_change_id(), tracked.request
+        self._report_first(session)
+        made = state.bindings.bind(session, instance, reason, now, request.prompt_tokens, change, request.owner)
+        if not state.bindings.is_held_back(session):
+            state.recorder.bound(made)
         return change
 
+    def _report_first(self, session: str) -> None:
+        """Report the change by which the session got its home, if that was held back: another change follows it."""
+        first = self._state.bindings.release(session)
+        if first is not None:
+            self._state.recorder.bound(first)
+
     def bind_when_sent(self, tracked: TrackedRequest, session: str, room_tokens: int, departure: Departure, now: float) -> None:
-        """The session of a request that is to wait for another instance leaves its home for it when the request is
+        """Let the request's session leave its home for the instance that the request will wait for, when the request is
         sent; see `move_or_go_back`.
         """
         home = self._state.bindings.get(session)
@@ -108,11 +118,10 @@ class Moving:
         tracked.move = PendingMove(source=home.instance, departure=departure, room_tokens=room_tokens, decided_at=now)
 
     def move_or_go_back(self, tracked: TrackedRequest, move: PendingMove, now: float) -> bool:
-        """The request, already taken from its queue, is about to be sent: its session moves now. False if it did not,
-        and the request waits at the session's home again.
+        """The request, already taken from its queue, is about to be sent: its session moves now.
 
-        It goes back when there is no room any more, the session moved or migrations were paused meanwhile, unless that
-        home does not serve.
+        If there is no longer room, the session has moved, or migrations were paused meanwhile, the request goes back to
+        wait at the session's home, unless that home does not serve. Returns False in that case.
         """
         state, session, target = self._state, tracked.session, tracked.instance
         tracked.move = None
@@ -140,12 +149,12 @@ class Moving:
         return False
 
     def forced(self, home: str) -> Departure:
-        """Why a home has to be left; None while it can be kept."""
+        """Why a home must be left; None while it can be kept."""
         return Departure(cause=MoveCause(trigger=self._state.reason_to_leave(home)))
 
     def is_held(self, home: str | None, now: float) -> bool:
-        """Whether a session with this home stays there whatever the policy says: migrations are paused, and it takes
-        requests.
+        """Whether a session with this home stays there regardless of the policy: migrations are paused, and the home
+        takes requests.
         """
         load = None if home is None or self._state.table.routing.migrations != MIGRATIONS_PAUSED else self._state.loads.get(home)
         return load is not None and load.is_candidate(now)
@@ -159,15 +168,17 @@ class Moving:
             return False
         return home.instance != instance
 
-    def touch_session(self, session: str, now: float) -> None:
-        """A session was used on its home; this is reported now and then."""
-        refresh = self._state.bindings.touch(session, now)
+    def touch_session(self, session: str, now: float, owner: str | None = None) -> None:
+        """A session was used on its home, by another request of the owner if one is given; this is reported now and
+        then.
+        """
+        refresh = self._state.bindings.touch(session, now, owner)
         if refresh is not None:
             self._state.recorder.bound(refresh)
 
     def rebalance(self, overloaded: tuple[str, ...], now: float) -> None:
-        """Ask the policy which queued requests of these instances to move, and move them; none while migrations are
-        paused, or when the policy raises an error.
+        """Ask the policy which queued requests of these instances to move, and move them; nothing moves while
+        migrations are paused, or if the policy raises an error.
         """
         state = self._state
         rebalances = state.policy.rebalances
@@ -201,8 +212,8 @@ class Moving:
         now: float,
         ttfts: Ttfts | None = None,
     ) -> None:
-        """Write down that a request left `source` for `target` and no session's home went with it. No move is
-        recorded when only the instance's ranks became known.
+        """Record that a request left `source` for `target` without a session's home. Nothing is recorded if it was only
+        assigned a rank of the same instance.
         """
         if is_part(target, source):
             return
@@ -212,7 +223,7 @@ class Moving:
         self._state.recorder.rerouted(ReRouteRecord(session=tracked.session or tracked.request.session, **facts), tracked)
 
     def _move(self, tracked: TrackedRequest, move: QueuedMove, now: float) -> None:
-        """Move a queued request to another queue, with its session's home when that was the source."""
+        """Move a queued request to another queue, together with its session's home if that was the source."""
         state, target = self._state, move.target
         source, session = tracked.instance, tracked.session
         departure = Departure(cause=move.cause, ttfts=(move.source_ttft_seconds, move.target_ttft_seconds))
@@ -223,7 +234,9 @@ class Moving:
             bring_along(state, tracked, source, target, now)
             self._record_migration(change, tracked, session, source, target, departure, now)
             reason = departure.cause.trigger
-            state.recorder.bound(state.bindings.bind(session, target, reason, now, tracked.request.prompt_tokens, change))
+            request = tracked.request
+            self._report_first(session)
+            state.recorder.bound(state.bindings.bind(session, target, reason, now, request.prompt_tokens, change, request.owner))
         else:
             tracked.transfer_from = None
             self.record_reroute(tracked, source, target, departure.cause, now, departure.ttfts)
@@ -294,9 +307,10 @@ class Moving:
             source_hit_tokens=held,
             target_hit_tokens=there,
             least_gain_seconds=state.parameters.least_gain if asks_for_gain else None,
+            handed_over=request.warms,
         )
 
     def _ttft_seconds(self, tracked: TrackedRequest, source: str) -> float | None:
-        """The TTFT predicted for staying; None if the instance is gone, so that nothing can be predicted."""
+        """The TTFT predicted for staying; None if the instance is gone and nothing can be predicted."""
         state = self._state
         return state.view.predicted_ttft_seconds(tracked.request, source) if source in state.loads else None

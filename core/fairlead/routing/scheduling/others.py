@@ -1,7 +1,8 @@
-"""Other routers of the pool that decide for themselves: the shares sent to them and received from them.
+"""Other routers of the pool that decide alone: the shares sent to them and received from them.
 
-Each share replaces the one before. Between two shares, pending prefills are assumed to progress. A share older than
-`KNOWN_SECONDS` is dropped; the others are then assumed to do what this router does, as before the first share.
+Each share replaces the previous one. Between two shares, pending prefills are assumed to progress. A share older than
+`KNOWN_SECONDS` is dropped; then, as before the first share, the other routers are assumed to have as much work as this
+one.
 """
 
 from collections import deque
@@ -16,18 +17,19 @@ KNOWN_SECONDS = 6.0
 AGE_SECONDS = 0.25
 """Seconds between two adjustments of received shares to their age."""
 WORKED_OFF = 20.0
-"""Seconds of pending prefill that no longer count, per second of age. One is computed meanwhile; the others are left
-out since routers that all hear the same of short queues meet where those were. What is left is an instance that
-stands still, or has work for more than half a minute."""
+"""Seconds of pending prefill that are deducted per second of age: one is computed meanwhile. More is deducted because
+routers with the same reports of short queues would otherwise all choose the same instances. What remains after a while
+belongs to an instance that stands still, or that has work for more than half a minute.
+"""
 SETTLING_SECONDS = 3.0
-"""Seconds after a change of the deciding router in which shares may still count this router's requests as others'."""
+"""Seconds after a change of the deciding router in which received shares may still include this router's requests."""
 TOLD_SECONDS = 4.0
 MOST_PROMPTS = 256
-"""How long, and how many, prompts are included in shares: some shares are lost, and each replaces the one before."""
+"""How long, and how many, prompts are repeated in shares, because some shares are lost."""
 SHARE_SECONDS = 10.0
-"""The time over which the part of an instance's time that prefills take is smoothed."""
+"""Seconds over which an instance's prefill share of its time is smoothed."""
 MOST_TOKENS, MOST_REQUESTS = 1 << 40, 1 << 20
-"""No router has more requests in flight on one instance; larger counts are ignored."""
+"""Plausible maximum of tokens and requests that a router has in flight on one instance; larger counts are ignored."""
 
 
 class Others:
@@ -42,12 +44,14 @@ class Others:
         self._aged_at = 0.0
         self._placed: deque[tuple[float, PlacedPrompt]] = deque(maxlen=MOST_PROMPTS)
         self._prefilled: dict[str, tuple[float, float, float]] = {}
-        """Target → when it was looked at, its predicted prefill seconds up to then, and their part of the time."""
+        """For each target: when it was last read, its predicted prefill seconds until then, and their share of the
+        time.
+        """
 
     # ── what others are told ──
 
     def share(self, why: str, now: float) -> PoolShare | None:
-        """The load report to send; None while no other router is known to decide for itself, or while another decides
+        """The load report to send; None while no other router is known to decide alone, or while another router decides
         for this one.
         """
         state = self._state
@@ -112,7 +116,7 @@ class Others:
         self.forget()
 
     def forget(self) -> None:
-        """Forget the other routers' load; the places of their prompts stay known for as long as caches hold them."""
+        """Forget the other routers' load; the places of their prompts are kept as long as caches may hold them."""
         state = self._state
         self._share = None
         state.view.told_routers = 0
@@ -143,7 +147,9 @@ class Others:
             state.accounting.changed.add(name)
 
     def _by_target(self, rows: tuple[InstanceWork, ...]) -> dict[str, InstanceWork]:
-        """Rows by this router's targets: of an instance whose ranks others do not know, each rank has a part."""
+        """Rows by this router's targets: if other routers do not know an instance's ranks, its row is divided among
+        them.
+        """
         found: dict[str, InstanceWork] = {}
         for told in rows:
             row = _bounded(told)
@@ -167,7 +173,7 @@ def _part(row: InstanceWork, parts: int) -> InstanceWork:
 
 
 def _bounded(row: InstanceWork) -> InstanceWork:
-    """The row without impossible values."""
+    """The row, without impossible values."""
     return InstanceWork(
         instance=row.instance,
         in_flight=min(max(0, row.in_flight), MOST_REQUESTS),

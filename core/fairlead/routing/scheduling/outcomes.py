@@ -1,4 +1,4 @@
-"""Outcomes: the one way by which dispatches and refusals leave a scheduler, and the one place where a request ends."""
+"""Outcomes: all dispatches and refusals leave a scheduler here, and all requests end here."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -20,8 +20,8 @@ _UNTOLD = End()
 
 
 class Outcomes:
-    """Refusals are kept until the next `take`: some come about where the caller expects no answer,
-    as when a circuit opens.
+    """Refusals are kept until the next `take`, because some occur in calls that return no answer, for example when a
+    circuit opens.
     """
 
     def __init__(self, state: SchedulerState, dispatching: Dispatching, trying: Trying) -> None:
@@ -31,8 +31,8 @@ class Outcomes:
         self._refusals: list[Refusal] = []
 
     def take(self, instances: Iterable[str], now: float) -> tuple[Outcome, ...]:
-        """The dispatches that these instances' queues and those with new requests allow now, then all refusals not yet
-        reported.
+        """The dispatches that are now possible from these instances' queues and those with new requests, followed by
+        all refusals not yet reported.
         """
         state = self._state
         if not (state.queues or self._refusals or state.late.to_refuse):
@@ -55,7 +55,7 @@ class Outcomes:
         return tuple(outcomes) if not state.guests else tuple(self._own(outcomes, now))
 
     def _own(self, outcomes: Iterable[Outcome], now: float) -> Iterator[Outcome]:
-        """The outcomes of this router's own requests; the others go to the fronts whose requests they are."""
+        """The outcomes of this router's own requests; the others are sent to their fronts."""
         guests = self._state.guests
         for outcome in outcomes:
             front = guests.get(outcome.request.id)
@@ -75,8 +75,8 @@ class Outcomes:
                 outcomes += self._dispatching.dispatch_ready(instance, now)
 
     def refuse(self, tracked: TrackedRequest, refusal: Refusal, now: float, *, anyway: bool = False) -> None:
-        """End a request that will not be served, and report it with the next `take`; unless the refusal rests
-        on estimates and an idle instance can try the request. `anyway`: refuse even then, as its client no longer
+        """End a request that will not be served, and report it with the next `take`; unless the refusal rests on
+        estimates and an idle instance can try the request. `anyway`: refuse even then, because its client no longer
         waits.
         """
         if not anyway and self._trying.takes(tracked, refusal, now):
@@ -84,7 +84,7 @@ class Outcomes:
         self._refusals.append(self.end_refused(tracked, refusal, now))
 
     def end_refused(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> Refusal:
-        """End a request that will not be served, whose caller gets its answer now. Returns the refusal with its
+        """End a request that will not be served and whose caller gets its answer now. Returns the refusal with its
         decision.
         """
         state = self._state
@@ -122,7 +122,7 @@ class Outcomes:
             self._state.sync_circuit(tracked.instance, circuit)
 
     def withdraw(self, request_id: str) -> None:
-        """Its client went away before it received the refusal."""
+        """The client left before it received the refusal."""
         self._refusals = [refusal for refusal in self._refusals if refusal.request.id != request_id]
 
     def nobody(self, request: RoutingRequest, waited_seconds: float, now: float) -> Refusal:
@@ -130,7 +130,9 @@ class Outcomes:
         return nobody_serves(request, self._state.table.pool, waited_seconds, self._seconds_to_instance(now))
 
     def unheld(self, request: RoutingRequest, now: float) -> Refusal | None:
-        """A refusal of a request that comes while no instance accepts, unless it may be held; None when some accept."""
+        """A refusal of a request that arrives while no instance accepts, unless it may be held; None if some instance
+        accepts.
+        """
         state = self._state
         if state.view.candidates() or state.view.decode_candidates():
             return None
@@ -144,6 +146,6 @@ class Outcomes:
         return None if leaving else not_held(request, state.table, self._seconds_to_instance(now))
 
     def _seconds_to_instance(self, now: float) -> float:
-        """When to ask again while no instance accepts."""
+        """Seconds after which to ask again while no instance accepts."""
         closing = [load.broken_until for load in self._state.loads.values() if load.entry.accepting and load.broken_until > now]
         return min(closing) - now if closing else self._state.settings.no_instances_ttl_seconds

@@ -38,8 +38,8 @@ class Placing:
     def place(self, tracked: TrackedRequest, now: float, *, admitted: bool = False) -> Refusal | None:
         """Choose an instance for a held request and queue it there; if no instance can compute it, it stays held.
 
-        A request that was not `admitted` before may be refused for its predicted TTFT; any request may be refused for
-        full queues.
+        A request that is not yet `admitted` may be refused because of its predicted TTFT; any request may be refused
+        because of full queues.
         """
         state = self._state
         if tracked.request.warms and self._has_home(tracked.request, now):
@@ -54,7 +54,8 @@ class Placing:
                 return none_within(request, state.table.pool)
             decision = found
         elif state.view.candidates():
-            decision = state.policy.choose(request, state.view, now)
+            left = state.staying and self._among_staying(request, now)
+            decision = left or state.policy.choose(request, state.view, now)
         else:
             state.hold(tracked, now)
             return None
@@ -75,8 +76,23 @@ class Placing:
             self._moving.rebalance(decision.overloaded, now)
         return None
 
+    def _among_staying(self, request: RoutingRequest, now: float) -> Decision | None:
+        """The policy's choice among the instances that stay, for a session whose home takes no requests any more: at
+        the others it would have to move again soon. None for all other requests, where none that stays accepts, and
+        where a policy's ring names another.
+        """
+        state = self._state
+        home = None if request.session is None else state.bindings.get(request.session)
+        if home is None or home.instance is None or self._has_home(request, now):
+            return None
+        load = state.loads.get(home.instance)
+        if load is not None and load.entry.accepting:
+            return None  # it failed, and may be back
+        found = choose_within(request, state.staying, state.policy, state.view, now)
+        return found if found is not None and found.instance in state.staying else None
+
     def _has_home(self, request: RoutingRequest, now: float) -> bool:
-        """Whether its session has a home that takes requests: what warms an heir must not move it from there."""
+        """Whether the request's session has a home that takes requests: a warming request must not move the session."""
         home = None if request.session is None else self._state.bindings.get(request.session)
         load = None if home is None or home.instance is None else self._state.loads.get(home.instance)
         return load is not None and load.is_candidate(now)
@@ -94,7 +110,7 @@ class Placing:
         return refusal
 
     def place_at(self, tracked: TrackedRequest, decision: Decision, now: float) -> None:
-        """Queue a held or queued request where the decision says, whatever the policy said."""
+        """Queue a held or queued request where the decision says, regardless of the policy."""
         waiting_since = tracked.waiting_since if tracked.stage is Stage.QUEUED else now
         if tracked.stage is Stage.QUEUED:
             tracked.left = tracked.instance
@@ -104,9 +120,8 @@ class Placing:
         tracked.waiting_since = waiting_since
 
     def _carry_out(self, tracked: TrackedRequest, decision: Decision, instance: str, now: float) -> None:
-        """Queue the request at `instance`: the policy's choice, or another when that had no room.
-
-        Bind, record a move, record the decision.
+        """Queue the request at `instance`: the policy's choice, or another instance if that had no room. Bind the
+        session, record a move, record the decision.
         """
         state, recorder = self._state, self._state.recorder
         chosen = instance == decision.instance
@@ -149,15 +164,15 @@ class Placing:
             recorder.decisions.note(tracked, decision, weighing, state.table, now)
 
     def _decided(self, tracked: TrackedRequest, now: float) -> None:
-        """Record a new decision for the request, which replaces the state that an earlier one set."""
+        """Record a new decision for the request; it replaces the fields of an earlier one."""
         recorder = self._state.recorder
         if tracked.decision_id:
             recorder.decisions.forget(tracked.request.id)
         tracked.decision_id, tracked.decided_at, tracked.is_elsewhere = recorder.new_id(), now, False
 
     def _is_at_risk(self, decision: Decision, instance: str) -> bool:
-        """Whether a glance shows that the request may be late: it waits behind others, or is predicted to take most of
-        its time.
+        """Whether the request may be late, by a cheap test: it waits behind others, or is predicted to take most of its
+        time.
         """
         return self._state.loads[instance].waiting > 0 or (decision.ttft_seconds or 0.0) > self._state.table.slo.ttft_seconds / 2
 
@@ -182,12 +197,12 @@ class Placing:
         return refusal
 
     def _queue_limit(self, request: RoutingRequest) -> int:
-        """How many requests that would be sent before this one may wait in the queue that it joins."""
+        """How many of the requests that would be sent before this one may wait in the queue that it joins."""
         return max(1, int(self._state.share(request) * self._state.parameters.queue_limit))
 
     def _with_room(self, request: RoutingRequest, decision: Decision) -> str | None:
-        """The policy's choice if its queue has room; else the session's home, the other member of its pair, or the
-        first of its fallbacks, that has.
+        """The policy's choice if its queue has room; else the first one with room of: the session's home, the other
+        member of the pair, the fallbacks.
         """
         state = self._state
         limit = self._queue_limit(request)

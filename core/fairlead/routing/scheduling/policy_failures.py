@@ -2,7 +2,7 @@
 
 
 class PolicyFailures:
-    """The last one counts: a policy that fails once mostly fails again and again."""
+    """Keeps only the last exception: a policy that fails once mostly fails again and again."""
 
     def __init__(self) -> None:
         self._last: Exception | None = None

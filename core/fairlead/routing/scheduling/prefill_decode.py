@@ -1,5 +1,5 @@
-"""Prefill and decode instances: where a request decodes that is prefilled elsewhere, from where its KV blocks are
-fetched, and which decode instances compute a whole request when it cannot be divided.
+"""Prefill and decode instances: where a prefilled request decodes, from where its KV blocks are fetched, and which
+decode instances compute a whole request that cannot be divided.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,7 +19,7 @@ from fairlead.routing.queues.accounting import TrackedRequest
 def decodes_on(
     tracked: TrackedRequest, wanted: str | None, loads: Mapping[str, InstanceLoad], view: LiveView, excluded: Collection[str] = ()
 ) -> str | None:
-    """The decode instance of a request that prefills on its instance: the wanted one if possible, else the best one;
+    """The decode instance of a request that prefills on its instance: the desired one if possible, else the best one;
     None = the prefill instance itself.
     """
     entry = loads[tracked.instance].entry
@@ -33,8 +33,8 @@ def decodes_on(
 
 
 def computing_all(request: RoutingRequest, view: LiveView) -> list[InstanceLoad]:
-    """The decode instances one of which must compute both prompt and answer, least loaded first. Empty when the request
-    goes the usual way: some candidate prefills it for others, or takes both roles.
+    """The decode instances of which one must compute both prompt and answer, least loaded first. Empty if a candidate
+    can prefill the request for others or takes both roles.
     """
     if view.candidates() and request.divisible:
         return []
@@ -42,8 +42,8 @@ def computing_all(request: RoutingRequest, view: LiveView) -> list[InstanceLoad]
 
 
 def decode_only(request: RoutingRequest, loads: list[InstanceLoad], view: LiveView) -> Decision:
-    """The decision for the first of `computing_all`. It binds no session: the policy, which chooses among others, would
-    have to move it back.
+    """A decision for the first of `computing_all`. It binds no session: the policy, which chooses among prefill
+    instances, would have to move it back.
     """
 
     def weigh() -> Weighing:
@@ -56,12 +56,15 @@ def decode_only(request: RoutingRequest, loads: list[InstanceLoad], view: LiveVi
 
 
 def hit_or_fetched_tokens(tracked: TrackedRequest, instance: str, loads: Mapping[str, InstanceLoad], view: LiveView) -> int:
-    """Prompt tokens not to be computed on `instance`: held there, or fetched from `transfer_from` if that
-    holds more and still serves.
+    """Prompt tokens not to be computed on `instance`: held there, or fetched from `transfer_from` if that holds more
+    and still serves.
 
-    Writes down how many are fetched, and forgets a source that has nothing to give.
+    Writes down how many are fetched and how many are loaded, and forgets a source that has nothing to give.
     """
     local = view.hit_tokens(tracked.request, instance)
+    if view.caches.index.is_tiered:
+        tracked.slow_tokens = view.slow_tokens(tracked.request, instance)
+        tracked.loading_seconds = view.load_times.seconds(tracked.slow_tokens)
     tracked.transfer_tokens = 0
     source = tracked.transfer_from
     if source is None:

@@ -1,6 +1,4 @@
-"""Progress: first tokens and ends of dispatched requests, what they teach the estimators and what is recorded
-of them.
-"""
+"""Progress: first tokens and ends of dispatched requests, with their effects on estimators and records."""
 
 from dataclasses import replace
 
@@ -63,19 +61,22 @@ class Progress:
             state.prefixes.insert(tracked.decode, tracked.request.blocks)
         note_decode_begin(state, tracked, now)
         ttft = now - tracked.request.arrived_at
-        state.recorder.loads.first_token(state.loads[instance], now, ttft, state.table.slo.ttft_seconds)
+        if not tracked.request.warms:
+            state.recorder.loads.first_token(state.loads[instance], now, ttft, state.table.slo.ttft_seconds)
         state.recorder.settle_moves(tracked, MoveOutcome.COMPLETED, ttft)
         return self._outcomes.take((instance,), now)
 
     def _resumed(self, tracked: TrackedRequest, since: float, now: float) -> None:
-        """Its answer, which had broken off, continues."""
+        """The request's answer, which had broken off, continues."""
         tracked.resuming_since = None
         *before, last = tracked.continuations
         tracked.continuations = (*before, replace(last, gap_seconds=now - since))
         self._state.recorder.settle_moves(tracked, MoveOutcome.COMPLETED, now - since)
 
     def _learn(self, tracked: TrackedRequest, now: float) -> None:
-        """Tell the policy how its choice turned out, if it wants to know. A policy that fails here costs no answer."""
+        """Inform the policy about the outcome of its choice, if it wants to know. A policy that fails here does not
+        affect the answer.
+        """
         if tracked.learn is None:
             return
         try:
@@ -84,9 +85,10 @@ class Progress:
             self._state.failures.keep(error, tracked.request.id)
 
     def _end_prefill(self, tracked: TrackedRequest, now: float) -> bool:
-        """Prefilling → decoding; False when the request is refused because of what decodes already.
+        """Prefilling → decoding; False if the request is refused because of the present decodes.
 
-        Where one instance does both, nobody is asked: it decodes on in the same step. A front leaves it to its decider.
+        If one instance does both, the request decodes in the same step and is not refused. A router that asks another
+        router leaves this decision to it.
         """
         state, decode = self._state, tracked.decode
         self._circuits.answered(tracked, tracked.instance, now)
@@ -105,7 +107,8 @@ class Progress:
         if tracked is not None and tracked.stage is Stage.DECODING:
             more = _more_tokens(tracked, output_tokens)
             if more:
-                self._state.recorder.loads.generated(self._state.loads[tracked.decodes_on], now, more)
+                if not tracked.request.warms:
+                    self._state.recorder.loads.generated(self._state.loads[tracked.decodes_on], now, more)
                 self._circuits.lives(tracked.decodes_on)
                 learn_under_way(self._state, tracked, now)
 
@@ -151,7 +154,7 @@ class Progress:
         return self._outcomes.take((instance,), now)
 
     def _judge_left(self, tracked: TrackedRequest, load: InstanceLoad | None, end: End, now: float) -> None:
-        """A late request whose client leaves stays late: judge it by the latencies that are known."""
+        """A late request whose client left still counts as late: judge it by the latencies that are known."""
         state = self._state
         if load is not None:
             state.recorder.loads.cancelled(load, now)
@@ -163,8 +166,8 @@ class Progress:
     def abandon(
         self, request_id: str, outcome: MoveOutcome, now: float, *, declined: bool = False, rejection: RejectionReason | None = None
     ) -> tuple[Outcome, ...]:
-        """The request ends without having been served: failed, cancelled, refused by a front for its reason, or
-        `declined` by the engine.
+        """The request ended without being served: it failed, was cancelled, was refused by a front for a reason of its
+        own, or was `declined` by the engine.
         """
         state = self._state
         tracked = state.requests.get(request_id)
@@ -205,8 +208,7 @@ def _ttft_seconds(tracked: TrackedRequest) -> float | None:
 
 def _ttft_when_left(tracked: TrackedRequest, now: float, target_seconds: float) -> float | None:
     """The TTFT of a request whose client left. Without a first token it is the time that the client waited, if that
-    already exceeds the target. None if neither is known: before the target, or if the first token could not have been
-    seen.
+    exceeds the target. None if neither applies, or if the first token could not have been seen.
     """
     if tracked.first_token_at is not None:
         return _ttft_seconds(tracked)
@@ -215,7 +217,7 @@ def _ttft_when_left(tracked: TrackedRequest, now: float, target_seconds: float) 
 
 
 def _more_tokens(tracked: TrackedRequest, output_tokens: int) -> int:
-    """How many of its output tokens were not known before; from now on they are."""
+    """Number of output tokens that were not reported before; they count as reported from now on."""
     more = max(0, output_tokens - tracked.generated_tokens)
     tracked.generated_tokens += more
     return more

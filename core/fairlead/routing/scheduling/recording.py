@@ -25,14 +25,14 @@ M = TypeVar("M", MigrationRecord, ReRouteRecord)
 
 
 class _Moves(Generic[M]):
-    """Moves of one sort that were not taken yet, and the outcomes of those that were taken before they had one."""
+    """Moves of one kind that were not taken yet, and outcomes of moves that were taken before they had one."""
 
     def __init__(self) -> None:
         self._records: dict[str, M] = {}
         self._outcomes: list[MigrationOutcome] = []
 
     def add(self, record: M, carried: list[str], limit: int) -> bool:
-        """False when there are `limit` already."""
+        """Add a move; False if there are already `limit`."""
         if len(self._records) >= limit:
             return False
         self._records[record.id] = record
@@ -48,7 +48,9 @@ class _Moves(Generic[M]):
         transfer: CacheTransfer | None,
         limit: int,
     ) -> int:
-        """Writes the outcome into each or beside it; how many could not be kept."""
+        """Add the outcome to each of the moves, or keep it separately if the move was already taken; returns how many
+        could not be kept.
+        """
         lost = 0
         for move in carried:
             record = self._records.get(move)
@@ -73,7 +75,7 @@ class _Moves(Generic[M]):
 class Recorder:
     """Records of one pool in one router.
 
-    `limit` bounds each kind kept between two takes; ids never repeat for a (router, seed) pair.
+    `limit` bounds each kind kept between two takes; ids are unique for each pair of router and seed.
     """
 
     def __init__(
@@ -102,7 +104,7 @@ class Recorder:
         self.slo = SloSeconds(pool, limit, kept=load_samples)
 
     def pause(self) -> None:
-        """Another router now records what is served; this one records arrivals, and its own refusals."""
+        """Record only arrivals and this router's own refusals from now on: another router records served requests."""
         self.loads.pause()
         self.slo.pause()
 
@@ -119,7 +121,7 @@ class Recorder:
     def new_change_id(self) -> str:
         """A fresh id for a binding change and, when it moves a session, for its migration.
 
-        Counted separately, so that bindings do not shift the sample of decisions.
+        Its counter is separate, so that bindings do not change which decisions are sampled.
         """
         self._changes_issued += 1
         return xxh3_128_hexdigest(f"{self._id_prefix}change/{self._changes_issued}".encode())
@@ -132,7 +134,7 @@ class Recorder:
         self._bindings.append(change)
 
     def migrated(self, record: MigrationRecord, tracked: TrackedRequest) -> None:
-        """A session's home moved, carried by `tracked`, whose outcome will be the move's."""
+        """A session's home moved with the request `tracked`, whose outcome will be the move's."""
         tracked.moved = True
         self._dropped += not self._migrations.add(record, tracked.migrations, self._limit)
 
@@ -142,7 +144,7 @@ class Recorder:
         self._dropped += not self._reroutes.add(record, tracked.reroutes, self._limit)
 
     def settle_moves(self, tracked: TrackedRequest, outcome: MoveOutcome, ttft_seconds: float | None = None) -> None:
-        """Settle the outcome of the moves that the request carried."""
+        """Record the outcome of the moves that the request carried."""
         if not (tracked.migrations or tracked.reroutes):
             return
         for moves, carried in ((self._migrations, tracked.migrations), (self._reroutes, tracked.reroutes)):
@@ -172,7 +174,7 @@ class Recorder:
             )
 
     def take(self, loads: Mapping[str, InstanceLoad], now: float, *, final: bool) -> SchedulerRecords:
-        """Everything since the last take; the running second's counts only when `final`."""
+        """All records since the last take; counts of the running second only if `final`."""
         migrations, migration_outcomes = self.take_migrations()
         reroutes, reroute_outcomes = self.take_reroutes()
         return SchedulerRecords(
@@ -204,7 +206,7 @@ class Recorder:
         return self._reroutes.take()
 
     def take_rejections(self, now: float, *, final: bool) -> tuple[RejectionRecord, ...]:
-        """Refusals of finished seconds; of the running one too when `final`."""
+        """Refusals of finished seconds; also those of the running second if `final`."""
         second = int(now)
         ready = [key for key in self._rejections if key[0] < second or final]
         return tuple(self._rejections.pop(key) for key in ready)

@@ -1,8 +1,8 @@
 """Retrying: a request whose instance failed before the first byte goes to another one, at once and past the queues. So
 does an answer that has begun, if its client can get the rest of it from there.
 
-When the decode instance failed, the prompt is computed again where it is cached: the lost one may have fetched the KV
-blocks, which the prefill instance then frees, and a second fetch would read whatever is there.
+If the decode instance failed, the prompt is computed again where it is cached: the failed instance may have fetched the
+KV blocks, after which the prefill instance frees them, and a second fetch would read arbitrary memory.
 """
 
 from collections.abc import Collection
@@ -30,7 +30,7 @@ from fairlead.targets import instance_of, rank_of
 
 
 class Retrying:
-    """The next fallback, else the least loaded candidate not tried."""
+    """Finds another instance for a request: the next fallback, else the least loaded candidate not tried."""
 
     def __init__(self, state: SchedulerState, moving: Moving, dispatching: Dispatching, outcomes: Outcomes) -> None:
         self._state = state
@@ -49,8 +49,8 @@ class Retrying:
         decode: str | None = None,
         by_proxy: bool = False,
     ) -> Outcome:
-        """See `Scheduler.retry`. With `to`, another router or a proxy chose that instance and the one to
-        decode on; with `by_proxy`, some time ago.
+        """See `Scheduler.retry`. With `to`, another router or a proxy has already chosen that instance, and the one to
+        decode on; with `by_proxy` this was some time ago.
         """
         state = self._state
         tracked = state.requests.get(request_id)
@@ -69,7 +69,7 @@ class Retrying:
             decode, to = to, source  # a proxy sends to decode instances only, and names the same prefill instance to each
         state.accounting.unplace(tracked)
         state.expecting.taken_back(tracked)
-        if failed is not None:
+        if failed is not None and not tracked.request.warms:
             state.recorder.loads.failed(failed, now)
         target = self._target(tracked, failed_instance, stays) if to is None else to
         if target is None:
@@ -81,7 +81,7 @@ class Retrying:
         return self._dispatching.dispatch(tracked, now)
 
     def _bind(self, tracked: TrackedRequest, left: str, source: str, target: str, now: float) -> None:
-        """The request goes from `source` to `target`, with its session's home if that was there."""
+        """Bind the request's session to `target` if its home was `source`, because the request goes there."""
         state = self._state
         reason = state.reason_to_leave(left)
         if reason is BindingReason.RING_CHANGE:
@@ -105,7 +105,9 @@ class Retrying:
         to: str | None = None,
         decode: str | None = None,
     ) -> Dispatch | None:
-        """See `Scheduler.carry_on`. With `to` somebody else chose that instance, and the one to decode on."""
+        """See `Scheduler.carry_on`. With `to`, the caller has already chosen that instance, and the
+        one to decode on.
+        """
         state = self._state
         tracked = state.requests.get(request_id)
         if tracked is None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
@@ -120,7 +122,7 @@ class Retrying:
             return None
         source = tracked.decodes_on
         self._outcomes.end_probe(tracked, now)
-        if why != HANDED_OVER and (failed := state.loads.get(source)) is not None:
+        if why != HANDED_OVER and not tracked.request.warms and (failed := state.loads.get(source)) is not None:
             state.recorder.loads.failed(failed, now)
         state.accounting.unplace(tracked)
         state.expecting.taken_back(tracked)
@@ -170,8 +172,9 @@ class Retrying:
         to: str | None = None,
         decode: str | None = None,
     ) -> Dispatch | None:
-        """See `Scheduler.second_opinion`. With `to`, another router chose that instance and the one to decode on.
-        The session stays where it is: what refuses one request may hold the prefix of the others.
+        """See `Scheduler.second_opinion`. With `to`, another router chose that instance and the one to decode on. The
+        session stays where it is: an instance that refuses one request may still hold the prefix of the session's
+        others.
         """
         state = self._state
         tracked = state.requests.get(request_id)
@@ -202,8 +205,8 @@ class Retrying:
         return any(instance_of(load.entry.id) != instance_of(instance) for load in self._state.view.decode_candidates())
 
     def _all_of(self, *instances: str) -> tuple[str, ...]:
-        """These targets and the other ranks of their instances. For a rank that hangs, only that rank: the others still
-        work.
+        """These targets and all other ranks of their instances; but for a rank that hangs, only that rank, because the
+        others still work.
         """
         return tuple(target for instance in instances for target in self._with_ranks(instance))
 
@@ -235,26 +238,26 @@ class Retrying:
         return next(iter(found), None)
 
     def _is_hopeless(self, tracked: TrackedRequest, failed_instance: str) -> bool:
-        """Whether it would fail everywhere. A request that prefill instances fail alike may still be served by a decode
-        instance that computes all of it.
+        """Whether the request would fail everywhere. A request that fails in the same way on prefill instances may
+        still be served by a decode instance that computes all of it.
         """
         load = self._state.loads.get(failed_instance)
         return tracked.is_hopeless and (load is None or load.entry.role is not Role.PREFILL)
 
     def _tries(self, tracked: TrackedRequest, candidates: list[InstanceLoad]) -> int:
-        """How often it was tried. While every circuit is open, an instance that cannot be reached counts as one that
-        was: else a request would go through all that were lost.
+        """How often the request was tried. While every circuit is open, an instance that could not be reached also
+        counts as a try; otherwise a request would go through all lost instances.
         """
         everywhere = bool(candidates) and all(load.is_spared for load in candidates)
         return len(tracked.tried) - (0 if everywhere else len(tracked.unreachable))
 
 
 def _decoding(view: LiveView) -> list[InstanceLoad]:
-    """Who may compute all of a request that no other prefill instance takes."""
+    """Decode instances that may compute all of a request, if no other prefill instance takes it."""
     return [load for load in view.decode_candidates() if load.entry.role is Role.DECODE]
 
 
 def _passed_over(tracked: TrackedRequest, instance: str) -> None:
-    """The instance was not reached, at whichever of its ranks."""
+    """Record that the instance, at any of its ranks, could not be reached."""
     if instance_of(instance) not in map(instance_of, tracked.unreachable):
         tracked.unreachable = (*tracked.unreachable, instance)

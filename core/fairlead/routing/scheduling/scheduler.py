@@ -5,7 +5,7 @@
                Refusal            moves, timeouts     retry / fail / cancel / decline
 
 Every accepted request leaves through exactly one of refusal, `complete`, `fail`, `cancel` or `decline`; a second exit,
-or one of an unknown id, does nothing. Each part of the way has its module here; all work on one `PoolState`, and all
+or one for an unknown id, does nothing. Each step has its own module here; all work on one `PoolState`, and all
 dispatches and refusals leave through `Outcomes`.
 """
 
@@ -57,7 +57,7 @@ class PoolScheduler:
     """A `Scheduler` for the pool of `table`, by a policy of `policies`.
 
     `router_id` and `seed` make record ids unique (give every start of a process another seed) and policies
-    deterministic; `sample_rate` (0-1) is the share of decisions kept of requests with which all is well. Raises
+    deterministic; `sample_rate` (0-1) is the share of decisions that are kept for requests without any problem. Raises
     UnknownName or InvalidInput when the table's policy or parameters cannot be used.
     """
 
@@ -116,10 +116,11 @@ class PoolScheduler:
         return tracked
 
     def tick(self, now: float) -> tuple[Outcome, ...]:
-        """Do what is due at this time: unseen prefills end, held requests are placed or refused, queues are
-        swept, sent from and bounded.
+        """Do the work that is due now: end unseen prefills, place or refuse held requests, send from queues, rebalance
+        them and apply their limits.
 
-        Raises what the policy raised last; the next tick goes on. A request that it was to place was refused.
+        If the policy failed since the last tick, raises its last exception and does nothing else; the next tick
+        continues. A request that the policy failed to place was refused.
         """
         state = self._state
         state.view.now = now
@@ -149,8 +150,8 @@ class PoolScheduler:
         return self._progress.first_token(request_id, now)
 
     def transferred(self, request_id: str, now: float, transfer: CacheTransfer | None = None) -> None:
-        """The KV blocks that the request fetches from another instance have arrived, or will not: the source's link is
-        free again.
+        """The KV blocks that the request fetches from another instance have arrived, or never will: the source's link
+        is free again.
 
         Unknown ids are ignored.
         """
@@ -179,11 +180,11 @@ class PoolScheduler:
     def carry_on(
         self, request_id: str, now: float, left: str, *, carried_tokens: int, why: str, unlike: str | None = None
     ) -> Dispatch | None:
-        """Its answer, which has begun, is to go on at another instance; see the protocol."""
+        """The request's answer, which has begun, continues at another instance; see the protocol."""
         return self._retrying.carry_on(request_id, now, left, carried_tokens=carried_tokens, why=why, unlike=unlike)
 
     def can_carry_on(self, request_id: str, now: float, left: str) -> bool:
-        """Whether another instance could end its answer; see the protocol."""
+        """Whether another instance could complete the answer; see the protocol."""
         return self._retrying.can_carry_on(request_id, now, left)
 
     def second_opinion(
@@ -207,7 +208,7 @@ class PoolScheduler:
         return self._progress.abandon(request_id, MoveOutcome.FAILED, now)
 
     def cancel(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """The client went away."""
+        """The client disconnected."""
         return self._progress.abandon(request_id, MoveOutcome.CANCELLED, now)
 
     def decline(self, request_id: str, now: float) -> tuple[Outcome, ...]:
@@ -217,14 +218,14 @@ class PoolScheduler:
         return self._progress.abandon(request_id, MoveOutcome.REFUSED, now, declined=True)
 
     def give_up(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """Refuse a request that still waits here, as it may not take any longer; one that was dispatched goes on."""
+        """Refuse a request that still waits here, because its time is over; a dispatched request continues."""
         tracked = self._state.requests.get(request_id)
         if tracked is not None:
             self._waiting.give_up(tracked, now)
         return self._outcomes.take((), now)
 
     def shut_down(self, now: float) -> tuple[Outcome, ...]:
-        """Refuse everything that still waits here; dispatched requests go on. For a router that stops."""
+        """Refuse all requests that still wait here, because the router stops; dispatched requests continue."""
         for tracked in tuple(self._state.waiting.values()):
             self._outcomes.refuse(tracked, shutting_down(tracked.request, self._state.table.pool), now)
         return self._outcomes.take((), now)
@@ -232,8 +233,8 @@ class PoolScheduler:
     def instance_failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:
         """Record a failure of the instance, at the
 
-        given request if any. When the circuit opens, what waits for the instance is placed elsewhere; the next `tick`
-        tells the outcome.
+        given request if any. When the circuit opens, requests waiting for the instance are placed elsewhere; the next
+        `tick` returns the outcome.
         """
         self._circuits.failed(instance, now, fault, request_id)
 
@@ -242,12 +243,12 @@ class PoolScheduler:
         self._circuits.worked(instance)
 
     def instance_heard(self, instance: str, now: float) -> None:
-        """Its HTTP server answers."""
+        """The engine's HTTP server answers."""
         for load in self._state.loads_of(instance):
             load.heard_at = now
 
     def instance_stalled(self, target: str, now: float, *, stalled: bool) -> None:
-        """Its engine has work and makes no progress, or does again; see the protocol."""
+        """The engine has work but makes no progress, or progresses again; see the protocol."""
         load = self._state.loads.get(target)
         if load is not None and load.is_stalled is not stalled:
             self._circuits.stalled(load, now, stalled=stalled)
@@ -273,16 +274,16 @@ class PoolScheduler:
         return tuple(instance for instance in shut if all(load.is_shut(now) for load in state.present_loads(instance)))
 
     def observe_engine(self, target: str, kv_usage: float | None, now: float, waiting: int | None = None) -> None:
-        """A fresh reading of the engine's own metrics, as of the contract."""
+        """Record a reading of the engine's own metrics; see the protocol."""
         load = self._state.loads.get(target)
         if load is not None:
             load.kv_usage, load.engine_waiting, load.engine_told_at = kv_usage, waiting, now
             self._state.accounting.changed.add(target)
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Outcome, ...]:
-        """Take a newer table live, or the same version with new figures measured on its engines.
+        """Put a newer table in force, or the same version with new figures measured on its engines.
 
-        Raises UnknownName or InvalidInput, with nothing changed, when its policy or parameters cannot be used.
+        If its policy or parameters cannot be used, raises UnknownName or InvalidInput and changes nothing.
         """
         current = self._state.table
         if table.uid == current.uid and (table.version < current.version or table == current):
@@ -294,8 +295,8 @@ class PoolScheduler:
         return self._outcomes.take(tuple(self._state.queues), now)
 
     def apply_bindings(self, bindings: Sequence[Binding], now: float, lost: Collection[str] = ()) -> int:
-        """The API's word on sessions of this pool: other routers' bindings, drains, lost races; how many own moves
-        lost.
+        """Apply the API's bindings of this pool's sessions: other routers' bindings, drains, lost races. Returns how
+        many of this router's moves lost.
         """
         state = self._state
         for binding in bindings:
@@ -304,7 +305,7 @@ class PoolScheduler:
         return sum(state.bindings.apply(binding, now, lost) for binding in bindings)
 
     def prefix_memories(self, now: float) -> tuple[PrefixMemory, ...]:
-        """What its instances are assumed to hold; see the protocol."""
+        """The prefixes that the pool's instances are assumed to hold; see the protocol."""
         return prefix_memories.keep(self._state.prefixes, self._state.table, self._state.loads, now)
 
     def recall_prefixes(self, memories: Iterable[PrefixMemory], now: float) -> int:
@@ -312,7 +313,7 @@ class PoolScheduler:
         return prefix_memories.recall(self._state.prefixes, self._state.table, self._state.loads, memories, now)
 
     def engine_memory(self, now: float) -> EngineMemory:
-        """What was measured here on its engines; see the protocol."""
+        """This router's measurements of the pool's engines; see the protocol."""
         state = self._state
         speed, step = state.prefill_times.measured(now), state.decode_times.figure(now)
         known = EngineCapability(prefill_tokens_per_second=speed, decode_step_seconds=step)
@@ -335,7 +336,7 @@ class PoolScheduler:
         return missing
 
     def take_records(self, now: float, *, final: bool = False) -> SchedulerRecords:
-        """Hand over what happened since the last take; see the protocol."""
+        """Hand over all records since the last take; see the protocol."""
         return self._state.recorder.take(self._state.loads, now, final=final)
 
     def keep_sessions(self, sessions: Mapping[str, float]) -> None:
@@ -351,13 +352,13 @@ class PoolScheduler:
         return self._others.share(why, now)
 
     def know_others(self, share: OthersShare, now: float) -> None:
-        """The shares of other routers that decide for themselves; see the protocol."""
+        """The shares of other routers that decide alone; see the protocol."""
         self._others.hear(share, now)
 
     def choose(self, request: RoutingRequest, now: float) -> Decision | None:
         """The instance that the policy would choose now, without taking the request; None if no instance accepts.
 
-        The policy remembers having been asked.
+        The call counts in the policy's memory.
         """
         state = self._state
         state.view.now = now
@@ -365,12 +366,12 @@ class PoolScheduler:
 
     @property
     def name(self) -> str:
-        """The id of its router."""
+        """The id of this scheduler's router."""
         return self._others.router
 
     @property
     def routers(self) -> int:
-        """The number of live routers it assumes."""
+        """The number of live routers that this scheduler assumes."""
         return self._state.view.routers
 
     @property
@@ -395,7 +396,7 @@ class PoolScheduler:
 
     @property
     def caches(self) -> EngineCaches:
-        """What engines say they hold; the caller feeds it with their events, if they send any."""
+        """The blocks that engines report to hold; the caller feeds it with their events, if they send any."""
         return self._state.caches
 
     @property
@@ -408,7 +409,9 @@ class PoolScheduler:
         return self._state.loads.get(instance)
 
     def loads(self) -> tuple[InstanceLoad, ...]:
-        """Live counters of every instance of the table, and of those gone that still have requests; read only."""
+        """Live counters of every instance of the table, and of removed instances that still have
+        requests; read only.
+        """
         return tuple(self._state.loads.values())
 
     def binding(self, session: str) -> Binding | None:
@@ -424,7 +427,7 @@ class PoolScheduler:
         return self._state.held.demand()
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
-        """Queued and dispatched requests per instance, by id, of all its ranks; instances gone are listed while they
+        """Queued and dispatched requests per instance id, over all its ranks; removed instances are listed while they
         still have some.
         """
         pool, accounting = self._state.table.pool, self._state.accounting
@@ -437,16 +440,16 @@ class PoolScheduler:
         return tuple(rows.values())
 
     def carried(self) -> tuple[InstanceInFlight, ...]:
-        """The same requests without those of other routers."""
+        """Like `in_flight`, without the requests of other routers."""
         return self.in_flight()
 
     def prefill_estimate(self, instance: str | None = None) -> EstimateReport:
-        """How long prefills take on an instance or on all, and how well that is predicted."""
+        """Prefill times of one instance or of all, and how well they are predicted."""
         return self._state.prefill_times.report(instance)
 
     @property
     def prefill_speed(self) -> float:
-        """Uncached prompt tokens per second and instance: as measured, else as declared."""
+        """Uncached prompt tokens per second and instance: the measured speed, else the declared one."""
         return self._state.prefill_times.speed
 
     def prefill_figure(self, now: float, instance: str | None = None) -> Figure:
@@ -454,7 +457,7 @@ class PoolScheduler:
         return self._state.prefill_times.figure(now, instance)
 
     def decode_estimate(self, instance: str | None = None) -> EstimateReport:
-        """How long decoded tokens take on an instance or on all, and how well that is predicted."""
+        """Decode times per token of one instance or of all, and how well they are predicted."""
         return self._state.decode_times.report(instance)
 
     def decode_figure(self, now: float, instance: str | None = None) -> Figure:

@@ -1,4 +1,4 @@
-"""Scheduler settings of the process that runs it, in contrast to those of the pool's spec."""
+"""Scheduler settings of the process, in contrast to those of the pool's spec."""
 
 from dataclasses import dataclass, field
 
@@ -7,11 +7,11 @@ from fairlead.routing.knowledge.circuit import CircuitSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSettings:
-    """`speculative_insert` believes a prompt cached from its dispatch on instead of from its first
-    token. Requests are held for
-    `no_instances_ttl_seconds` when nobody accepts, `held_limit` of them at most; where an instance is to come, for as
-    long and as many as the pool's spec allows. Never more than `held_bytes` of them. `attempts` counts dispatches of
-    one request. A process that has no use for load samples or for decisions need not pay for them.
+    """`speculative_insert`: a prompt counts as cached from its dispatch on, not only from its first token. Without an
+    accepting instance, at most `held_limit` requests are held, for up to `no_instances_ttl_seconds`; if an instance is
+    expected to start, the pool's spec sets both limits. Bodies of held requests never exceed `held_bytes`. `attempts`
+    limits the dispatches of one request. A process that does not need load samples or decisions can turn them off to
+    save time.
     """
 
     no_instances_ttl_seconds: float = 5.0

@@ -44,9 +44,9 @@ class SharedScheduler(PoolScheduler):
     """A `PoolScheduler` that can be asked by other routers, and can ask one. While it does neither, it is a
     `PoolScheduler`.
 
-    A request is reported by the router that decides for it: bindings, moves, decisions, and what instances do. So the
-    requests in flight that a front counts are not to be reported, as its decider's count has them too. Only arrivals
-    are always reported by the router they come to.
+    A request is reported by the router that decides for it: bindings, moves, decisions, and what instances do. So a
+    front must not report its requests in flight, because they are also in its decider's count. Only arrivals are always
+    reported by the router that receives them.
     """
 
     def __init__(
@@ -67,12 +67,14 @@ class SharedScheduler(PoolScheduler):
     # ── as a front ──
 
     def ask(self, decider: Decider, now: float) -> None:
-        """Let another router decide from now on; it gets the requests in flight and decides about all that wait."""
+        """Let another router decide from now on; it learns of the requests in flight and decides about
+        all that wait.
+        """
         self._others.settle(now)
         self._asking.begin(decider, now)
 
     def ask_nobody(self, now: float) -> tuple[Outcome, ...]:
-        """The decider is unreachable or about to change: decide alone, also for requests without a verdict."""
+        """Decide alone, also about requests without a verdict: the decider is unreachable or about to change."""
         if self._asking.decider is None:
             return ()
         self._state.view.now = now
@@ -191,7 +193,7 @@ class SharedScheduler(PoolScheduler):
         return super().give_up(request_id, now)
 
     def shut_down(self, now: float) -> tuple[Outcome, ...]:
-        """See `Scheduler`. Fronts keep their requests: they decide for themselves, or ask another."""
+        """See `Scheduler`. Fronts keep their requests: they decide alone, or ask another router."""
         for front in self._guests.fronts:
             self._guests.leave(front, now)
         self._asking.shut_down(now)
@@ -222,7 +224,7 @@ class SharedScheduler(PoolScheduler):
         self._count_routers()
 
     def leave(self, front: Front, now: float) -> tuple[Outcome, ...]:
-        """A front is gone, or decides for itself again: its requests are no longer counted here."""
+        """A front is gone, or decides alone again: its requests are no longer counted here."""
         self._state.view.now = now
         self._others.settle(now)
         self._guests.leave(front, now)
@@ -238,8 +240,8 @@ class SharedScheduler(PoolScheduler):
         super().know_routers(round(self._live_routers / (1 + len(self._guests.fronts))))
 
     def hear_front(self, front: Front, word: Word, now: float) -> tuple[Outcome, ...]:
-        """Handle a front's message. Outcomes for fronts are sent to them; the return value has this router's own
-        requests.
+        """Handle a front's message. Outcomes for fronts are sent to them; the return value has the outcomes of this
+        router's own requests.
         """
         match word:
             case Asked():

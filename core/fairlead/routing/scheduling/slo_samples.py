@@ -1,4 +1,4 @@
-"""SLO samples: how the requests of each priority class kept the pool's targets, second by second."""
+"""SLO samples: how many requests of each priority class met the pool's targets, second by second."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ Key = tuple[int, str, int | None]
 
 @dataclass(slots=True)
 class _Ended:
-    """Requests of one key."""
+    """Outcomes of the requests of one key."""
 
     judged: int = 0
     within_slo: int = 0
@@ -26,9 +26,9 @@ class _Ended:
 
 
 class SloSeconds:
-    """Counts the outcomes of requests until they are taken. Not `kept`, it counts nothing.
+    """Counts the outcomes of requests until they are taken. Counts nothing unless `kept`.
 
-    `limit` bounds the keys between two takes; `dropped` counts requests beyond.
+    `limit` bounds the keys between two takes; `dropped` counts requests beyond it.
     """
 
     def __init__(self, pool: PoolKey, limit: int, *, kept: bool = True) -> None:
@@ -40,7 +40,7 @@ class SloSeconds:
         self.dropped = 0
 
     def pause(self) -> None:
-        """Another router now counts served and failed requests; this one counts its own refusals only."""
+        """Count only this router's own refusals from now on: another router counts served and failed requests."""
         self._paused = True
 
     def resume(self) -> None:
@@ -48,8 +48,8 @@ class SloSeconds:
         self._paused = False
 
     def completed(self, priority_class: str, table: RoutingTable, now: float, ttft_seconds: float, tpot_seconds: float | None) -> None:
-        """A request completed and its first token was seen; or its client left after that, or too late for a first
-        token in time.
+        """A request was completed and its first token was seen; or its client left after the first token, or after the
+        TTFT target had passed.
         """
         if self._paused or (ended := self._of(priority_class, table, now)) is None:
             return
@@ -65,7 +65,7 @@ class SloSeconds:
         ended.cells[cell] = ended.cells.get(cell, 0) + 1
 
     def failed(self, priority_class: str, table: RoutingTable, now: float) -> None:
-        """A request failed, and will not be tried again."""
+        """A request failed and will not be retried."""
         if not self._paused and (ended := self._of(priority_class, table, now)) is not None:
             ended.failed += 1
 

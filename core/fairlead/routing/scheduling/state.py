@@ -1,7 +1,7 @@
 """The state of one pool's scheduler, and the steps that put a request into a queue and take it out again.
 
 Instances here are targets (`fairlead.targets`), one for each data-parallel rank of an instance that has several. Only
-circuits, suspicions and what was tried are of the whole instance.
+circuits, suspicions and tried instances concern the whole instance.
 
 Every part of the scheduler works on this one object and keeps no copy of it. A request is *held* (no instance accepts),
 *queued* for an instance, or dispatched; `waiting` are those held or queued.
@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Collection, Sequence
 
 from fairlead.kv_events.engine_caches import EngineCaches
+from fairlead.kv_events.sources import Tier
 from fairlead.priority_classes import PriorityClasses
 from fairlead.reports.bindings import BindingReason
 from fairlead.routing.admission.gates import build_gate
@@ -26,6 +27,7 @@ from fairlead.routing.knowledge.answer_lengths import AnswerLengths
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.routing.knowledge.circuit import Circuit
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
+from fairlead.routing.knowledge.load_times import LoadTimes
 from fairlead.routing.knowledge.pool_load import FULL
 from fairlead.routing.knowledge.prefixes import PrefixIndex
 from fairlead.routing.knowledge.shared_names import SharedNames
@@ -44,20 +46,31 @@ from fairlead.routing.scheduling.policy_failures import PolicyFailures
 from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetched_tokens
 from fairlead.routing.scheduling.recording import Recorder
 from fairlead.routing.scheduling.settings import SchedulerSettings
-from fairlead.tables import FAIR_TENANTS, RoutingTable
+from fairlead.tables import FAIR_TENANTS, EngineFacts, RoutingTable
 from fairlead.targets import instance_of
 
+MOST_STORED_BLOCKS = 1_000_000
+"""Routing blocks that a router remembers of a shared store at most: some 100 MB."""
 MOST_PLACED = 512
-"""Prompts kept for others between two shares; of more, the newest."""
+"""Maximum number of prompts kept for other routers between two shares; the newest are kept."""
+
+
+def staying(table: RoutingTable) -> tuple[str, ...]:
+    """The accepting instances that stay, if others that accept are drained soon."""
+    accepting = [entry for entry in table.instances if entry.accepting]
+    found = tuple(entry.id for entry in accepting if entry.stays)
+    return found if len(found) < len(accepting) else ()
 
 
 class SchedulerState:
-    """What the scheduler of one pool knows. Instances and requests are named by their ids."""
+    """The state of one pool's scheduler. Instances and requests are named by their ids."""
 
     def __init__(
         self, table: RoutingTable, policy: PolicyInForce, parameters: QueueParameters, recorder: Recorder, settings: SchedulerSettings
     ) -> None:
         self.table = table
+        self.staying = staying(table)
+        """The accepting instances that stay while others are drained soon; empty where all stay, or none."""
         self.policy = policy
         self.failures = PolicyFailures()
         self.recorder = recorder
@@ -68,10 +81,12 @@ class SchedulerState:
         self.requests = self.accounting.requests
         self.queues: dict[str, Queue] = {}
         self.emptied: dict[str, DeadlineQueue] = {}
-        """Empty queues of this table's order, for the next requests of their instances: most wait for no other."""
+        """Empty queues of the present discipline, kept for the next requests of their instances, because most requests
+        find their queue empty.
+        """
         self.held = HeldRequests(settings)
         self.waiting: dict[str, TrackedRequest] = {}
-        """In order of submission."""
+        """Waiting requests, in order of submission."""
         self.guests: dict[str, Front] = {}
         """Requests of other routers for which this one decides, with the router that asked."""
         self.is_front = False
@@ -79,27 +94,28 @@ class SchedulerState:
         requests are only counted.
         """
         self.tells_prompts = False
-        """Whether other routers get reports of where prompts go; `placed` has the prompts not yet sent to them."""
+        """Whether other routers get reports of where prompts are placed; `placed` has the prompts not yet reported."""
         self.placed: deque[tuple[str, Sequence[int]]] = deque(maxlen=MOST_PLACED)
         self.touched: set[str] = set()
-        """Instances whose queue got something since it was last sent from."""
+        """Instances whose queue got requests since it was last sent from."""
         self.late = LateRequests(self.accounting)
         self.ranked: dict[str, tuple[str, ...]] = {}
-        """The targets of each instance of the table that has several."""
+        """For each instance of the table with several targets, those targets."""
         self.circuits: dict[str, Circuit] = {}
-        """Keyed by instance: its ranks share a server, and fail together."""
+        """Circuits by instance: an instance's ranks share a server and fail together."""
         self.suspected: set[str] = set()
-        """Targets of instances that failed what they got last, whosever fault it was: others are tried first."""
+        """Targets of instances that failed their last request, regardless of the cause: others are tried first."""
         self.departed: set[str] = set()
         """Instances no longer in the table, kept until their last request ends."""
         self.drained: set[str] = set()
-        """Instances that left the table after they had drained, kept while a session's last home is there."""
+        """Instances that left the table after a drain, kept as long as a session's last home is there."""
         self.prefill_times = PrefillTimes(table.engine, parameters.prefill_estimate, parameters.estimate_min_samples)
         self.decode_times = DecodeTimes(table.engine)
         self.transfers = TransferTimes()
+        self.load_times = LoadTimes()
         self.handovers = Handovers()
         self.answers = AnswerLengths()
-        """Kept only while tenants take turns."""
+        """Answer lengths; kept only while tenants take turns."""
         self.prefixes = PrefixIndex(table.engine.kv_cache_tokens // table.engine.block_tokens)
         self.caches = EngineCaches()
         self.expecting = Expecting(self.caches, parameters.expected_seconds)
@@ -115,13 +131,29 @@ class SchedulerState:
             self.prefill_times,
             self.decode_times,
             self.transfers,
+            self.load_times,
             self.drained,
         )
         self.take_parameters(parameters)
         self.take_order(table)
+        self.take_store(table.engine)
+
+    def take_store(self, engine: EngineFacts) -> None:
+        """Use the store that all engines read, if the table declares one."""
+        store, view = engine.shared_store, self.view
+        tokens = 0 if store is None or store.store_tokens is None else store.store_tokens
+        blocks = min(MOST_STORED_BLOCKS, tokens // engine.block_tokens)
+        if store is None:
+            view.stored = None
+        elif view.stored is None:
+            view.stored = PrefixIndex(blocks)
+        else:
+            view.stored.set_capacity(blocks)
+        self.caches.share(tokens, None if store is None else store.store_medium)
+        self.load_times.declare(Tier.REMOTE, None if store is None else store.tokens_per_second)
 
     def take_parameters(self, parameters: QueueParameters) -> None:
-        """Use these parameters; its queues must be rebuilt afterwards."""
+        """Use these parameters; the queues must be rebuilt afterwards."""
         self.parameters = parameters
         self.expecting.seconds = parameters.expected_seconds
         self._rules = DeadlineRules(
@@ -134,7 +166,7 @@ class SchedulerState:
         )
 
     def take_order(self, table: RoutingTable) -> None:
-        """Use the table's priority classes and fairness; its queues must be rebuilt afterwards."""
+        """Use the table's priority classes and fairness; the queues must be rebuilt afterwards."""
         self.classes = PriorityClasses(table.priority_classes)
         self.tenants = Tenants(CREDIT_TARGETS * table.slo.ttft_seconds) if table.routing.fairness == FAIR_TENANTS else None
         self.view.overtaking = self.overtaking if self.classes.are_declared or self.tenants is not None else None
@@ -148,13 +180,13 @@ class SchedulerState:
         return None
 
     def share(self, request: RoutingRequest) -> float:
-        """The part (0-1] of every limit that the request's class may use."""
+        """The part (0-1] of each limit that the request's class may use."""
         if not self.classes.are_declared:
             return 1.0
         return self.classes[request.priority_class].share
 
     def enqueue(self, tracked: TrackedRequest, instance: str, now: float, decode: str | None = None) -> None:
-        """Held → queued at `instance`, to decode at `decode` if that is needed and can be."""
+        """Held → queued at `instance`, to decode at `decode` if it must decode elsewhere and can."""
         self.count_in(tracked, instance, now, decode)
         queue = self.queues.get(instance)
         if queue is None:
@@ -188,7 +220,7 @@ class SchedulerState:
         self.waiting[tracked.request.id] = tracked
 
     def leave_queue(self, tracked: TrackedRequest) -> None:
-        """Queued → held, for a request that goes to another queue."""
+        """Queued → held, for a request that will go to another queue."""
         queue = self.queues[tracked.instance]
         queue.remove(tracked.request.id)
         if not queue:
@@ -210,7 +242,7 @@ class SchedulerState:
         self.accounting.end(tracked)
 
     def put_away(self, instance: str) -> None:
-        """Its queue is empty."""
+        """Put away an empty queue for reuse."""
         queue = self.queues.pop(instance)
         if isinstance(queue, DeadlineQueue) and queue.can_begin_again:
             self.emptied[instance] = queue
@@ -220,12 +252,12 @@ class SchedulerState:
         return build_queue(self.parameters, self.table, self.loads[instance], self._rules, self.classes, self.tenants)
 
     def drain_seconds(self, instance: str) -> float:
-        """Time to compute all that is pending on an instance."""
+        """Seconds to compute all pending prefills of an instance."""
         return self.loads[instance].pending_prefill_tokens / self.prefill_times.speed
 
     def reason_to_leave(self, instance: str) -> BindingReason:
-        """Why a session or request cannot stay on an instance: it drains, it is lost or broken, or the ring
-        moved on.
+        """Why a session or request cannot stay on an instance: the instance drains, is lost or broken, or the ring
+        changed.
         """
         return reason_to_leave(instance, self.view, self.view.now)
 
@@ -239,39 +271,39 @@ class SchedulerState:
         return [load for name in self.targets_of(instance) if (load := self.loads.get(name)) is not None]
 
     def present_loads(self, instance: str) -> list[InstanceLoad]:
-        """The loads of the targets that the instance is by the table; not of former ones that still have requests."""
+        """The loads of the instance's targets in the present table, without former targets that still have requests."""
         return [load for name in self.ranked.get(instance, (instance,)) if (load := self.loads.get(name)) is not None]
 
     def circuit(self, instance: str) -> Circuit | None:
-        """The circuit of the instance that this target belongs to, if that has failed."""
+        """The circuit of the instance that this target belongs to, if it has ever failed."""
         return self.circuits.get(instance_of(instance))
 
     def sync_circuit(self, instance: str, circuit: Circuit) -> None:
-        """Let candidates follow a circuit that changed."""
+        """Update the candidates after a circuit changed."""
         for load in self.loads_of(instance):
             if load.broken_until != circuit.broken_until:
                 load.broken_until = circuit.broken_until
                 self.view.invalidate()
 
     def expect_first_token(self, tracked: TrackedRequest, tokens_before: int, now: float) -> None:
-        """Tell the forecast when the request should start to decode: once these prompt tokens are computed."""
+        """Tell the forecast when the request should start to decode, namely once these prompt tokens are computed."""
         if self.gate.forecast is not None:
             seconds = tokens_before / self.prefill_times.speed
             self.gate.forecast.expect(tracked.request.id, now + seconds, tracked.request.prompt_tokens)
 
     def present_loads_of(self, target: str) -> list[InstanceLoad]:
-        """The load of this target or, where this router knows none of it, those of the instance it is of."""
+        """The load of this target or, if this router does not know it, the loads of its instance."""
         load = self.loads.get(target)
         return [load] if load is not None else self.present_loads(instance_of(target))
 
     @property
     def learns_decoding(self) -> bool:
-        """Whether something asks how long decode steps take."""
+        """Whether decode step times are needed."""
         return self.gate.weighs_decode or self.parameters.queue_discipline == "deadline"
 
     def _answer_microseconds(self, request: RoutingRequest) -> int:
-        """How much the answer is expected to lengthen the decode steps that it takes part in; 0 while step times are
-        unknown.
+        """By how much the answer is expected to lengthen the decode steps in which it takes part; 0 while step times
+        are unknown.
         """
         tokens = self.answers.expected(request.tenant)
         if request.max_output_tokens:
@@ -288,7 +320,9 @@ class SchedulerState:
         return self.view.pool_load() < FULL and not self.late.spare_answers
 
     def _decode_share(self, load: InstanceLoad) -> float:
-        """Without queues nothing waits for decodes either."""
+        """The share of an instance's time that its decodes need; 0 without queues, because then nothing waits for
+        decodes.
+        """
         return self.view.share_left_alone(load) if self.table.routing.prefills_in_flight else 0.0
 
     def _late_may_go(self) -> bool:

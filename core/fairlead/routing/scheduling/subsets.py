@@ -1,4 +1,4 @@
-"""Subsets: requests that only some instances of the pool may serve, because the gateway in front says so."""
+"""Subsets: requests that only some instances of the pool may serve, because the gateway in front restricts them."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -15,7 +15,7 @@ from fairlead.routing.knowledge.views import LiveView
 def choose_within(request: RoutingRequest, within: Collection[str], policy: PolicyInForce, view: LiveView, now: float) -> Decision | None:
     """The policy's choice among the instances `within`; None if none of them accepts.
 
-    A policy that uses a ring or a session's home may still name another instance. Then the least loaded one of `within`
+    If a policy that uses a ring or a session's home still names another instance, the least loaded one of `within`
     takes the request.
     """
     part = view.within(within)

@@ -1,4 +1,4 @@
-"""Applies a routing table: loads, circuits, prefix views and the policy follow it; requests stay where they are (the
+"""Applies a routing table: loads, circuits, prefix views and the policy are updated; requests stay where they are (the
 scheduler moves them).
 """
 
@@ -13,7 +13,7 @@ from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PolicyInForce
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
-from fairlead.routing.scheduling.state import SchedulerState
+from fairlead.routing.scheduling.state import SchedulerState, staying
 from fairlead.tables import MIGRATIONS_PAUSED, InstanceEntry, RoutingTable
 from fairlead.targets import instance_of, rank_of
 
@@ -21,8 +21,8 @@ from fairlead.targets import instance_of, rank_of
 def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatalogue, seed: int) -> None:
     """Use `table` from now on.
 
-    Raises UnknownName or InvalidInput, before anything is changed, if its policy or parameters cannot be used; whatever
-    the policy raises when it gets the table; and ValueError for another pool's table.
+    Raises UnknownName or InvalidInput, before anything is changed, if its policy or parameters cannot be used; any
+    exception of the policy when it gets the table; and ValueError for another pool's table.
     """
     before = state.table
     if table.pool != before.pool:
@@ -38,9 +38,11 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
         for instance in state.prefixes.instances():
             state.prefixes.drop(instance)
         state.view.told.clear()
+        state.view.stored = None
     if table.uid != before.uid:
         state.bindings.clear()
     state.table = state.view.table = table
+    state.staying = staying(table)
     state.bindings.ttl_seconds = state.names.keep_seconds = table.session.ttl_seconds
     if table.early_rejection.mode != before.early_rejection.mode:
         state.gate = build_gate(table.early_rejection.mode)
@@ -48,6 +50,7 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
     _take_times(state, before, table, parameters)
     state.prefixes.set_capacity(table.engine.kv_cache_tokens // table.engine.block_tokens)
     state.view.told.set_capacity(state.prefixes.capacity_blocks)
+    state.take_store(table.engine)
     if parameters != state.parameters or _order(table) != _order(before):
         state.take_order(table)
         state.take_parameters(parameters)
@@ -59,13 +62,13 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
 
 
 def _order(table: RoutingTable) -> tuple[object, ...]:
-    """What determines the queues' order, besides the policy's parameters."""
+    """The facts of the table that determine the queues' order, besides the policy's parameters."""
     return table.slo, table.early_rejection.mode, table.priority_classes, table.routing.fairness
 
 
 def misplaced(state: SchedulerState, now: float) -> list[TrackedRequest]:
     """Queued requests whose instance no longer accepts any, or for which the policy now chooses another instance or
-    fails; the others get their new alternate.
+    fails. All other queued requests get their new alternate.
     """
     found: list[TrackedRequest] = []
     restricts = None if state.table.routing.migrations == MIGRATIONS_PAUSED else state.policy.restricts_placement
@@ -87,8 +90,8 @@ def misplaced(state: SchedulerState, now: float) -> list[TrackedRequest]:
 
 
 def _take_times(state: SchedulerState, before: RoutingTable, table: RoutingTable, parameters: QueueParameters) -> None:
-    """Measured speeds stay, whatever the table declares; fits restart when their starting values changed. Estimates of
-    requests in flight stay as they are.
+    """Take over declared times. Measured speeds stay, whatever the table declares; fits restart if their starting
+    values changed. Estimates of requests in flight stay as they are.
     """
     asked = (parameters.prefill_estimate, parameters.estimate_min_samples)
     is_other = table.uid != before.uid
@@ -156,10 +159,10 @@ def _take_instances(state: SchedulerState, entries: tuple[InstanceEntry, ...]) -
 
 
 def count_unlisted(state: SchedulerState, instance: str, address: str = "", role: Role = Role.BOTH) -> None:
-    """Let requests be counted at an instance that only another router's table names, a newer or an older one.
+    """Allow requests to be counted at an instance that only another router's table (older or newer) names.
 
-    Until a table here has it, it is as one that has left: nothing is placed there, and it is forgotten with its last
-    request.
+    Until this router's table has it, it is treated like a removed one: nothing is placed there, and it is forgotten
+    with its last request.
     """
     if instance not in state.loads:
         entry = InstanceEntry(id=instance, address=address, role=role, state=InstanceState.GONE, anchors=0)
@@ -169,7 +172,9 @@ def count_unlisted(state: SchedulerState, instance: str, address: str = "", role
 
 
 def forget_departed(state: SchedulerState) -> None:
-    """Let go of instances that left the table, once their last request has ended and no session looks back to them."""
+    """Forget instances that left the table, once their last request has ended and no session still has its last home
+    there.
+    """
     for instance in tuple(state.departed):
         if not state.accounting.in_flight(instance) and not state.loads[instance].transfers_out:
             state.departed.discard(instance)
@@ -187,7 +192,7 @@ def forget_departed(state: SchedulerState) -> None:
 
 
 def _decode_in_place(state: SchedulerState, instance: str) -> None:
-    """Requests queued for an instance that no longer only prefills will decode on it, too."""
+    """Requests queued for an instance that is no longer a prefill instance will decode on it, too."""
     queue = state.queues.get(instance)
     for tracked in () if queue is None else queue.in_order(state.view.now):
         state.accounting.redirect(tracked, None)

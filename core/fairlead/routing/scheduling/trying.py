@@ -1,10 +1,10 @@
-"""Trying: an idle instance takes what would be refused because of estimates.
+"""Trying: an idle instance takes requests that estimates would refuse.
 
-A refused request teaches nothing, so an estimate that refuses is never corrected by what it refuses: a wrong figure
-would close an idle pool for good. Nothing is won by a refusal either while somebody has nothing to do. So every refusal
-comes by here, from whichever gate, queue or limit, and does not stand while an instance of the pool idles that may
-serve the request. Where prompts are computed on one instance and answers on another, that one idles, and the other too
-or has room by what the gate says.
+A refused request gives no measurement, so a wrong estimate that refuses everything would never be corrected and would
+close an idle pool permanently. Nor does a refusal gain anything while some instance is idle. So every refusal, from any
+gate, queue or limit, is checked here, and does not stand if an idle instance of the pool may serve the request. If
+prompts and answers are computed on different instances, the prefill instance must be idle, and the decode instance must
+be idle too or have room according to the gate.
 """
 
 from math import inf
@@ -26,14 +26,14 @@ from fairlead.routing.scheduling.state import SchedulerState
 
 
 class Trying:
-    """Decides finally whether a refused request is tried on an idle instance."""
+    """Decides whether a refused request is tried on an idle instance instead."""
 
     def __init__(self, state: SchedulerState, placing: Placing) -> None:
         self._state = state
         self._placing = placing
 
     def takes(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> bool:
-        """Whether an idle instance takes the request in place of the refusal; then it is queued there."""
+        """Whether an idle instance takes the request instead of the refusal; if so, the request is queued there."""
         if not refusal.reason.facts.by_estimate or tracked.stage not in (Stage.HELD, Stage.QUEUED) or self._state.is_front:
             return False
         decision = self._decision(tracked.request, now)
@@ -52,7 +52,7 @@ class Trying:
         return _least_to_compute(request, idle, view) if idle else None
 
     def _decodes(self, request: RoutingRequest, load: InstanceLoad, view: LiveView, now: float) -> bool:
-        """Whether the answer can be made where the prompt is computed, or on another instance."""
+        """Whether the answer can be decoded where the prompt is computed, or on another instance."""
         if load.entry.role is not Role.PREFILL:
             return True
         state = self._state

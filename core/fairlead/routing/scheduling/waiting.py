@@ -16,7 +16,7 @@ from fairlead.tables import Outlook
 
 
 class Waiting:
-    """What time and changes do to requests that were not sent yet."""
+    """The effects of time and changes on requests that were not sent yet."""
 
     def __init__(self, state: SchedulerState, placing: Placing, outcomes: Outcomes) -> None:
         self._state = state
@@ -29,8 +29,8 @@ class Waiting:
         self._placed(tracked, now, lambda new, now: self._outcomes.unheld(new.request, now) or self._placing.place(new, now))
 
     def place_held(self, now: float) -> None:
-        """Place held requests by priority and age if somebody accepts; refuse those held for too long, and all when
-        no instance is wanted any more.
+        """Place held requests by priority and age if some instance accepts; refuse those held for too long, and all if
+        no instance is desired any more.
         """
         state = self._state
         if not state.held:
@@ -51,7 +51,7 @@ class Waiting:
             self._placed(tracked, now, self._placing.place_again)
 
     def _placed(self, tracked: TrackedRequest, now: float, place: Callable[[TrackedRequest, float], Refusal | None]) -> None:
-        """Place a request. One on which the policy fails is refused, and holds up no other."""
+        """Place a request. If the policy fails on it, it is refused and does not hold up others."""
         try:
             refusal = place(tracked, now)
         except Exception as error:  # noqa: BLE001  # kept for the next tick, which raises it
@@ -78,7 +78,7 @@ class Waiting:
             self._refuse_queued(tracked, now)
 
     def give_up(self, tracked: TrackedRequest, now: float) -> None:
-        """Refuse a request that was not sent yet, whatever the limits of its wait."""
+        """Refuse a request that was not sent yet, regardless of its waiting limits."""
         if tracked.stage is Stage.QUEUED:
             self._refuse_queued(tracked, now, anyway=True)
         elif tracked.stage is Stage.HELD:

@@ -1,4 +1,4 @@
-"""What an engine answers without computing: health, version, load, models, metrics, and `/tokenize`, `/detokenize`."""
+"""Answers that need no computation: health, version, load, models, metrics, and `/tokenize`, `/detokenize`."""
 
 from fairlead_simulator.engine_server import fields
 from fairlead_simulator.engine_server.exchange import Exchange
@@ -9,7 +9,7 @@ from fairlead_simulator.engine_server.served_instance import ServedInstance
 
 
 async def serve_health(instance: ServedInstance, exchange: Exchange) -> None:
-    """Empty 200, or 503 while the engine starts; `/ping` is the same."""
+    """Answers an empty 200, or 503 while the engine starts; `/ping` is the same."""
     await exchange.answer(200 if instance.ready else 503, content_type=None)
 
 
@@ -18,12 +18,12 @@ async def serve_version(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_load(instance: ServedInstance, exchange: Exchange) -> None:
-    """Requests being computed, in the words of a vLLM that tracks its load."""
+    """The number of requests being computed, as a vLLM that tracks its load reports it."""
     await exchange.answer_json({"server_load": instance.load})
 
 
 async def serve_kv_event_sources(instance: ServedInstance, exchange: Exchange) -> None:
-    """Where cache events are published, by rank; empty if nowhere."""
+    """Where KV events are published, by rank; empty if nowhere."""
     await exchange.answer_json(instance.kv_event_sources)
 
 
@@ -80,7 +80,7 @@ async def serve_tokenize(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_detokenize(instance: ServedInstance, exchange: Exchange) -> None:
-    """The text of ids."""
+    """The text of token ids."""
     document = await exchange.document()
     fields.check_model(document, instance.settings.model)
     ids = document.get("tokens")

@@ -64,7 +64,7 @@ async def serve_chat_batch(instance: ServedInstance, exchange: Exchange) -> None
 
 
 def read_chat(instance: ServedInstance, document: Document, messages: object, field: str) -> Work:
-    """The work of one conversation, with lengths and refusals from the document around it."""
+    """The work for one conversation, with lengths and refusals from the document around it."""
     settings = instance.settings
     fields.check_model(document, settings.model)
     fields.check_sampling(document)
@@ -79,7 +79,7 @@ def read_chat(instance: ServedInstance, document: Document, messages: object, fi
 
 
 def _given_tokens(instance: ServedInstance, document: Document, messages: object, prompt: bytes) -> int | None:
-    """The tokens of a final message that is to be continued; None if the answer is a message of its own."""
+    """The tokens of a final message that must be continued; None if the answer is a separate message."""
     if not fields.flag(document, "continue_final_message"):
         return None
     if fields.flag(document, "add_generation_prompt", default=True) and "add_generation_prompt" in document:

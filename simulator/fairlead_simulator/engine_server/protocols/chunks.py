@@ -29,8 +29,7 @@ def usage_document(usage: Usage, created_tokens: int | None) -> dict[str, Any]:
 
 
 def sum_of(usages: list[Usage], copies: int = 1) -> Usage:
-    """Usage of several answers, `copies` to each prompt in turn: asking for more answers to one prompt does not count
-    it again."""
+    """The usage of several answers, `copies` for each prompt in turn; a prompt with several answers counts once."""
     prompts = usages[::copies]
     return Usage(
         prompt_tokens=sum(usage.prompt_tokens for usage in prompts),
@@ -59,17 +58,20 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkShape:
-    """Differences between the chunks of chats and of completions: the choice that opens a stream, and the fields
-    around the words in the others."""
+    """Differences between the chunks of chats and of completions: the choice that opens a stream, and the fields around
+    the words in later ones.
+    """
 
     kind: str
     opening: bytes
     before: bytes
     after: bytes
     unfinished: bytes
-    """The fields that follow in a choice that continues, before `ids`; the last choice has a reason there."""
+    """The fields after the words in a choice that continues, before `ids`; the last choice has a
+    finish reason instead.
+    """
     ids: bytes
-    """The fields before the ids of the words; a completion's have a place for its prompt's."""
+    """The fields before the ids of the words; completions also have a place for the prompt's ids."""
     counts: dict[str, Any]
     """Empty fields of the counts sent with every chunk."""
     tells_created_tokens: bool
@@ -94,7 +96,7 @@ class ChunkForm:
         self._prompt_ids = b"null" if self._tokenizer is None else orjson.dumps(self._tokenizer.ids(prompt))
 
     def _ids(self, words: bytes) -> bytes:
-        """The ids of words, and in a completion's first chunk those of its prompt."""
+        """The ids of words, and in a completion's first chunk also the prompt's ids."""
         ids = b"null" if self._tokenizer is None else orjson.dumps(self._tokenizer.ids(words))
         if b"%b" not in self._shape.ids:
             return self._shape.ids + ids

@@ -14,7 +14,7 @@ from fairlead_simulator.engine_server.tokens import ByteTokenizer
 from fairlead_simulator.engine_server.work import Run
 
 DEFAULT_MAX_TOKENS = 16
-"""What the protocol sets where a client sets nothing."""
+"""The protocol's default if a client sets no maximum."""
 
 _SHAPE = ChunkShape(
     kind="text_completion",

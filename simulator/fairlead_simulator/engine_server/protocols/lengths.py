@@ -1,4 +1,4 @@
-"""How long an answer becomes."""
+"""The length of an answer."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,9 +21,9 @@ def work_of(
     *,
     given_tokens: int | None = None,
 ) -> Work:
-    """The work of one prompt, as long as the first of the fields `limits` says, or `default`, or as the model
-    pleases; and what becomes of its KV blocks. The prompt of an answer that goes on ends with
-    `given_tokens`; None: the answer begins here.
+    """The work for one prompt, with an answer as long as the first of the fields `limits` says, or `default`, or the
+    model's own length; and what happens to its KV blocks. `given_tokens` is the number of tokens already given of an
+    answer that continues; None: the answer begins here.
     """
     continues = given_tokens is not None
     handover = read_handover(document)

@@ -58,7 +58,7 @@ async def serve_pooling(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_classification(instance: ServedInstance, exchange: Exchange) -> None:
-    """Two classes; how likely the second is depends on the first value of the text's embedding."""
+    """Two classes; the probability of the second depends on the first value of the text's embedding."""
     document = await exchange.document()
 
     def classified(index: int, prompt: bytes) -> dict[str, Any]:
@@ -69,14 +69,14 @@ async def serve_classification(instance: ServedInstance, exchange: Exchange) -> 
 
 
 async def pool(instance: ServedInstance, exchange: Exchange, prompts: Sequence[bytes]) -> list[Run] | None:
-    """Compute prompts without an answer; None when the client has gone away."""
+    """Compute prompts without an answer; None if the client has disconnected."""
     if not all(prompts):
         raise RequestInvalid("The decoder prompt cannot be empty")
     return await instance.compute(exchange, [Work(prompt=prompt, max_tokens=1, finish_reason="stop", pooled=True) for prompt in prompts])
 
 
 def pooled_usage(runs: Sequence[Run]) -> dict[str, Any]:
-    """Usage of prompts that were only computed."""
+    """The usage of prompts that were only computed."""
     tokens = sum(run.prompt_tokens for run in runs)
     return {
         "prompt_tokens": tokens,

@@ -10,10 +10,10 @@ from typing import Any
 from fairlead_simulator.engine_server.request_errors import RequestInvalid, missing, unsuitable
 
 _TEXT_FIELDS = ("text", "content", "thinking", "arguments", "output")
-"""Where the parts of a conversation keep their text, in the order a chat template meets it."""
+"""Fields that hold the text of the parts of a conversation, in the order of a chat template."""
 
 _PARTS = frozenset({"text", "refusal", "thinking", "redacted_thinking", "tool_use", "tool_result", "tool_reference"})
-"""Parts of a chat's message, and blocks of Anthropic's."""
+"""Kinds of parts in a chat's message, and of blocks in Anthropic's."""
 
 _DEEPEST = 8
 _PARTS_WITHOUT_TEXT = frozenset(

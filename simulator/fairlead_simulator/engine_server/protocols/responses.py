@@ -20,10 +20,10 @@ from fairlead_simulator.engine_server.work import Run, Usage, Work
 
 
 class ResponseForm:
-    """One message of one text part. `finish` gives the response at the run's end.
+    """The stream of a response: one message with one text part.
 
-    The first two events are sent before the engine has made a token: they say that the request was taken, not that it
-    is being answered.
+    `finish` gives the response at the end. The first two events are sent before the engine has made a token: they only
+    say that the request was accepted.
     """
 
     def __init__(self, document: dict[str, Any], message_id: str, finish: Callable[[Run], dict[str, Any]]) -> None:
@@ -69,7 +69,7 @@ class ResponseForm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """A request for a response. `conversation` is its text without the instructions, which hold for one turn only."""
+    """A request for a response. `conversation` is its text without the instructions, which apply to one turn only."""
 
     document: dict[str, Any]
     work: Work
@@ -82,7 +82,7 @@ class _Asked:
 class Responses:
     """The paths of the responses API and their store.
 
-    `store` None: nothing is kept, as in a vLLM started without its store.
+    `store` None: nothing is stored, as in a vLLM started without its store.
     """
 
     def __init__(self, store: ResponseStore | None) -> None:
@@ -128,7 +128,10 @@ class Responses:
         if background and not store:
             raise RequestInvalid("background can only be used when `store` is true (parameter=background)", "background")
         if background and self._store is None:
-            message = "This engine does not support `store=True` and therefore does not support the background mode. Start it with --responses-store."
+            message = (
+                "This engine does not support `store=True` and therefore does not support the background mode. Start "
+                "it with --responses-store."
+            )
             raise RequestInvalid(message, "background", kind="invalid_request_error")
         if background and stream:
             raise not_simulated("stream", True, "create in the background without a stream, then retrieve")
@@ -160,7 +163,7 @@ class Responses:
         return document
 
     def _finish(self, asked: _Asked, message_id: str, run: Run) -> dict[str, Any]:
-        """The response at its end, stored before the client gets it and could ask for it."""
+        """The finished response, stored before the client gets it and could ask for it."""
         document = _completed(asked.document, message_id, run)
         if asked.store:
             self._kept().keep(StoredResponse(document=document, conversation=_continued(asked, run)))
@@ -168,7 +171,7 @@ class Responses:
 
 
 def _given_tokens(instance: ServedInstance, given: object) -> int | None:
-    """The tokens of a last message that is in progress, which the answer goes on with; None if there is none."""
+    """The tokens of a last message that is in progress and that the answer continues; None if there is none."""
     last = given[-1] if isinstance(given, list) and given else None
     if not isinstance(last, dict) or last.get("type", "message") != "message" or last.get("status") not in ("in_progress", "incomplete"):
         return None
@@ -193,7 +196,7 @@ def _completed(document: dict[str, Any], message_id: str, run: Run) -> dict[str,
 
 
 def _response_document(instance: ServedInstance, asked: Document, work: Work, background: bool) -> dict[str, Any]:
-    """A response that has not begun. It repeats the request's fields, as vLLM's does."""
+    """A response that has not begun. It repeats the request's fields, as in vLLM."""
     return {
         "id": instance.new_id("resp_"),
         "created_at": instance.now(),

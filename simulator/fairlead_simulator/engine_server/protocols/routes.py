@@ -1,4 +1,4 @@
-"""The one table of what the simulated engine answers: path and method → how, and whether the work counts as load."""
+"""The table of all paths of the simulated engine: path and method → handler, and whether the work counts as load."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Serve = Callable[[ServedInstance, Exchange], Awaitable[None]]
 class Route:
     """How one path is served.
 
-    Paths that compute need a ready engine, count as load and can be made to fail; `anthropic` selects the form of
+    Paths that compute need a ready engine, count as load, and allow injected failures; `anthropic` selects the form of
     errors. Paths about the engine itself are not counted among the answers in its metrics, as vLLM leaves out health,
     load, metrics, ping and version.
     """
@@ -34,7 +34,7 @@ def _itself(path: str, serve: Serve) -> Route:
 
 
 class RouteTable:
-    """All paths. A path may end in `{name}`, or hold it in its middle: a part without slashes."""
+    """All paths. A path may contain `{name}`: a part without slashes."""
 
     def __init__(self, store: ResponseStore | None) -> None:
         responses = Responses(store)
@@ -74,7 +74,7 @@ class RouteTable:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """All paths, with `{name}` where they are open."""
+        """All paths, with `{name}` for the variable part."""
         return tuple(
             route.path for by_method in (*self._exact.values(), *(found for _, _, found in self._open)) for route in set(by_method.values())
         )

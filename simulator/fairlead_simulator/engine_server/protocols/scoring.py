@@ -17,11 +17,11 @@ from fairlead_simulator.engine_server.served_instance import ServedInstance
 from fairlead_simulator.engine_server.work import Work
 
 _PAIRS = (("queries", "documents"), ("queries", "items"), ("data_1", "data_2"), ("text_1", "text_2"))
-"""The names under which the two sides of a score may come."""
+"""The possible field names for the two sides of a score."""
 
 
 async def serve_score(instance: ServedInstance, exchange: Exchange) -> None:
-    """One against one or many, or as many against as many."""
+    """Scores of one text against one or many, or of as many against as many."""
     document = await exchange.document()
     fields.check_model(document, instance.settings.model)
     ones, others = _sides(document)
@@ -74,7 +74,7 @@ async def serve_rerank(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_generative_score(instance: ServedInstance, exchange: Exchange) -> None:
-    """Each item with the query before it (or behind it), one token for each."""
+    """Generates one token for each item, with the query before it (or behind it)."""
     document = await exchange.document()
     fields.check_model(document, instance.settings.model)
     for field in ("query", "items", "label_token_ids"):

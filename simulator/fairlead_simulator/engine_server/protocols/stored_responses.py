@@ -1,5 +1,6 @@
-"""The responses an instance keeps, to be retrieved, continued and cancelled: as in vLLM, in the memory of the instance
-that made them and nowhere else."""
+"""The responses that an instance stores, so that they can be retrieved, continued and cancelled; as in vLLM, only in
+the memory of the instance that made them.
+"""
 
 import asyncio
 from collections import OrderedDict
@@ -15,7 +16,7 @@ _CANCELLABLE = ("queued", "in_progress")
 
 @dataclass(slots=True, kw_only=True)
 class StoredResponse:
-    """A stored response in its present state. `conversation`: the text that a next turn begins with; `ticket`, `task`:
+    """A stored response in its present state. `conversation`: the text with which a next turn begins; `ticket`, `task`:
     set while it still runs in the background.
     """
 
@@ -26,7 +27,7 @@ class StoredResponse:
 
 
 class ResponseStore:
-    """The latest thousand responses."""
+    """Stores the latest thousand responses."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, StoredResponse] = OrderedDict()
@@ -44,7 +45,9 @@ class ResponseStore:
         return stored
 
     def cancel(self, response_id: str) -> StoredResponse:
-        """End one that runs in the background. Raises RequestInvalid: 404, or 400 where there is nothing to cancel."""
+        """Cancel a response that runs in the background. Raises RequestInvalid: 404, or 400 if there is nothing to
+        cancel.
+        """
         stored = self.find(response_id)
         if stored.document["status"] not in _CANCELLABLE:
             raise RequestInvalid("Cannot cancel a synchronous response.", "response_id", kind="invalid_request_error")

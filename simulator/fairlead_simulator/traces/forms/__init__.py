@@ -1,5 +1,5 @@
-"""Readers of traces in other makers' forms; a module each, but one for all CSV.
+"""Readers of traces in other tools' forms; one module per form, and one for all CSV forms.
 
-Each reader gives rows with the lines they are from, and notes what it leaves out or assumes. Danger: what a form does
-not say must not be made up in silence.
+Each reader gives rows with their line numbers, and notes what it leaves out or assumes. Danger: a reader must not
+silently invent what a form does not say.
 """

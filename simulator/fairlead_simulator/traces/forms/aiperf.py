@@ -21,7 +21,9 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow, object_of
 from fairlead_simulator.traces.sources import TraceFile
 
 ASSUMED_MS_PER_TOKEN = 20.0
-"""What an answer takes where a row says when it comes after it, and nothing says how long it took."""
+"""Assumed milliseconds per output token, where a row gives only the pause after the previous answer and no duration of
+that answer.
+"""
 _MODES = ("input_length", "text_input", "messages", "payload")
 _KNOWN = {*_MODES, "timestamp", "delay", "output_length", "hash_ids", "session_id", "type", "message_mode", "context_mode"}
 
@@ -46,7 +48,7 @@ def read_aiperf(source: TraceFile, reading: Reading) -> Iterator[tuple[int, Trac
 
 
 class _Inputs:
-    """Makes rows of those that aiperf reads."""
+    """Makes trace rows of aiperf's input rows."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -56,7 +58,7 @@ class _Inputs:
         self._latest: dict[str, _Turn] = {}
 
     def row(self, record: Other) -> TraceRow:
-        """The row. Raises TraceInvalid."""
+        """The trace row of one input row. Raises TraceInvalid."""
         self._notes.drop(key for key in record.document if key not in _KNOWN)
         session = record.name("session_id")
         before = self._latest.get(session) if session is not None else None
@@ -77,7 +79,7 @@ class _Inputs:
         return row
 
     def _prompt(self, record: Other, before: _Turn | None, given_ids: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
-        """Its tokens and ids."""
+        """The prompt's tokens and block ids."""
         mode = next((one for one in _MODES if record.given(one) is not None), None)
         if mode is None:
             raise record.refusal("input_length", "is missing; a row needs one of input_length, text_input, messages and payload")
@@ -101,7 +103,7 @@ class _Inputs:
         return not given_ids or given_ids[:whole] != before.given_ids[:whole]
 
     def _appended(self, record: Other, mode: str, before: TraceRow) -> tuple[int, tuple[int, ...]]:
-        """A prompt that comes after all before it."""
+        """A prompt that is the session's history and the new text after it."""
         self._notes.say("later rows of a session were read as additions to it, as aiperf sends them after the earlier ones")
         added = record.tokens("input_length", 1) if mode == "input_length" else self._tokens_of(self._text(record, mode))
         length = before.input_length + before.output_length + added

@@ -55,7 +55,7 @@ def read_guidellm(source: TraceFile, reading: Reading) -> Iterator[tuple[int, Tr
 
 
 def _of_prompt(record: Other, reading: Reading) -> _Asked:
-    """A line of a file that guidellm takes prompts, or numbers of tokens, from."""
+    """A row of one line of guidellm's input, which holds a prompt or numbers of tokens."""
     reading.notes.drop(key for key in record.document if key not in _KNOWN)
     counted = next((name for name in ("prompt_tokens_count", "input_length") if record.given(name) is not None), None)
     answered = "output_length" if record.given("output_tokens_count") is None else "output_tokens_count"
@@ -92,7 +92,7 @@ def _of_report(source: TraceFile, reading: Reading) -> Iterator[_Asked]:
 
 
 def _objects(record: Record, field: str) -> list[Other]:
-    """The objects of a list, each of which knows its place."""
+    """The objects of a list, as records with their places in the document."""
     found = record.given(field)
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise record.refusal(field, f"{shown(found)} must be a list of JSON objects")
@@ -112,7 +112,7 @@ def _of_request(record: Other) -> _Asked:
 
 
 def _text(record: Other) -> bytes | None:
-    """What the prompt holds: as text, or as the messages of the body that was sent."""
+    """The prompt as text, or the messages of the request's body."""
     if record.given("prompt") is not None:
         return record.text("prompt").encode()
     try:

@@ -19,6 +19,7 @@ class Stored:
     lora_id: int | None = None
     lora_name: str | None = None
     medium: str | None = None
+    locality: str | None = None
     extra_keys: Sequence[Sequence[object] | None] | None = None
     cache_salt: str | None = None
     group_idx: int | None = None
@@ -32,6 +33,7 @@ class Removed:
     kind: ClassVar[Literal[EventKind.REMOVED]] = EventKind.REMOVED
     block_hashes: Sequence[BlockHash]
     medium: str | None = None
+    locality: str | None = None
     group_idx: int | None = None
 
 

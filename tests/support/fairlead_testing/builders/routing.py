@@ -136,6 +136,18 @@ class ScriptedView:
         self.now = now
         self.load_of_pool = 0.0
         self.told_block_tokens = 0
+        self.loading: dict[str, float] = {}
+        """Instance → seconds that it loads what it holds outside its GPU."""
+
+    @property
+    def is_tiered(self) -> bool:
+        return bool(self.loading)
+
+    def loading_vector(self, request: RoutingRequest) -> FloatVector | None:
+        return np.array([self.loading.get(load.entry.id, 0.0) for load in self.candidates()]) if self.loading else None
+
+    def tier_terms(self, request: RoutingRequest, instance: str) -> dict[str, float]:
+        return {"load_seconds": self.loading[instance]} if instance in self.loading else {}
 
     def pool_load(self) -> float:
         return self.load_of_pool
@@ -169,10 +181,14 @@ class ScriptedView:
     def ttft_vector(self, asked: RoutingRequest, hits: IntVector) -> FloatVector:
         vectors = self.vectors()
         seconds = (vectors.pending + misses(asked.prompt_tokens, hits)) / self.table.engine.prefill_tokens_per_second
-        return seconds - vectors.done_seconds(self.now)
+        return seconds + self._loads(asked) - vectors.done_seconds(self.now)
+
+    def _loads(self, asked: RoutingRequest) -> FloatVector | float:
+        loading = self.loading_vector(asked)
+        return 0.0 if loading is None else loading
 
     def prefill_vector(self, asked: RoutingRequest, hits: IntVector) -> FloatVector:
-        return misses(asked.prompt_tokens, hits) / self.table.engine.prefill_tokens_per_second
+        return misses(asked.prompt_tokens, hits) / self.table.engine.prefill_tokens_per_second + self._loads(asked)
 
     def prefill_seconds(self, asked: RoutingRequest, hit_tokens: int) -> float:
         return max(1, asked.prompt_tokens - hit_tokens) / self.table.engine.prefill_tokens_per_second

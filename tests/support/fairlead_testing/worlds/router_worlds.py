@@ -93,6 +93,8 @@ class ScriptedEngine:
     cards: list[Any] = field(default_factory=list)
     """What its list of models holds; without any it has no list."""
     hang_up_after_events: bool = False
+    pages: dict[str, bytes] = field(default_factory=dict)
+    """What it answers to a GET of these paths."""
     disconnects: int = 0
     port: int = 0
     _server: asyncio.Server | None = None
@@ -128,6 +130,9 @@ class ScriptedEngine:
                 body = await read_body(reader, headers)
                 if any(line.startswith(":") for line in head[1:]):  # no header's name, so servers refuse it
                     self._write(writer, 400, b'{"error": {"message": "invalid header"}}')
+                    continue
+                if head[0].startswith("GET ") and (page := self.pages.get(head[0].split(" ")[1])) is not None:
+                    self._write(writer, 200, page)
                     continue
                 if head[0].startswith("GET /metrics"):
                     self._write(writer, 200, b"vllm:kv_cache_usage_perc 0.5\n")

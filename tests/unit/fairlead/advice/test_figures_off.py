@@ -50,7 +50,7 @@ def test_a_declared_figure_that_routers_have_learned_better_is_a_note() -> None:
     assert found.level is Level.NOTE
     assert found.sentence == (
         "default/chat declares 4 bytes of text a token, but engines have shown 2 bytes of text a token for 4 min; "
-        "routers have learned that, and begin wrongly after a restart; set spec.engine.bytesPerToken."
+        "routers have measured the right value, but start from the wrong one after a restart; set spec.engine.bytesPerToken."
     )
 
 

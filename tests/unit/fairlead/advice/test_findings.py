@@ -24,6 +24,7 @@ from fairlead.advice.situations import (
 from fairlead.instances import InstanceState, Role
 from fairlead.reports.engines import Quantity
 from fairlead.reports.rejections import RejectionReason
+from fairlead.scaling.host_caches import HostCache
 from fairlead.scaling.recommendations import Controller, Hold, Verdict
 from fairlead.scaling.remedies import Reach, Simulated, Tried
 from fairlead.scaling.signals import DecodeStep, PoolSignals, RoleSignals
@@ -112,7 +113,7 @@ def test_without_a_simulation_nothing_is_said_to_serve_it() -> None:
     assert "what would serve it is being simulated" in waiting.sentence
     estimated = only(overloaded(sizing=seen(None, reason="12 requests were recorded in the last hour, and 200 are needed")))
     assert estimated.remedy == Remedy(kind="scale", words="11 replicas (estimate)", replicas=11)
-    assert "by an estimate from rates alone it needs 11 replicas, which no simulation confirms: 12 requests" in estimated.sentence
+    assert "an estimate from rates alone says that it needs 11 replicas; no simulation confirms this: 12 requests" in estimated.sentence
     unlike = only(overloaded(sizing=seen(replace(SIMULATED, unlike="the simulated pool is not like this one"))))
     assert unlike.remedy == estimated.remedy
     assert "would serve it" not in estimated.sentence + unlike.sentence
@@ -123,7 +124,7 @@ def test_what_no_number_of_instances_serves_is_told_apart_counted_and_has_its_ow
     assert (found.cause, found.level) == (Cause.PROMPTS_TOO_LONG, Level.BAD)
     assert found.sentence.startswith(
         "default/chat: 35.0 % of requests (90.0 % of the refused ones) need more than the TTFT target of 5 s alone on an idle instance, "
-        "which computes 62,500 tokens in it; no number of instances serves those in time"
+        "which computes 62,500 tokens in it; no number of instances can serve them in time"
     )
     for words in (
         "a TTFT target of 12 s (95.0 % in time",
@@ -140,7 +141,7 @@ def test_a_number_that_helps_the_rest_is_offered_with_what_it_brings_and_no_more
     helped = replace(BEYOND, before=0.3, numbers=(tried(8, 0.5), tried(20, 0.63)))
     scaled = next(one for one in advise([overloaded(sizing=seen(helped))]) if one.cause is Cause.SATURATED)
     assert "20 replicas would bring 63.0 % of all requests in time instead of 30.0 %" in scaled.sentence
-    assert "35.0 % are beyond any number" in scaled.sentence
+    assert "35.0 % in time" in scaled.sentence
     assert "would serve it" not in scaled.sentence
 
 
@@ -149,7 +150,8 @@ def test_late_requests_of_a_saturated_pool_are_part_of_the_same_finding() -> Non
     for number in range(4):
         pool = with_instance(pool, number, served=served(100, 30))
     assert only(pool).sentence.startswith(
-        "default/chat refuses 6.6 requests/s and serves 30.0 % of the others in time (goal 90 %) because 4 of 4 instances are saturated"
+        "default/chat refuses 6.6 requests/s and serves 30.0 % of the other requests in time (goal 90 %) "
+        "because 4 of 4 instances are saturated"
     )
     assert only(pool).harm.amount == pytest.approx(6.6 + 2.8)
 
@@ -159,7 +161,8 @@ def test_a_saturated_pool_that_is_only_late_says_so() -> None:
     for number in range(4):
         pool = with_instance(pool, number, served=served(100, 0), load=0.1)
     assert only(pool).sentence.startswith(
-        "default/chat serves 0.0 % of requests in time (goal 90 %) because more work arrives than 4 instances serve in time; 7 replicas would"
+        "default/chat serves 0.0 % of requests in time (goal 90 %) because more work arrives than 4 instances "
+        "can serve in time; 7 replicas would"
     )
 
 
@@ -296,7 +299,8 @@ def test_one_instance_with_too_much_of_the_work_is_told_with_its_share() -> None
     found = only(hot())
     assert found.sentence == (
         "i2 of default/chat serves 40.0 % of first tokens in time, the others 100.0 % (goal 90 %): it computes 57.1 % of the prompt tokens "
-        "where 25.0 % would be fair and holds 18 of 42 sessions; drained, its sessions move to the others and a new instance takes its place."
+        "where 25.0 % would be fair and holds 18 of 42 sessions; drained, its sessions move to the others and "
+        "a new instance takes its place."
     )
     assert (found.cause, found.subject, found.level) == (Cause.HOT_INSTANCE, "i2", Level.BAD)
     assert found.remedy == Remedy(kind="drain", words="draining i2", instance="i2")
@@ -307,7 +311,7 @@ def test_one_instance_with_too_much_of_the_work_is_told_with_its_share() -> None
     [
         (SeenMinutes(had=1, late=1), "holds 18 of 42 sessions; that is the record of 1 minute, and to drain it takes 5."),
         (SeenMinutes(had=4, late=4), "; that is the record of 4 minutes, and to drain it takes 5."),
-        (SeenMinutes(had=5, late=2), "; so it was in 2 of the last 5 minutes, which is too seldom to drain it."),
+        (SeenMinutes(had=5, late=2), "; this was so in 2 of the last 5 minutes, too few to drain it."),
     ],
 )
 def test_a_hot_instance_is_drained_only_for_what_it_shows_in_most_of_five_minutes(seen: SeenMinutes, words: str) -> None:
@@ -423,12 +427,14 @@ def divided(prefill: int, decode: int, *, prompts: float = 4000.0) -> PoolSituat
 
 def test_a_split_that_would_serve_more_is_told() -> None:
     found = next(one for one in advise([divided(2, 4)]) if one.cause is Cause.RATIO_OFF)
-    assert found.sentence.startswith("default/chat divides 6 instances 2 : 4 between prefill and decode; by what arrives 4 : 2 could serve")
+    assert found.sentence.startswith(
+        "default/chat divides 6 instances 2 : 4 between prefill and decode; for the present traffic, 4 : 2 could serve"
+    )
     assert found.remedy == Remedy(kind="ratio", words="ratio mode Auto", fields={"mode": "Auto"})
     auto = replace(divided(2, 4), ratio_mode=RatioMode.AUTO)
     found = next(one for one in advise([auto]) if one.cause is Cause.RATIO_OFF)
     assert found.remedy is None
-    assert "the ratio controller is at it" in found.sentence
+    assert "the ratio controller is already changing it" in found.sentence
 
 
 def test_a_good_split_or_one_that_misses_nothing_is_not() -> None:
@@ -517,7 +523,8 @@ def test_wrong_predictions_count_where_early_rejection_goes_by_them() -> None:
 def test_a_model_that_errs_more_than_the_formula_is_told_while_it_chooses() -> None:
     seen = SeenPredictions(model_error_seconds=0.9, formula_error_seconds=0.4, model_chooses=True)
     assert only(well(predictions=seen)).sentence == (
-        "default/chat's routers choose by a model that errs by 900 ms in TTFT, where their own formula errs by 400 ms for the same requests."
+        "default/chat's routers choose by a model that errs by 900 ms in TTFT, where their own formula errs "
+        "by 400 ms for the same requests."
     )
     assert advise([well(predictions=replace(seen, model_chooses=False))]) == ()
     assert only(well(predictions=seen)).harm.amount == pytest.approx(0.18)  # of a TTFT target of 5 s
@@ -548,7 +555,7 @@ def test_a_burning_budget_says_how_long_it_lasts() -> None:
 
 def test_a_pool_without_a_router_is_told_unless_nothing_is_wanted_of_it() -> None:
     found = only(well(live_routers=0, unheard_seconds=190.0))
-    assert found.sentence == "No router reports on default/chat, the last was heard 3 min ago: nothing of it is measured."
+    assert found.sentence == "No router reports on default/chat, the last was heard 3 min ago: nothing is measured."
     assert found.level is Level.BAD
     assert "none ever did" in only(well(live_routers=0, unheard_seconds=None)).sentence
     assert advise([well(instances=0, live_routers=0)]) == ()
@@ -746,6 +753,7 @@ def of_which(cause: Cause) -> PoolSituation:
         Cause.ENGINE_SLOW: with_instance(well(), 1, troubles={"EngineSlow": 0.0}),
         Cause.PREDICTIONS_OFF: well(predictions=SeenPredictions(error=0.3), early_rejection=EarlyRejectionFacts(mode="Load")),
         Cause.FIGURE_OFF: well(figures=(off,)),
+        Cause.HOST_CACHE_WOULD_HELP: overloaded(sizing=seen(replace(SIMULATED, host_cache=HOST))),
         Cause.BUDGET_BURNS: well(burns=(burn,)),
         Cause.FIGURES_BEHIND: well(instances=1, figures_behind_seconds=725.0),
         Cause.NO_ROUTER: well(live_routers=0, unheard_seconds=190.0),
@@ -755,6 +763,46 @@ def of_which(cause: Cause) -> PoolSituation:
         Cause.SCALING_ADVISED: well(advised=(advised(6),)),
     }
     return pools[cause]
+
+
+# --- host caches
+
+HOST = HostCache(tokens=1_600_000, predicted=0.11, error=0.024, simulated=0.1)
+
+
+def with_host_cache(one: HostCache, bytes_per_token: float | None = None) -> list[Finding]:
+    found = replace(SIMULATED, numbers=(), host_cache=one)
+    pool = overloaded(sizing=seen(found), moves=SeenMoves(bytes_per_token=bytes_per_token))
+    return [one for one in advise([pool]) if one.cause is Cause.HOST_CACHE_WOULD_HELP]
+
+
+def test_a_host_cache_that_the_simulation_confirms_is_advised_with_its_error_and_its_size_in_gigabytes() -> None:
+    (found,) = with_host_cache(HOST, bytes_per_token=131_072.0)
+    assert found.sentence == (
+        "default/chat would serve 11.0 % (± 2.4 %) more of its prompt tokens from caches with 210 GB of host memory per instance "
+        "for them; the simulation of the last 58 min finds 10.0 %."
+    )
+    assert (found.level, found.harm.amount, found.harm.unit) == (Level.NOTE, 0.11, HarmUnit.HITS)
+
+
+def test_a_size_of_a_token_that_no_move_has_shown_is_said_to_be_unknown() -> None:
+    (found,) = with_host_cache(HOST)
+    assert "with 1,600,000 tokens of host memory" in found.sentence
+    assert found.sentence.endswith("; how many bytes a token takes in the KV cache is not known.")
+
+
+@pytest.mark.parametrize(
+    "one",
+    [replace(HOST, simulated=None), replace(HOST, simulated=0.02), replace(HOST, predicted=0.05, simulated=0.05, error=0.03)],
+    ids=["not simulated", "the simulation differs", "it may bring nothing"],
+)
+def test_a_host_cache_that_is_not_confirmed_or_brings_little_is_not_advised(one: HostCache) -> None:
+    assert with_host_cache(one) == []
+
+
+def test_what_a_simulation_finds_that_is_not_like_the_pool_advises_no_host_cache() -> None:
+    found = replace(SIMULATED, numbers=(), host_cache=HOST, unlike="the simulated pool is not like this one")
+    assert Cause.HOST_CACHE_WOULD_HELP not in causes(overloaded(sizing=seen(found)))
 
 
 @pytest.mark.parametrize("cause", Cause)

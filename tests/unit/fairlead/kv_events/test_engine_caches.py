@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fairlead.kv_events.block_keys import block_keys
 from fairlead.kv_events.engine_caches import EngineCaches
-from fairlead.kv_events.sources import Source
+from fairlead.kv_events.sources import Source, Tier
 from fairlead_testing.builders.kv_events import Stored
 
 A, B = Source(instance="a"), Source(instance="b")
@@ -94,7 +94,7 @@ def test_the_first_block_size_is_the_pools_until_nobody_has_it() -> None:
 
 SOURCES = tuple(Source(instance=name, rank=rank) for name in "abcdefghijkl" for rank in range(3))
 STEP = st.one_of(
-    st.tuples(st.just("hold"), st.sampled_from(SOURCES), st.integers(1, 10), st.sampled_from(["GPU", "CPU", "expected"])),
+    st.tuples(st.just("hold"), st.sampled_from(SOURCES), st.integers(1, 10), st.sampled_from(["GPU", "host", "disk", "expected"])),
     st.tuples(st.just("drop"), st.sampled_from(SOURCES), st.integers(0, 10), st.just("")),
     st.tuples(st.just("clear"), st.sampled_from(SOURCES), st.integers(0, 10), st.just("")),
     st.tuples(st.just("hear"), st.sampled_from(SOURCES), st.integers(1, 3), st.sampled_from(["complete", ""])),
@@ -117,7 +117,7 @@ def test_the_hits_of_all_are_those_of_each(
             made.index.expect(source, keys[:number], f"{number}")
         elif action == "hold":
             for place in range(number):
-                made.index.hold(source, place, keys[place], tier=word)
+                made.index.hold(source, place, keys[place], tier=Tier(word))
         elif action == "drop":
             made.index.drop(source)
         elif action == "clear":
@@ -130,4 +130,6 @@ def test_the_hits_of_all_are_those_of_each(
         each = [made.hit_tokens(asked, instance, by_own_history[instance]) for instance in instances]
         everywhere = made.hits_everywhere(asked, by_own_history)
         assert made.hit_vector(asked, instances, np.array(remembered)).tolist() == each
+        slow = [(place, made.slow_tokens(asked, instance)) for place, instance in enumerate(instances)]
+        assert dict(made.slow_rows(asked, instances)) == {place: tokens for place, tokens in slow if any(tokens)}
         assert [everywhere[instance] for instance in instances] == each

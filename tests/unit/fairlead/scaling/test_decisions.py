@@ -33,7 +33,7 @@ def recommendation(**changes: Any) -> Recommendation:
 
 
 def test_the_sentence_names_what_asks_for_the_number_with_its_figures() -> None:
-    assert sentence(recommendation()) == "7.5 instances are needed to prefill 8000 prompt tokens/s, 25% of them cached"
+    assert sentence(recommendation()) == "7.5 instances are needed to prefill 8000 prompt tokens/s, 25.0 % of them cached"
     assert "300 output tokens/s" in sentence(recommendation(cause=Cause.OUTPUTS))
     assert "1.20 × slo.tpot" in sentence(recommendation(cause=Cause.SLOW_OUTPUTS))
     assert "a queue of 1.50 × slo.ttft" in sentence(recommendation(cause=Cause.QUEUE))
@@ -54,9 +54,8 @@ def test_the_sentence_says_why_it_is_not_followed() -> None:
 def test_a_move_between_roles_names_both_loads() -> None:
     seen = Imbalance(prefill_load=1.21, decode_load=0.35, comparisons=3, donor=Role.DECODE, donor_replicas=4)
     found = sentence(recommendation(controller=Controller.RATIO, role=Role.PREFILL, cause=Cause.LOADS_APART, imbalance=seen))
-    assert (
-        found
-        == "prefill load 1.21 and decode load 0.35 are out of balance: one decode instance should become prefill, for 3 comparisons in a row"
+    assert found == (
+        "prefill load 1.21 and decode load 0.35 are out of balance: one decode instance should become prefill, for 3 comparisons in a row"
     )
 
 

@@ -116,7 +116,7 @@ BAD: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("change", BAD.values(), ids=BAD)
 async def test_a_token_that_does_not_fit_signs_nobody_in(change: dict[str, Any]) -> None:
     provider = Provider(claims={name: value for name, value in {**CLAIMS, **change}.items() if value is not None})
-    with pytest.raises(NotAuthenticated, match="the ID token is not good"):
+    with pytest.raises(NotAuthenticated, match="the ID token is invalid"):
         await asking(provider).person(ANSWER, NOW)
 
 

@@ -66,6 +66,8 @@ async def test_a_pool_that_refuses_is_simulated_with_the_speed_that_its_instance
     assert trial.target is not None
     assert trial.target.prefill_tokens_per_second == 1000.0, "declared are 6,250"
     assert [one.change.replicas for one in trial.runs if one.change] == [None, None, 6, 7, 8, 12, 20, 32]
+    (host,) = [one for one in trial.runs if one.host_cache_tokens is not None]
+    assert (host.host_cache_tokens, host.change) == (4 * trial.target.kv_cache_tokens, None)
 
 
 @pytest.mark.parametrize("source", [Source.MEASURED, Source.FITTED])

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from types import SimpleNamespace
@@ -55,7 +56,7 @@ class Wire:
         return
 
     async def execute(self, statement: str, *_: object, **__: object) -> "Wire":
-        self._row: tuple[object, ...] = ("UTF8", None) if "server_encoding" in statement else (False,)
+        self._row: tuple[object, ...] = ("UTF8", None) if "server_encoding" in statement else (False, time.time())
         if (self._database.frozen or self.silent) and await asyncio.get_running_loop().sock_recv(self._ours, 1) == b"":
             raise psycopg.OperationalError("the server closed the connection")
         return self

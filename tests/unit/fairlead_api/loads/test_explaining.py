@@ -181,7 +181,7 @@ def test_few_sessions_with_most_tokens_are_named_with_what_is_known_of_the_rest(
     ]
     senders = Senders(start=NOW, sent=240, recorded=64, sessions_seen=61, top=top, top_by_prefill=[])
     found = explained({"a": stretch(9.0)}, senders=senders)
-    assert "2 of 61 sessions sent about 50 % of the prompt tokens (estimated from 64 of 240 requests)." in found.causes
+    assert "2 of 61 sessions sent about 50.0 % of the prompt tokens (estimated from 64 of 240 requests)." in found.causes
     too_few = Senders(start=NOW, sent=240, recorded=3, sessions_seen=3, top=top, top_by_prefill=[])
     assert not any("sessions sent" in cause for cause in explained({"a": stretch(9.0)}, senders=too_few).causes)
     without = [replace(one, tokens_share=None) for one in top]
@@ -217,16 +217,19 @@ def test_where_it_is_recorded_sessions_are_named_by_what_had_to_be_prefilled() -
     cached = SenderShare(session="long", requests=9, prompt_tokens=90_000, tokens_share=0.9, prefill_tokens=100, prefill_share=0.05)
     fresh = SenderShare(session="new", requests=9, prompt_tokens=9_000, tokens_share=0.09, prefill_tokens=1_900, prefill_share=0.95)
     senders = Senders(start=NOW, sent=18, recorded=18, sessions_seen=8, top=[cached, fresh], top_by_prefill=[fresh, cached])
-    assert "1 of 8 sessions sent 95 % of the tokens that it had to prefill." in explained({"a": stretch(9.0)}, senders=senders).causes
+    assert (
+        "1 of 8 sessions sent 95.0 % of the tokens that the instance had to prefill."
+        in explained({"a": stretch(9.0)}, senders=senders).causes
+    )
 
 
 def test_exact_sums_are_told_with_what_has_not_ended_and_a_session_without_a_known_name_is_one_of_them() -> None:
     lost = SenderShare(session=None, requests=90, prompt_tokens=90_000, tokens_share=0.9, is_unnamed=True)
     senders = Senders(start=NOW, sent=120, recorded=118, sessions_seen=8, top=[lost], top_by_prefill=[], is_whole=True, unnamed_share=0.9)
-    told = "1 of 8 sessions sent 90 % of the prompt tokens (of 118 of 120 requests, those that have ended)."
+    told = "1 of 8 sessions sent 90.0 % of the prompt tokens (of 118 of 120 requests, those that have ended)."
     assert told in explained({"a": stretch(9.0)}, senders=senders).causes
     whole = replace(senders, sent=118)
-    assert "1 of 8 sessions sent 90 % of the prompt tokens." in explained({"a": stretch(9.0)}, senders=whole).causes
+    assert "1 of 8 sessions sent 90.0 % of the prompt tokens." in explained({"a": stretch(9.0)}, senders=whole).causes
 
 
 def test_its_rise_its_traffic_its_cache_its_moves_and_changes_are_told() -> None:
@@ -239,8 +242,8 @@ def test_its_rise_its_traffic_its_cache_its_moves_and_changes_are_told() -> None
     assert found.causes[2:] == [
         "It rose just then: 1.00 s in the stretch before, 9.00 s in this one.",
         "It was sent 50 requests, the median of the others 10.",
-        "Its cache helped little: a mean prefix hit rate of 10 %, 60 % elsewhere.",
-        "Its KV cache was 95 % full, so the engine may have preempted requests.",
+        "Its cache helped little: a mean prefix hit rate of 10.0 %, 60.0 % elsewhere.",
+        "Its KV cache was 95.0 % full, so the engine may have preempted requests.",
         "31 sessions left for 3 others.",
         "At 10:00:00 UTC, before it: revision 7 changed slo.ttft from 5s to 3s by oncall.",
     ]

@@ -31,7 +31,7 @@ def test_a_role_whose_number_the_pool_leaves_out_is_scaled_by_its_own_object() -
 
 
 def test_a_pair_is_not_scaled_without_a_role_nor_beyond_its_bounds() -> None:
-    with pytest.raises(InvalidInput, match=r"^spec.roles\[0\].replicas: 4 cannot be used; it is so already"):
+    with pytest.raises(InvalidInput, match=r"^spec.roles\[0\].replicas: 4 cannot be used; it already has this value"):
         replicas_patch(PlanRequest(kind=PlanKind.SCALE, replicas=4, role=Role.PREFILL), PAIR)
     with pytest.raises(InvalidInput, match="write prefill or decode"):
         replicas_patch(PlanRequest(kind=PlanKind.SCALE, replicas=5), PAIR)

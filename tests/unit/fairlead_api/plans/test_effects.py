@@ -112,7 +112,7 @@ def test_another_weight_moves_the_share_of_the_keys_that_it_stands_for() -> None
     assert half.key_share_moved == pytest.approx(1 / 4 - 0.5 / 3.5, abs=0.06)
     assert double.key_share_moved == pytest.approx(2 / 5 - 1 / 4, abs=0.06)
     assert half.sessions_moved == pytest.approx(400 * half.key_share_moved, rel=0.2)
-    assert (double.heavy, any("weight of the pool's template" in note for note in half.notes)) == (True, True)
+    assert (double.heavy, any("weight in the pool's template" in note for note in half.notes)) == (True, True)
     assert weight_effect(pool, "a", 1.0, 1.0, BUILT_IN, stays=True).key_share_moved == 0
     cordoned = a_use(("a", "Cordoned", 1, 1), ("b", "Serving", 1, 1))
     assert "has no keys now" in weight_effect(cordoned, "a", 1.0, 2.0, BUILT_IN, stays=True).notes[0]
@@ -126,8 +126,8 @@ def test_paused_migrations_move_nothing_and_say_what_they_cost() -> None:
     paused = migrations_effect(pool, facts(migrations="Paused"), BUILT_IN)
     assert (paused.sessions_moved, paused.heavy) == (0, False)
     assert "14 sessions stay where they are" in paused.notes[0]
-    assert paused.warnings == ["Nothing relieves an instance that becomes hot, until migrations go on."]
-    assert "keeps no session at a home" in migrations_effect(pool, facts(policy="round-robin", migrations="Paused"), BUILT_IN).notes[0]
+    assert paused.warnings == ["Nothing relieves an instance that becomes hot, until migrations are resumed."]
+    assert "binds no sessions" in migrations_effect(pool, facts(policy="round-robin", migrations="Paused"), BUILT_IN).notes[0]
     assert migrations_effect(pool, facts(), BUILT_IN).warnings == []
 
 
@@ -137,7 +137,7 @@ def test_targets_are_held_against_recorded_latencies() -> None:
     strict = slo_effect(pool, SloFacts(ttft_seconds=0.5), cells, None)
     assert strict.predicted_attainment == 0.62
     assert strict.prediction_basis == "from 1,200 requests of the past day, served as they were"
-    assert (strict.warnings, strict.notes) == (["The goal of 90% in time would have been missed: 62.0% were."], [])
+    assert (strict.warnings, strict.notes) == (["The goal of 90 % in time would have been missed: 62.0 % were."], [])
     assert slo_effect(pool, SloFacts(), {}, None).predicted_attainment is None
 
 
@@ -145,8 +145,8 @@ def test_a_target_between_two_steps_is_told_as_such_and_each_class_apart() -> No
     cells = {"high": {cell_of(0.4, None): 90}, "low": {cell_of(0.6, None): 10}}
     effect = slo_effect(a_use(("a", "Serving", 10, 500)), SloFacts(ttft_seconds=0.62), cells, None)
     assert (effect.predicted_attainment, effect.warnings) == (0.9, [])
-    assert "90.0% to 100.0% would have been in time" in effect.notes[0]
-    assert effect.notes[1] == "By priority class: high 100.0% of 90, low 0.0% of 10."
+    assert "90.0 % to 100.0 % would have been in time" in effect.notes[0]
+    assert effect.notes[1] == "By priority class: high 100.0 % of 90, low 0.0 % of 10."
 
 
 def test_refusals_are_estimated_from_predicted_first_tokens() -> None:
@@ -185,9 +185,9 @@ def test_an_uncordoned_instance_takes_its_keys_back_with_sessions_that_follow_th
 @pytest.mark.parametrize(
     ("scaling", "least", "told"),
     [
-        ({"mode": "SLO", "zero": {"idleAfter": "20m"}}, 0, "Its last instances go after 20m without a request."),
+        ({"mode": "SLO", "zero": {"idleAfter": "20m"}}, 0, "Its last instances are removed after 20m without a request."),
         ({"mode": "SLO"}, 1, "Its last instances stay without requests: roles have a minReplicas above 0."),
-        ({"mode": "Advise"}, 0, "Its instances stay without requests: only mode SLO takes the last ones."),
+        ({"mode": "Advise"}, 0, "Its instances stay without requests: only mode SLO removes the last ones."),
         ({"zero": {"heldRequests": 1}}, 0, "While its first instance starts, a router holds up to 1 request, each for up to 2m."),
     ],
 )
@@ -200,7 +200,7 @@ def test_a_plan_of_scaling_says_what_becomes_of_an_idle_pool(scaling: dict[str, 
 
 def test_holding_no_request_is_a_warning() -> None:
     effect = scaling_effect(parse_spec({"model": "m", "scaling": {"zero": {"holdFor": "0"}}}))
-    assert "each gets a 503" in effect.warnings[0]
+    assert "each request gets a 503" in effect.warnings[0]
     assert not any("holds up to" in note for note in effect.notes)
 
 

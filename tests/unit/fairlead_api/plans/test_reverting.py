@@ -63,7 +63,7 @@ def test_one_role_goes_back_alone_and_the_engine_stays() -> None:
     ("asked", "words"),
     [
         ({"revision": 7}, "revision: 7 cannot be used; the pool's revisions are: 3, 2, 1"),
-        ({"revision": 3}, "revision: 3 cannot be used; the spec is so already; write another"),
+        ({"revision": 3}, "revision: 3 cannot be used; the spec already has these values; write another"),
         ({"role": Role.BOTH}, "role: 'both' cannot be used; write prefill or decode"),
     ],
 )
@@ -135,7 +135,7 @@ def test_going_back_after_a_finished_rollout_replaces_all_of_the_roles_that_chan
 
 def test_pausing_and_resuming_say_what_they_mean() -> None:
     assert "Outdated instances stay" in rollout_effect(USE, RolloutSpec(paused=True)).notes[0]
-    assert "at most 2 above the wanted number and 0 missing" in rollout_effect(USE, RolloutSpec(max_surge=2)).notes[0]
+    assert "at most 2 above the desired number and 0 missing" in rollout_effect(USE, RolloutSpec(max_surge=2)).notes[0]
 
 
 def test_a_drained_instance_gives_its_sessions_away_and_the_capacity_left_is_told() -> None:
@@ -149,7 +149,7 @@ def test_an_engine_that_nobody_replaces_says_who_serves_meanwhile_or_that_nobody
     effect = drain_effect(USE, "p1", replaced=False)
     assert (effect.sessions_moved, effect.sessions_lost, effect.victims) == (10, 0, [])
     assert effect.notes == [
-        "1 instance of role prefill serves while it is drained. It goes on running, and takes requests again when the drain is taken back."
+        "1 instance of role prefill serves while it is drained. It goes on running, and takes requests again when the drain is cancelled."
     ]
     alone = drain_effect(USE, "d1", replaced=False)
     assert alone.heavy
@@ -158,7 +158,7 @@ def test_an_engine_that_nobody_replaces_says_who_serves_meanwhile_or_that_nobody
 
 
 def test_the_last_that_serves_drains_after_its_successor_came() -> None:
-    assert "its successor comes first" in drain_effect(USE, "d1").notes[0]
+    assert "its successor is started first" in drain_effect(USE, "d1").notes[0]
 
 
 def test_taking_a_drain_back_brings_no_session_back() -> None:

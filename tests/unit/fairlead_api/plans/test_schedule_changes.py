@@ -78,7 +78,7 @@ def test_a_start_long_ago_clears_none_near_it(written: str) -> None:
         ({"action": "pause"}, "fields.name", "name of a schedule"),
         ({"name": "noon", "action": "pause"}, "fields.name", "day, night"),
         ({"name": "day", "action": "pause", "at": "now"}, "fields.at", "remove it"),
-        ({"name": "day", "action": "set"}, "fields.spec", "as a manifest"),
+        ({"name": "day", "action": "set"}, "fields.spec", "as a manifest has it"),
         ({"name": "day", "action": "set", "spec": {"cron": "0 0 31 2 *", "duration": "1h"}}, "fields.spec.cron", "no day 31 in Feb"),
         ({"name": "day", "action": "skip", "start": "tomorrow"}, "fields.start", "write an instant"),
         ({"name": "day", "action": "skip"}, "fields.start", "write an instant"),

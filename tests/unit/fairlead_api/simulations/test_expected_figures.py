@@ -64,7 +64,7 @@ def test_figures_are_means_over_the_seeds() -> None:
 
 def test_what_one_seed_finds_and_another_does_not_cannot_be_known() -> None:
     found = unknown(trialled({}, {}, {}, {"attainment": 0.6, "sessions_moved": 60}))
-    assert found[Quantity.ATTAINMENT] == "chance decides: one seed gives 60.0%, another 90.0%"
+    assert found[Quantity.ATTAINMENT] == "chance decides: one seed gives 60.0 %, another 90.0 %"
     assert found[Quantity.SESSIONS_MOVED] == "chance decides: one seed gives 60, another 100"
     assert found[Quantity.HIT_RATE] is None
 
@@ -83,9 +83,9 @@ def test_what_another_rate_of_requests_changes_cannot_be_known() -> None:
     found = unknown(trialled({}, {}, {}, {}, {"attainment": 0.95}, {"attainment": 0.4, "refused_share": 0.3}))
     assert (
         found[Quantity.ATTAINMENT]
-        == "how much comes decides: 90.0% at the recorded rate, 95.0% at 0.8 times the rate and 40.0% at 1.25 times the rate"
+        == "the request rate decides: 90.0 % at the recorded rate, 95.0 % at 0.8 times the rate and 40.0 % at 1.25 times the rate"
     )
-    assert "0.0% at the recorded rate" in str(found[Quantity.REFUSED_SHARE])
+    assert "0.0 % at the recorded rate" in str(found[Quantity.REFUSED_SHARE])
     assert found[Quantity.HIT_RATE] is None
 
 
@@ -95,7 +95,7 @@ def test_what_differs_from_part_to_part_of_the_requests_cannot_be_known_of_other
         return unknown(trialled({}, both, {}, both))[Quantity.ATTAINMENT]
 
     assert found(0.9, 0.85, 0.95, 0.88, 0.92) is None
-    assert found(1.0, 0.5, 1.0, 1.0, 1.0) == "the traffic decides: one fifth of the time gives 50.0%, another 100.0%"
+    assert found(1.0, 0.5, 1.0, 1.0, 1.0) == "the traffic decides: one fifth of the time gives 50.0 %, another 100.0 %"
     by_session = {"session_parts": parts(1.0, 0.5, 1.0, 1.0, 1.0)["parts"]}
     assert "one fifth of the sessions" in str(unknown(trialled({}, by_session, {}, by_session))[Quantity.ATTAINMENT])
     assert unknown(trialled({}, parts(1.0, 0.0), {}, parts(1.0, 0.0)))[Quantity.ATTAINMENT] is None, "so few parts tell nothing"
@@ -119,10 +119,15 @@ def test_a_figure_that_fails_for_other_requests_of_the_kind_is_told_as_known_in_
 
 def test_a_simulated_pool_that_is_not_like_the_real_one_says_nothing_of_it() -> None:
     found = unknown(trialled(recorded=Recorded(attainment=0.5, hit_rate=0.2, sessions_moved=30)))
-    assert found[Quantity.ATTAINMENT] == "the simulated pool is not like this one: 80.0% in time as it is, where 50.0% were recorded"
+    assert (
+        found[Quantity.ATTAINMENT] == "the simulated pool is not like this one: 80.0 % in time without the change, but 50.0 % were recorded"
+    )
     assert found[Quantity.REFUSED_SHARE] == found[Quantity.ATTAINMENT]
-    assert "50.0% of prompt tokens from caches as it is, where 20.0% were recorded" in str(found[Quantity.HIT_RATE])
-    assert found[Quantity.SESSIONS_MOVED] == "the simulated pool is not like this one: 2 sessions moved as it is, where 30 were recorded"
+    assert "50.0 % of prompt tokens from caches without the change, but 20.0 % were recorded" in str(found[Quantity.HIT_RATE])
+    assert (
+        found[Quantity.SESSIONS_MOVED]
+        == "the simulated pool is not like this one: 2 sessions moved without the change, but 30 were recorded"
+    )
 
 
 def test_a_pool_of_which_nothing_was_recorded_cannot_be_compared() -> None:

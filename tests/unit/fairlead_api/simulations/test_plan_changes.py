@@ -102,10 +102,10 @@ def test_a_ratio_that_changes_itself_is_simulated_by_its_rules() -> None:
             "the planned number would not stay",
         ),
         (DrainQuestion(is_set=True, instance="d"), BASE, "serves nothing now"),
-        (DrainQuestion(is_set=False, instance="d"), BASE, "stays where it is"),
-        (DrainQuestion(is_set=False, instance="a"), BASE, "stays where it is"),
+        (DrainQuestion(is_set=False, instance="d"), BASE, "stay where they are"),
+        (DrainQuestion(is_set=False, instance="a"), BASE, "stay where they are"),
         (CordonQuestion(is_set=True, instance="a"), BASE, "of this instance"),
-        (SloQuestion(after=parse_spec(BASE)), BASE, "the latencies that were recorded"),
+        (SloQuestion(after=parse_spec(BASE)), BASE, "recorded latencies"),
         (
             RatioQuestion(after=parse_spec({**ROLES, "ratio": {"mode": "Advise"}})),
             {**ROLES, "ratio": {"mode": "Fixed"}},

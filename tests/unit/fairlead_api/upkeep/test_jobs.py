@@ -2,14 +2,17 @@
 
 import asyncio
 import logging
-from datetime import UTC, datetime
+import time
+from datetime import UTC, datetime, timedelta, tzinfo
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import pytest
+from apscheduler.schedulers import base
 
 from fairlead_api.http.telemetry import Telemetry
 from fairlead_api.infra.errors import StoreUnavailable
+from fairlead_api.upkeep import jobs
 from fairlead_api.upkeep.jobs import Alone, guarded, scheduled
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
@@ -104,6 +107,36 @@ async def test_a_job_that_fails_keeps_no_other_from_being_stopped() -> None:
         while not (lasting.under_way and runs(telemetry, "retention", "failed") and runs(telemetry, "sessions", "failed")):
             await asyncio.sleep(0.01)
     assert lasting.under_way == 0
+
+
+class Wall(datetime):
+    """The wall clock of a machine, which can be set."""
+
+    set_by = timedelta()
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        return cls.fromtimestamp(time.time() + cls.set_by.total_seconds(), tz)
+
+
+async def test_jobs_go_on_when_the_clock_is_set_back_by_hours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "datetime", Wall)
+    monkeypatch.setattr(jobs, "datetime", Wall)
+    monkeypatch.setattr(jobs, "LOOK_AT_CLOCK_SECONDS", 0.01)
+    monkeypatch.setattr(Wall, "set_by", timedelta())
+    telemetry = Telemetry()
+
+    async def runs_well(_: datetime) -> None: ...
+
+    async def no_head() -> None: ...
+
+    upkeep: Any = SimpleNamespace(keep_days=runs_well, roll_up=runs_well, end_sessions=runs_well, close_plans=runs_well)
+    sizing: Any = SimpleNamespace(look=runs_well)
+    async with scheduled(upkeep, sizing, no_head, telemetry, lambda: datetime.now(UTC)), asyncio.timeout(PATIENCE_SECONDS):
+        for count in (1, 2, 3):  # the first one at the start, and the next not for half an hour
+            while runs(telemetry, "retention", "ok") < count:
+                await asyncio.sleep(0.01)
+            Wall.set_by -= timedelta(hours=2)
 
 
 async def test_a_run_that_raised_is_no_problem_of_who_stops_it() -> None:

@@ -43,7 +43,7 @@ def test_objectives_of_others_are_none_of_the_pools_business(ref: dict[str, str]
     ("documents", "words"),
     [
         ([objective("batch", 5)], "batch: spec.priorityClasses declares a class of this name"),
-        ([objective("default", 5)], "default: is the class of requests that name none"),
+        ([objective("default", 5)], "default: this is the class of requests without a class"),
         ([objective("a.b", 5)], "a.b: has a dot"),
         ([objective("twice", 1), objective("twice", 2)], "twice: another objective of this name has priority 1"),
         ([objective(f"c{number}", 1) for number in range(8)], "c7: a pool has at most 8 classes"),

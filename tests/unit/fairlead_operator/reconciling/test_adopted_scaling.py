@@ -196,7 +196,7 @@ async def test_what_must_not_be_scaled_is_not_and_the_condition_says_why(
     found = stage.condition("Degraded")
     assert (found["status"], found["reason"]) == ("True", reason)
     assert words in found["message"]
-    assert set(states(stage).values()) == {"Serving"}, "the drain is taken back"
+    assert set(states(stage).values()) == {"Serving"}, "the drain is cancelled"
     assert costs(stage) == {}
     assert workload.ended == []
 

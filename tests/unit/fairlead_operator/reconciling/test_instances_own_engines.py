@@ -55,6 +55,8 @@ POOLS_OWN = {
     "kvTransfer.when": "Always",
     "kvTransfer.longest": "9s",
     "kvTransfer.tokensPerSecond": 9,
+    "kvTransfer.storeTokens": 9,
+    "kvTransfer.storeMedium": "cpu",
 }
 """Rings are keyed by blocks of bytes, so all of a pool's instances must be reckoned with in the same ones; how engines
 that hang are found and replaced is nothing that one is started with. Whether an engine hands KV blocks on is asked of

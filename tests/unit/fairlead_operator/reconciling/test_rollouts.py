@@ -45,6 +45,17 @@ async def test_a_rollout_replaces_one_after_the_other_and_is_told() -> None:
     assert stage.condition("Progressing")["reason"] == "Settled"
 
 
+async def test_routers_are_told_which_instances_a_rollout_replaces_next() -> None:
+    stage = await running()
+    old = {pod["metadata"]["name"] for pod in stage.pods()}
+    assert {one.stays for one in stage.api.states[-1].instances} == {True}
+    stage.apply(replicas=3, engine=NEW)
+    for _ in range(120):
+        await pass_rounds(stage, 1)
+        assert all(one.stays == (one.id not in old) for one in stage.api.states[-1].instances)
+    assert old.isdisjoint(one.id for one in stage.api.states[-1].instances)
+
+
 async def test_the_only_instance_is_replaced_and_that_is_finished_when_the_new_one_serves() -> None:
     stage = VirtualStage()
     only: dict[str, Any] = {"replicas": 1, "roles": [{"name": "both", "minReplicas": 0, "maxReplicas": 1}]}
@@ -59,7 +70,7 @@ async def test_the_only_instance_is_replaced_and_that_is_finished_when_the_new_o
     assert "RolloutFinished" not in stage.reasons()
     condition = stage.condition("Progressing")
     assert (condition["status"], condition["reason"]) == ("False", "ProgressDeadlineExceeded")
-    assert condition["message"].startswith("0 instances updated, none more for")
+    assert condition["message"].startswith("0 instances updated, no further one for")
     assert stage.pool()["status"]["currentRevision"] == former, "what it can go back to"
     await pass_rounds(stage, 30)
     assert stage.reasons()[-1] == "RolloutFinished"
@@ -99,7 +110,7 @@ async def test_a_rollout_that_costs_attainment_stops_and_survives_a_restart_of_t
     assert len(stopped) == 2
     condition = stage.condition("Progressing")
     assert (condition["status"], condition["reason"]) == ("False", "RolloutRegressed")
-    assert condition["message"].startswith("SLO attainment 60.0%, 95.0% when the rollout began; roll back, or change the pool to go on")
+    assert condition["message"].startswith("SLO attainment 60.0 %, 95.0 % when the rollout began; roll back, or change the pool to go on")
     assert stage.reasons().count("RolloutRegressed") == 1
 
 

@@ -8,7 +8,7 @@ import pytest
 from fairlead.kv_events.block_index import BlockIndex, IndexCounts
 from fairlead.kv_events.block_keys import block_keys
 from fairlead.kv_events.sources import Source
-from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, read_sources
+from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, ToldSources, read_sources
 from fairlead_router.kv_events.wire import decode
 
 RANK = Source(instance="i0")
@@ -73,7 +73,7 @@ def test_a_branch_a_salted_prompt_and_an_adapters_are_prompts_of_their_own() -> 
 
 def test_pages_in_cpu_memory_are_held_and_removed_ones_are_not() -> None:
     index = after(STORED, BRANCHES, OFFLOADED)
-    assert index.blocks(RANK) == {"GPU": 6, "CPU_PINNED": 2}
+    assert index.blocks(RANK) == {"GPU": 6, "host": 2}
     assert index.match(RANK, block_keys(PROMPT, 4)) == 4
     assert index.match(RANK, block_keys([*PROMPT[:8], 30, 31, 32, 33], 4)) == 2
 
@@ -87,6 +87,10 @@ PUBLISHER = {"publisher": "zmq", "endpoint_host": "*", "endpoint_port_base": 555
 
 
 def sources(**kv_events: Any) -> tuple[EventSource, ...]:
+    return told(**kv_events).sources
+
+
+def told(**kv_events: Any) -> ToldSources:
     answer = {"model_path": "m", "page_size": 16, "version": "0.5.23", "internal_states": [{}], "kv_events": {**PUBLISHER, **kv_events}}
     return read_sources(json.dumps(answer).encode(), "sglang", "10.0.0.7:30000")
 
@@ -97,12 +101,13 @@ def test_the_server_info_tells_the_ports_of_rank_0_and_every_rank_adds_its_numbe
         EventSource(rank=1, endpoint="tcp://10.0.0.7:5558", replay_endpoint="tcp://10.0.0.7:5658", topic="kv"),
     )
     assert sources() == (EventSource(rank=0, endpoint="tcp://10.0.0.7:5557", replay_endpoint=None, topic=""),)
-    assert sources(endpoint_host="10.9.9.9")[0].endpoint == "tcp://10.9.9.9:5557"
+    (elsewhere,) = sources(endpoint_host="10.9.9.9")
+    assert (elsewhere.endpoint, elsewhere.connects) == ("tcp://10.9.9.9:5557", True), "no router connects there"
 
 
 @pytest.mark.parametrize("answer", [b'{"kv_events": null}', b'{"model_path": "m"}'])
 def test_a_server_without_kv_events_has_no_sources(answer: bytes) -> None:
-    assert read_sources(answer, "sglang", "10.0.0.7:30000") == ()
+    assert read_sources(answer, "sglang", "10.0.0.7:30000") == ToldSources()
 
 
 @pytest.mark.parametrize(
@@ -110,10 +115,16 @@ def test_a_server_without_kv_events_has_no_sources(answer: bytes) -> None:
     [
         ({"dp_size": 0}, "0 data-parallel ranks"),
         ({"dp_size": 10**9}, "1000000000 data-parallel ranks"),
-        ({"endpoint_port_base": 65535, "dp_size": 2}, ":65536"),
         ({"endpoint_port_base": "5557"}, "names no sources"),
     ],
 )
 def test_ports_and_ranks_that_cannot_be_are_told(change: dict[str, Any], words: str) -> None:
     with pytest.raises(SourcesUnreadable, match=words):
         sources(**change)
+
+
+def test_ports_that_cannot_be_are_told_and_the_other_ranks_followed() -> None:
+    found = told(endpoint_port_base=65535, dp_size=2)
+    assert [one.rank for one in found.sources] == [0] and ":65536" in found.faults
+    assert told(endpoint_port_base=-5).sources == ()
+    assert told(replay_endpoint_port_base=2**62).sources == ()

@@ -16,7 +16,9 @@ REAL_REMOVAL = bytes.fromhex(
 def test_a_batch_of_maps_as_vllm_sends_it() -> None:
     batch = decode(REAL_REMOVAL)
     assert batch.data_parallel_rank == 0
-    assert batch.events == [BlockRemoved([0x81BD2E6B3B1E4C5A], "GPU", 0)]
+    [removed] = batch.events
+    assert isinstance(removed, BlockRemoved)
+    assert (removed.block_hashes, removed.medium, removed.group_idx, removed.locality) == ([0x81BD2E6B3B1E4C5A], "GPU", 0, None)
 
 
 def test_a_batch_of_arrays_with_digests_as_older_engines_send_it() -> None:
@@ -80,5 +82,16 @@ def test_an_encoded_batch_is_read_back() -> None:
     batch = WireBatch(4.0, [stored, BlockRemoved([2])], 1)
     read = decode(msgspec.msgpack.encode(batch))
     back, removed = read.events
-    assert (read.ts, removed, read.data_parallel_rank) == (4.0, BlockRemoved([2]), 1)
+    assert isinstance(removed, BlockRemoved)
+    assert (read.ts, removed.block_hashes, read.data_parallel_rank) == (4.0, [2], 1)
     assert {name: getattr(back, name) for name in BlockStored.__struct_fields__} == msgspec.structs.asdict(stored)
+
+
+def test_the_locality_of_an_offloading_tier_is_read_from_maps() -> None:
+    """vLLM 0.32's events of a secondary tier, which has `"locality": "REMOTE"` in its configuration."""
+    named = {"block_hashes": [7], "medium": "STORAGE", "group_idx": 0, "locality": "REMOTE", "ownership": "fs"}
+    placeholder = {"type": "BlockStored", "parent_block_hash": None, "token_ids": [], "block_size": 0, "lora_id": None, "lora_name": None}
+    batch = [1.0, [placeholder | named, {"type": "BlockRemoved"} | named], 0]
+    stored, removed = decode(msgspec.msgpack.encode(batch)).events
+    assert isinstance(stored, BlockStored) and isinstance(removed, BlockRemoved)
+    assert (stored.medium, stored.locality, removed.medium, removed.locality) == ("STORAGE", "REMOTE", "STORAGE", "REMOTE")

@@ -1,6 +1,7 @@
 """Asking engines what they say of themselves: metrics in the names of vLLM's versions, and models."""
 
 import math
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from fairlead.reports.engines import EngineTrouble, TroubledEngine
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import RoutingTable
+from fairlead_process.tasks import LONG_BYTES
 from fairlead_router.engines.engine_pages import (
     EngineFigures,
     EnginePage,
@@ -22,9 +24,10 @@ from fairlead_router.engines.silences import Silences
 from fairlead_router.engines.upstream import UpstreamPool
 from fairlead_router.engines.upstream_connections import UpstreamFailure
 from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_router.pools import engine_metrics
 from fairlead_router.pools.engine_lives import EngineLives
 from fairlead_router.pools.engine_metrics import EngineScraper
-from fairlead_router.pools.known_engines import KnownEngines
+from fairlead_router.pools.known_engines import IMPLAUSIBLE_SECONDS, KnownEngines
 from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.pools import Pools
 from fairlead_router.relaying.sending import without_credentials
@@ -461,3 +464,62 @@ vllm:prompt_tokens_by_source_total{engine="1",source="external_kv_transfer"} 16.
     known.read_fetched("a", *fetched_blocks(page))
     known.read_fetched("b", 0.0, 0.0)
     assert known.kv_bytes_per_token == 64.0
+
+
+async def test_what_cannot_be_true_is_told_while_an_engine_says_it_and_a_while_longer() -> None:
+    stage = Scraped(NAME.encode() + b" 0.5\nvllm:num_requests_running 1e300\n")
+    await stage.scraper.scrape()
+    assert stage.found() == [EngineTrouble.REPORTS_IMPLAUSIBLE]
+    stage.engines.page = VLLM_0_32
+    await stage.scraper.scrape()
+    assert stage.found() == []
+    engines = stage.pool.engines
+    engines.implausible("i0", "its answers", "sent too much \ud800\n", 0.0)
+    engines.implausible("i0", "its metrics", "too", 100.0)
+    (told,) = engines.troubled()
+    assert told.words == "what it says is not all used: its answers: sent too much ??; its metrics: too"
+    engines.forget_implausible(IMPLAUSIBLE_SECONDS)
+    (told,) = engines.troubled()
+    assert told.words == "what it says is not all used: its metrics: too"
+    engines.forget_implausible(IMPLAUSIBLE_SECONDS + 100.0)
+    assert stage.found() == []
+
+
+async def test_a_cache_of_a_size_that_no_engine_has_changes_nothing() -> None:
+    stage = Scraped(VLLM_0_32)
+    before = stage.kv_cache_tokens
+    for size in (10**15, 1):
+        stage.engines.page = b'vllm:kv_cache_usage_perc 0.5\nvllm:cache_config_info{block_size="%d",num_gpu_blocks="%d"} 1\n' % (size, size)
+        await stage.scraper.scrape()
+        assert (stage.kv_cache_tokens, stage.found()) == (before, [EngineTrouble.REPORTS_IMPLAUSIBLE])
+
+
+async def test_a_fault_of_ours_at_one_engine_leaves_the_others_their_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Scraped(VLLM_0_32, table=routing_table(["127.0.0.1:1", "127.0.0.1:2"]))
+    fetch = stage.engines.fetch
+
+    async def fails(address: str, path: str, **named: Any) -> bytes:
+        if address == "127.0.0.1:1":
+            raise ZeroDivisionError
+        return await fetch(address, path, **named)
+
+    monkeypatch.setattr(stage.engines, "fetch", fails)
+    await stage.scraper.scrape()
+    assert stage.pool.engines.kv_usage == {"i1": 0.25}
+
+
+async def test_a_long_page_is_read_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+
+    def reads(*given: Any) -> EnginePage:
+        threads.append(threading.get_ident())
+        return read_page(*given)
+
+    monkeypatch.setattr(engine_metrics, "read_page", reads)
+    stage = Scraped(VLLM_0_32)
+    await stage.scraper.scrape()
+    stage.engines.page = VLLM_0_32 + b"# nothing\n" * LONG_BYTES
+    await stage.scraper.scrape()
+    short, long = threads
+    assert short == threading.get_ident() != long
+    assert stage.pool.engines.kv_usage == {"i0": 0.25}

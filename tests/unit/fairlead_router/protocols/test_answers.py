@@ -622,7 +622,7 @@ def test_usage_is_read_beside_numbers_that_json_has_not() -> None:
         ({"type": "message", "content": [{"type": "text", "text": "error"}]}, None),
         ([{"error": "no answer is a list"}], None),
         ({"detail": "Not Found"}, Failure("Not Found")),
-        ({"detail": ["field required"]}, Failure("['field required']")),
+        ({"detail": ["field required"]}, Failure('["field required"]')),
         ({"message": "no healthy upstream", "code": 503}, Failure("no healthy upstream", 503)),
         ({"status": "error", "message": "boom", "choices": []}, Failure("boom")),
         ({"message": "a pooling model's own field", "score": 0.5}, None),

@@ -24,6 +24,9 @@ DATE = (b"date", b"Sat, 28 Nov 2026 12:00:00 GMT")
         ([(b"retry-after", b"soon")], None),
         ([(b"retry-after", b"\xb2")], None),
         ([(b"retry-after", b"")], None),
+        ([DATE, (b"retry-after", b"Mon, 01 Jan 99999999999999999999 00:00:00 GMT")], None),
+        ([DATE, (b"retry-after", b"Mon, 01 Jan 2027 00:00:00 +99999999999999")], None),
+        ([DATE, (b"retry-after", b"Mon, 01 Jan 2027 " + b"0" * 60_000)], None),
         ([], None),
     ],
 )

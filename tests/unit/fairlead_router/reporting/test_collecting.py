@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +35,7 @@ def _collector(spool: Spool, metrics: RouterMetrics, on_spooled: Callable[[], No
 
 
 async def test_what_a_pool_recorded_last_is_kept_when_it_is_deleted(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "reports", 1_000_000)
+    spool = Spool(tmp_path / "reports", 1_000_000, time.time)
     spool.open()
     metrics = RouterMetrics()
     now = [5.0]
@@ -57,7 +58,7 @@ async def test_what_a_pool_recorded_last_is_kept_when_it_is_deleted(tmp_path: Pa
 
 async def test_what_the_disk_does_not_take_is_sent_from_memory_and_tried_again(tmp_path: Path) -> None:
     directory = tmp_path / "reports"
-    spool, use = Spool(directory, 1_000_000), KeyUseCounts()
+    spool, use = Spool(directory, 1_000_000, time.time), KeyUseCounts()
     spool.open()
     woken: list[int] = []
     collector = _collector(spool, RouterMetrics(), lambda: woken.append(len(spool)), use)
@@ -76,7 +77,7 @@ async def test_what_the_disk_does_not_take_is_sent_from_memory_and_tried_again(t
 
 
 async def test_the_last_collection_waits_for_what_a_cancelled_one_still_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spool, use = Spool(tmp_path / "reports", 1_000_000), KeyUseCounts()
+    spool, use = Spool(tmp_path / "reports", 1_000_000, time.time), KeyUseCounts()
     spool.open()
     collector = _collector(spool, RouterMetrics(), lambda: None, use)
     writing, slow = threading.Event(), threading.Event()
@@ -102,7 +103,7 @@ async def test_the_last_collection_waits_for_what_a_cancelled_one_still_writes(t
 
 
 async def test_the_use_of_keys_is_put_on_disk_as_history_once(tmp_path: Path) -> None:
-    spool, use = Spool(tmp_path / "reports", 1_000_000), KeyUseCounts()
+    spool, use = Spool(tmp_path / "reports", 1_000_000, time.time), KeyUseCounts()
     spool.open()
     collector = _collector(spool, RouterMetrics(), lambda: None, use)
     use.add("k1", 130.0, requests=1)
@@ -133,7 +134,7 @@ def test_a_migration_never_parts_from_its_binding() -> None:
 
 
 def test_changes_not_delivered_are_recalled_in_their_order(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, 1_000_000)
+    spool = Spool(tmp_path, 1_000_000, time.time)
     spool.open()
     rounds: list[list[Any]] = [[a_change("a"), a_change("b", "i1")], [a_change("a", "i2", based_on=1)]]
     for changes in rounds:

@@ -2,10 +2,12 @@
 
 import asyncio
 import tempfile
+import time
 from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import msgspec
@@ -86,14 +88,14 @@ def _delivery(
     pools: Pools | None = None,
     now: Callable[[], float] = lambda: 5.0,
 ) -> tuple[Delivery, Spool, RouterMetrics]:
-    spool = Spool(directory, max_bytes)
+    spool = Spool(directory, max_bytes, time.time)
     spool.open()
     metrics = RouterMetrics()
     pools = pools or Pools(lambda _table: pytest.fail("no tables here"), metrics, now)
     system_api = SystemApi("http://api", "token", transport=httpx.MockTransport(api))
     spool_metrics = SpoolMetrics(spool, metrics, lambda: 5.0)
     keys = keys or GatewayKeys((), metrics, required=False)
-    delivery = Delivery("router-0", pools, keys, spool, system_api, metrics, spool_metrics, now, batch_ids(), others)
+    delivery = Delivery("router-0", pools, keys, spool, system_api, metrics, spool_metrics, now, lambda: uuid4().hex, others)
     return delivery, spool, metrics
 
 

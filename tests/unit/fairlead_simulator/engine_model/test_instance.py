@@ -212,6 +212,27 @@ def test_with_a_dram_tier_hits_outlive_the_gpu_memory() -> None:
     assert again.hit_tokens == 5 * 512
 
 
+def test_what_the_gpu_has_given_up_is_loaded_from_a_host_cache_behind_it() -> None:
+    engine = replace(SMALL, kv_tokens=128 * 30, host_tokens=512 * 100, dram_seconds_per_token=0.01)
+    instance = SimulatedInstance("i", engine)
+    for index in range(5):
+        instance.submit(job(index, 3000), float(index * 100))
+        drain(instance)
+    again, hot = job(9, 3000, chain=0), job(10, 3000, chain=0)
+    for one, at in ((again, 1000.0), (hot, 2000.0)):
+        instance.submit(one, at)
+        drain(instance)
+    assert again.hit_tokens == hot.hit_tokens == 5 * 512
+    slower = (again.first_token_at - again.admitted_at) - (hot.first_token_at - hot.admitted_at)
+    assert slower == pytest.approx(5 * 512 * 0.01), "the second time they are on the GPU"
+    assert (instance.kv.pinned, instance.kv.private) == (0, 0)
+
+
+def test_a_host_cache_needs_a_cache_on_the_gpu() -> None:
+    with pytest.raises(ValueError, match="behind the GPU"):
+        SimulatedInstance("i", replace(SMALL, host_tokens=512, dram_tokens=512 * 100))
+
+
 def test_an_aborted_request_lets_go_of_its_memory_wherever_it_is() -> None:
     instance = SimulatedInstance("i", SMALL)
     decoding, prefilling, waiting = job(0, 600, output=500), job(1, 600), job(2, 600)

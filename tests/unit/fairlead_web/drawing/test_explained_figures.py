@@ -31,7 +31,7 @@ def test_a_narrow_margin_is_not_rounded_to_zero() -> None:
 def test_a_chosen_one_that_was_behind_is_never_shown_as_ahead() -> None:
     lost = margin_figure(margin(Standing.BEHIND, 7.178, 6.886, by_rule=False))
     assert (lost.words, lost.value, lost.level) == ("Behind in cost", "292 ms", "warn")
-    assert lost.note == "7.18 s against 6.89 s on b, lower is better; the rule stands above it"
+    assert lost.note == "7.18 s against 6.89 s on b, lower is better; the rule overrides it"
     assert margin_figure(margin(Standing.EQUAL, 1.0, 1.0)).value == "none"
 
 

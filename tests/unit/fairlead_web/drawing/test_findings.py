@@ -52,6 +52,7 @@ def test_a_finding_says_which_time_it_is_about() -> None:
         (HarmUnit.WAITED_SECONDS, "6.60 s per hour"),
         (HarmUnit.SILENT_SECONDS, "7 s"),
         (HarmUnit.ERROR, "660.0 % off"),
+        (HarmUnit.HITS, "660.0 % fewer hits"),
     ],
 )
 def test_a_harm_has_its_unit(unit: HarmUnit, words: str) -> None:

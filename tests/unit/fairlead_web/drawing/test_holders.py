@@ -55,14 +55,14 @@ def test_the_sentence_says_who_held_it_longest_why_it_moved_and_when_nobody_did(
         home("c", 10, None, 3, BindingReason.DRAIN),
     ]
     assert holders_in_words(homes, 3, NOW) == (
-        "3 instances held it within 1 h, a the longest: 40 min (67%). It moved 2 times: slo 1×, drain 1×. "
+        "3 instances held it within 1 h, a the longest: 40 min (66.7 %). It moved 2 times: slo 1×, drain 1×. "
         "For 5 min in between no instance held it."
     )
 
 
 def test_a_session_that_never_moved_or_ended_says_so() -> None:
     assert holders_in_words([home("a", 30, None)], 1, NOW) == "a alone held it, for 30 min."
-    assert holders_in_words([home("a", 30, 10)], 1, NOW) == "a alone held it, for 20 min. Nobody has held it since, for 10 min."
+    assert holders_in_words([home("a", 30, 10)], 1, NOW) == "a alone held it, for 20 min. No instance has held it since, for 10 min."
     assert holders_in_words([], 0, NOW) == ""
 
 

@@ -52,7 +52,7 @@ def test_a_cache_that_came_along_or_did_not_is_told_with_its_time() -> None:
     moved = replace(
         MOVE, cache=CacheFate.MOVED, tokens_moved=2976, tokens_recomputed=24, transfer_seconds=0.4, predicted_transfer_seconds=0.3
     )
-    assert told(moved, None)["Transfer"] == ("done", "Its KV cache, 2,976 tokens came along after 400 ms (300 ms predicted).")
+    assert told(moved, None)["Transfer"] == ("done", "Its KV cache, 2,976 tokens was transferred after 400 ms (300 ms predicted).")
     late = replace(MOVE, cache=CacheFate.LATE, transfer_seconds=2.0)
     assert told(late, None)["Transfer"][0] == "none"
     assert [cache_words(one) for one in (moved, late, MOVE)] == ["2,976 tokens moved", "recomputed: too slow", "recomputed"]
@@ -67,9 +67,9 @@ def test_a_decision_a_binding_and_its_predecessor_give_the_steps_their_times() -
     assert (cutover.at, cutover.told) == (NOW, "Binding 2: from here on the session's requests go to b.")
     assert (release.at, release.told) == (
         NOW - timedelta(seconds=30),
-        "a let go 30.0 s earlier; no instance held it meanwhile, after 9 min 30 s.",
+        "a released the session 30.0 s earlier; no instance held it meanwhile, after 9 min 30 s.",
     )
-    assert told(MOVE, homes())["Release"][1] == "a let go in the same instant, after 10 min."
+    assert told(MOVE, homes())["Release"][1] == "a released the session in the same instant, after 10 min."
 
 
 def test_what_is_not_recorded_has_no_time_and_says_so() -> None:
@@ -80,7 +80,7 @@ def test_what_is_not_recorded_has_no_time_and_says_so() -> None:
         for step in ("Cutover", "Release"):
             assert found[step][0] == "unknown"
             assert why in found[step][1]
-    assert told(MOVE, homes()[:1])["Release"] == ("unknown", "When a let go is not recorded.")
+    assert told(MOVE, homes()[:1])["Release"] == ("unknown", "When a released the session is not recorded.")
 
 
 def test_a_move_by_a_person_leads_to_its_plan() -> None:
@@ -97,7 +97,7 @@ def test_copied_tokens_are_told_without_a_duration_that_nobody_measured() -> Non
 
 def test_the_net_effect_is_staying_less_what_came() -> None:
     gained = net_effect(MOVE)
-    assert (gained.value, gained.told, gained.level) == ("3.00 s saved", "5.00 s predicted for staying, less 2.00 s real.", "good")
+    assert (gained.value, gained.told, gained.level) == ("3.00 s saved", "5.00 s predicted for staying, minus 2.00 s measured.", "good")
     lost = net_effect(replace(MOVE, actual_ttft_seconds=6.0, paid_off=False))
     assert (lost.value, lost.level) == ("1.00 s lost", "bad")
 
@@ -113,7 +113,7 @@ def test_a_gain_that_nobody_predicted_is_not_called_paid_off() -> None:
     [
         ({"actual_ttft_seconds": None, "outcome": MoveOutcome.UNDERWAY}, "still in progress"),
         ({"actual_ttft_seconds": None, "outcome": MoveOutcome.FAILED}, "No first token was reported"),
-        ({"predicted_source_ttft_seconds": None}, "was not predicted"),
+        ({"predicted_source_ttft_seconds": None}, "was predicted for staying"),
     ],
 )
 def test_an_effect_that_cannot_be_known_is_not_made_up(change: dict[str, object], why: str) -> None:

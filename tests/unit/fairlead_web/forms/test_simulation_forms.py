@@ -97,7 +97,7 @@ def test_a_bad_row_costs_that_row_and_is_named_by_its_line() -> None:
 
 
 def test_a_file_without_two_usable_rows_is_refused_with_its_first_fault() -> None:
-    with pytest.raises(InvalidInput, match="line 1: no row in Mooncake's format, which fairlead traces convert writes"):
+    with pytest.raises(InvalidInput, match="line 1: not a row in Mooncake's format"):
         read_upload(b"TIMESTAMP,ContextTokens,GeneratedTokens\n" + row(1))
 
 

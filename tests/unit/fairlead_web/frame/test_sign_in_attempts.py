@@ -66,7 +66,7 @@ def test_an_address_too_long_for_a_cookie_leads_to_the_overview() -> None:
         ({"state": None}, "another attempt"),
         ({"iss": "https://evil.example.com"}, "another identity provider"),
         ({"iss": None}, "another identity provider"),
-        ({"error": "access_denied", "error_description": "no"}, "The identity provider says access_denied: no."),
+        ({"error": "access_denied", "error_description": "no"}, "The identity provider reports access_denied: no."),
         ({"code": None}, "sent no code"),
         ({}, None),
     ],

@@ -144,7 +144,7 @@ def test_a_cache_is_told_in_words_with_why_and_how_often_it_was_known_exactly() 
         wrong_tokens=10,
     )
     row = cache_row(heard)
-    assert (row.word, row.why) == ("by KV events", "All that it published was heard. Batches were missing 1 time, 3 of them for good.")
+    assert (row.word, row.why) == ("by KV events", "All its KV events were received. Batches were missing 1 time, 3 of them for good.")
     assert (row.exact_share, row.off_share, row.is_followed) == (0.75, 0.1, True)
     silent = cache_row(replace(heard, state="silent", gaps=0, answered=0, cached_tokens=0))
     assert (silent.word, silent.why) == ("by own history", "It publishes no KV events.")

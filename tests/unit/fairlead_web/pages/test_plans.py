@@ -9,7 +9,7 @@ import pytest
 from fairlead_client.resources.access import AccessRole, Identity
 from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
 from fairlead_client.resources.plan_kinds import PlanKind
-from fairlead_client.resources.plans import PlanState
+from fairlead_client.resources.plans import HandOverForecast, PlanState
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
 from fairlead_testing.running.web_client import visitor
 from fairlead_web.drawing.differences import changes_of
@@ -235,7 +235,7 @@ async def test_a_pair_of_roles_has_a_form_each_and_its_ratio() -> None:
         operator.fake.world.roles_wanted[CHAT] = {"decode": 3, "prefill": 7}
         page = (await operator.http.get("/pools/default/chat")).text
         assert "Prefill to decode: 7 : 3 wanted, 6 : 0 serving." in page
-        assert "5 declared, 7 wanted now" in page
+        assert "5 declared, 7 desired now" in page
         assert page.count('step="any" value="5"') == 1, "a plan changes the declared number, whatever a window wants"
         assert page.count('step="any" value="3"') == 1, "what its InferencePoolRole asks for"
         assert "Scale prefill" in page
@@ -346,7 +346,7 @@ async def test_a_revision_of_the_spec_is_gone_back_to_in_four_clicks_from_the_ov
         assert applied.status_code == 303
         assert admin.fake.world.spec(CHAT)["routing"]["policy"] == "ear"
         refused = await admin.submit("/pools/default/chat/spec/plans", revision="2")
-        assert (refused.status_code, "the spec is so already" in refused.text) == (422, True)
+        assert (refused.status_code, "the spec already has these values" in refused.text) == (422, True)
     async with visitor("operator") as operator:
         page = (await operator.http.get("/pools/default/chat/spec")).text
         assert "Roll back…" not in page
@@ -424,3 +424,24 @@ async def test_no_estimate_stands_beside_a_simulation_that_may_contradict_it() -
         book.expectations["p-0001"] = replace(done, figures=[replace(figure, unknown=None)])
         known = (await admin.http.get("/plans/p-0001")).text
         assert "In time after, simulated" in known and "43.6 %" in known and "99.9" not in known
+
+
+async def test_a_plan_says_what_is_kept_of_caches_and_an_applied_one_what_was() -> None:
+    async with visitor("admin") as admin:
+        await admin.submit("/pools/default/chat/plans", replicas="7")
+        book = admin.fake.book
+        plan = book.plans["p-0001"]
+        for forecast, words in (
+            (HandOverForecast(hits_kept=0.931, seconds_longer=40.0, more_work=0.021), ("93.1 %", "40.0 s longer, 2.1 % more work")),
+            (
+                HandOverForecast(unknown="no session had a turn in the last five minutes"),
+                ("not known", "no session had a turn in the last"),
+            ),
+        ):
+            book.plans["p-0001"] = replace(plan, effect=replace(plan.effect, hand_over=forecast))
+            page = (await admin.http.get("/plans/p-0001")).text
+            assert all(one in page for one in ("Hits kept", *words))
+            assert "What sessions kept" not in page
+        at = plan.created_at
+        book.plans["p-0001"] = replace(book.plans["p-0001"], applied_at=at, applied_by="ada", state=PlanState.APPLIED)
+        assert "What sessions kept" in (await admin.http.get("/plans/p-0001")).text

@@ -135,7 +135,7 @@ async def test_an_upload_is_simulated_and_its_bad_rows_are_named() -> None:
         assert len(asked.trace or []) == 3
         page = (await operator.http.get(answer.headers["location"])).text
         assert "1 rows of the upload were left out" in page
-        assert "line 2: no row in Mooncake" in page
+        assert "line 2: not a row in Mooncake" in page
 
 
 async def test_what_is_too_large_is_refused_before_it_is_kept() -> None:

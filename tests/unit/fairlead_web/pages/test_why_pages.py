@@ -35,7 +35,7 @@ async def test_a_bad_prediction_and_a_record_that_contradicts_itself_are_said_to
         assert "The prediction was bad" in page
         assert f'href="/pools/{known.pool}/predictor"' in page
         page = flat((await one.http.get("/decisions/turned")).text)
-        assert "The record contradicts itself: by rule lowest-cost" in page
+        assert "The record contradicts itself: according to rule lowest-cost," in page
         assert "Behind in cost" in page
 
 

@@ -246,7 +246,7 @@ class _Walk:
     def place_of(self, container: Part, inner: CelType | None) -> CelType:
         """The declared data to which a step into `container` leads: `inner`, or `LOST` if it is not declared.
 
-        Like the real estimator, this takes a step into a computed value for one to the root.
+        Like the real estimator, this assumes that a step into a computed value leads to the root.
         """
         return self.root if container.place == NOWHERE else (inner or LOST)
 

@@ -62,7 +62,9 @@ class RuleTree:
     additional: RuleTree | None = None
     items: RuleTree | None = None
     passed: dict[str, None] = field(default_factory=dict)
-    """Values that have passed all rules, oldest first. Rules depend only on the value, so it passes again."""
+    """Values that have passed all rules, oldest first. A rule depends only on the value, so an equal value passes
+    again.
+    """
 
 
 def compile_rules(schema: Object, path: str = "") -> RuleTree | None:

@@ -87,7 +87,7 @@ def delete(resources: Resources, kind: ResourceKind, namespace: str, name: str, 
 
 
 def check_preconditions(kind: ResourceKind, stored: Stored, options: DeleteOptions) -> None:
-    """Raise Conflict unless the object is the one, and as new, as the options say."""
+    """Raise Conflict unless the object has the uid and the version that the options name."""
     metadata = stored.object["metadata"]
     failed = ""
     if options.uid and options.uid != metadata["uid"]:

@@ -1,4 +1,4 @@
-"""Deletes pods that must leave their node, as it has a NoExecute taint or is gone, or as a client evicts them."""
+"""Deletes pods that must leave their node: the node has a NoExecute taint or is gone, or a client evicts the pod."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Evictions:
         """Keyed by a node's name."""
 
     def check(self, now: float) -> None:
-        """Delete what has to go at `now`, in seconds that never go back."""
+        """Delete the pods that must leave at `now`, in seconds that never go back."""
         nodes = {stored.name: stored.object for stored in self._resources.store.list("nodes")}
         placed = [
             (stored, str(node)) for stored in self._resources.store.list("pods") if (node := at_path(stored.object, "spec", "nodeName"))
@@ -68,7 +68,7 @@ class Evictions:
         self._delete(pod, DeleteOptions())
 
     def _remove(self, pod: Stored) -> None:
-        """Delete a pod without waiting for a kubelet, as it has none."""
+        """Delete a pod at once, because it has no kubelet to wait for."""
         if at_path(pod.object, "status", "phase") not in FINISHED:
             item = _disrupted(self._resources, pod, "DeletionByPodGC", "PodGC: node no longer exists")
             item["status"]["phase"] = "Failed"
@@ -82,7 +82,7 @@ class Evictions:
 
 
 def evict(resources: Resources, kind: ResourceKind, pod: Stored, options: DeleteOptions) -> None:
-    """Delete a pod as the Eviction API does: it says in the pod's conditions why. No budget is asked here."""
+    """Delete a pod as the Eviction API does: the pod's conditions say why. This does not check any budget."""
     if not options.dry_run:
         check_preconditions(kind, pod, options)
         item = _disrupted(resources, pod, "EvictionByEvictionAPI", "Eviction API: evicting")

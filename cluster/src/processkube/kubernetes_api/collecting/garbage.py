@@ -35,7 +35,7 @@ class GarbageCollector:
         self._registry: Registry = resources.registry
         self._dependents: dict[str, set[str]] = {}
         self._gone: dict[tuple[str, ...], None] = {}
-        """What references called the owners that were removed last."""
+        """References to the owners that were removed last."""
         self._undecided: dict[str, Stored] = {}
         """Keyed by uid: the dependents of owners whose kind is not served."""
         self._waiting: deque[Stored] = deque()
@@ -141,7 +141,7 @@ class GarbageCollector:
             self._delete(stored, _ORPHANING if ORPHAN in finalizers else _FOREGROUND if FOREGROUND in finalizers else _BACKGROUND)
 
     def _owner(self, dependent: Stored, reference: Object) -> Stored | None:
-        """The owner that a reference means: not whatever has its uid, but what is of its kind and name beside it."""
+        """The owner that a reference means. An object with the same uid but another kind or name is not the owner."""
         found = self._store.by_uid(reference["uid"])
         if found is None or found.namespace not in {"", dependent.namespace} or found.name != reference["name"]:
             return None
@@ -244,12 +244,12 @@ def _owner_uids(item: Object) -> list[str]:
 
 
 def _type(item: Object) -> tuple[str, str]:
-    """Group and kind of an object, or of what a reference means: it may name any version."""
+    """Group and kind of an object or of a reference's target; a reference may name any version."""
     return item["apiVersion"].rpartition("/")[0], item["kind"]
 
 
 def _waits(item: Object) -> bool:
-    """Whether an object waits for the deletion of its dependents."""
+    """Whether an object waits for the deletion of its dependents before it is deleted."""
     return FOREGROUND in item["metadata"].get("finalizers", ())
 
 

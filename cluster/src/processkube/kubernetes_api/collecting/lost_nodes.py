@@ -75,7 +75,7 @@ class LostNodes:
         self._evictions.check(now)
 
     def _heartbeat(self, node: Stored, now: float) -> _Heartbeat:
-        """The node's heartbeat. The kubelet's own times are only compared, as its clock may be another."""
+        """The node's heartbeat. The kubelet's times are only compared with each other, because its clock may differ."""
         lease = self._store.get(_LEASES, LEASE_NAMESPACE, node.name)
         renewed = at_path(lease.object, "spec", "renewTime", default="") if lease else ""
         sign = (str(renewed), str((condition_of(node.object, "Ready") or {}).get("lastHeartbeatTime", "")))
@@ -117,7 +117,7 @@ class LostNodes:
         self._tell(pod, "Warning", "Node is not ready")
 
     def _taint(self, node: Stored, *, may_evict: bool) -> None:
-        """Give the node the taints that fit its Ready condition. When no node is ready, none may be emptied."""
+        """Give the node the taints that fit its Ready condition. While no node is ready, no node's pods are evicted."""
         lost = _ready_status(node) == "Unknown"
         wanted = {"NoSchedule": lost, NO_EXECUTE: lost and may_evict}
         before = at_path(node.object, "spec", "taints", default=[])

@@ -94,9 +94,8 @@ def _spec_faults(spec: Object) -> Iterator[Cause]:
 
 
 def _version_faults(spec: Object) -> Iterator[Cause]:
-    """Faults of the versions.
-
-    A member that is equal in all versions counts as one of the whole definition: it is checked and reported once.
+    """Faults of the versions. A member that is equal in all versions is checked once and reported for the whole
+    definition.
     """
     versions = spec.get("versions", [])
     for index, version in enumerate(versions):

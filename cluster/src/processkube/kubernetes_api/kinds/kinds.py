@@ -124,6 +124,7 @@ _FURTHER: Mapping[str, tuple[str, ...]] = {
     "pods": ("binding", "eviction", "log"),
     "namespaces": ("finalize",),
     "serviceaccounts": ("token",),
+    "services": ("proxy",),
 }
 
 # group, version, kind, plural, namespaced, short names, categories, flags.

@@ -5,7 +5,7 @@ ApiError
 ├── NotFound 404              ├── MethodNotAllowed 405     ├── NotAcceptable 406
 ├── AlreadyExists 409         ├── Conflict 409             ├── Expired 410
 ├── TooLarge 413              ├── UnsupportedMediaType 415 ├── Invalid 422
-└── TooManyRequests 429       └── NotImplementedHere 501
+├── TooManyRequests 429       ├── NotImplementedHere 501   └── ServiceUnavailable 503
 """
 
 from __future__ import annotations
@@ -99,6 +99,10 @@ class ApiError(Exception):
             status["details"] = self.details
         status["code"] = self.code
         return status
+
+
+class ServiceUnavailable(ApiError):
+    code, reason = 503, "ServiceUnavailable"
 
 
 class BadRequest(ApiError):

@@ -19,7 +19,9 @@ Clock = Callable[[], datetime]
 """Returns the present moment as a datetime with the time zone UTC."""
 
 DEEPEST = 128
-"""Levels of an object: a real server takes 10,000, but what walks through objects here is recursive."""
+"""The deepest nesting of an object: a real server takes 10,000 levels, but the functions here that walk through objects
+are recursive.
+"""
 
 _LONG_NUMBER = re.compile(rb"\d{19}")
 """Only a body with this many digits in a row can hold an integer beyond 64 bits."""

@@ -66,7 +66,7 @@ class LabelSelector:
         return all(requirement.matches(found) for requirement in self.requirements)
 
     def label(self) -> tuple[str, str] | None:
-        """Key and value of a label that everything it matches has; None when it asks for no value in particular."""
+        """Key and value of a label that all matched objects have; None if the selector asks for no particular value."""
         for requirement in self.requirements:
             if requirement.operator in {"=", "in"} and len(requirement.values) == 1:
                 return requirement.key, next(iter(requirement.values))

@@ -36,6 +36,8 @@ def resource_target(registry: Registry, path: str) -> Target:
     if rest[0] == "namespaces" and len(rest) > 2 and registry.find(group, version, rest[2]) is not None:
         namespace, rest = rest[1], rest[2:]
     kind = registry.find(group, version, rest[0])
+    if kind is not None and rest[2:3] == ["proxy"] and "proxy" in kind.subresources:
+        rest = rest[:3]  # what follows is a path of the server behind
     if kind is None or len(rest) > 3 or (namespace and not kind.namespaced):
         raise NotFound(NO_SUCH_RESOURCE)
     if kind.namespaced and not namespace and len(rest) > 1:

@@ -15,6 +15,7 @@ from processkube.kubernetes_api.serving.accounts import Account
 from processkube.kubernetes_api.serving.endpoints import Endpoints, not_allowed, patch_function
 from processkube.kubernetes_api.serving.exchanges import answer, dry_run, is_true, raw_answer, read_body, write_options
 from processkube.kubernetes_api.serving.logs import LogSource
+from processkube.kubernetes_api.serving.proxying import ServiceProxy
 from processkube.kubernetes_api.serving.request_paths import NO_SUCH_RESOURCE, Target
 from processkube.kubernetes_api.serving.service_accounts import ServiceAccountTokens
 from processkube.kubernetes_api.storing.representations import has_replicas, scale_of, set_replicas, to_external
@@ -32,6 +33,7 @@ class Subresources:
         self._service_accounts = service_accounts
         self._endpoints = endpoints
         self._log_source = log_source
+        self._proxy = ServiceProxy(resources)
 
     async def serve(self, request: web.Request, target: Target, account: Account) -> web.StreamResponse:
         kind, name = target.kind, target.subresource
@@ -56,6 +58,8 @@ class Subresources:
                     return await self._finalize(request, target)
                 case "token":
                     return await self._token(request, target)
+                case "proxy":
+                    return await self._proxy.serve(request, target)
         if name in _STREAMING:
             raise NotImplementedHere(f"{kind.plural}/{name} is not supported by processkube; read logs, or use a real cluster")
         raise NotFound(NO_SUCH_RESOURCE)

@@ -126,7 +126,7 @@ class _Look:
         return str(self._current if is_kept else self._update)
 
     def _correct(self, number: int, pod: Object) -> None:
-        """Give a pod back its label, and its claims their owners."""
+        """Restore a pod's labels and the owner references of its claims."""
         name = pod["metadata"]["name"]
         if pod["metadata"].get("labels", {}).get(POD_NAME) != name:
             labels = {**pod["metadata"].get("labels", {}), POD_NAME: name, POD_INDEX: str(number)}

@@ -171,7 +171,7 @@ def default_job(item: Object) -> None:
 
 
 def _own_labels(job: Object) -> dict[str, str]:
-    """The labels of a Job's pods that the server makes."""
+    """The labels that the server adds to a Job's pods."""
     own = {"controller-uid": job["metadata"]["uid"], "job-name": job["metadata"].get("name", "")}
     return {f"{prefix}{name}": value for prefix in ("", _JOB_LABELS) for name, value in own.items()}
 

@@ -1,4 +1,4 @@
-"""How idle each instance is."""
+"""Scores for how idle each instance is."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,14 +11,14 @@ from fairlead.schemas.shapes import number, whole
 
 
 def short_queue(queued: IntVector) -> FloatVector:
-    """(longest - own) / (longest - shortest) queue; all 1 when equal."""
+    """(longest queue - own queue) / (longest - shortest queue); all 1 if all are equal."""
     longest, shortest = int(queued.max()), int(queued.min())
     scores: FloatVector = np.ones(len(queued)) if longest == shortest else (longest - queued) / (longest - shortest)
     return scores
 
 
 def idleness(work: IntVector) -> FloatVector:
-    """1 - work as a share of the most loaded; all 1 without work."""
+    """1 - own work as a share of the most loaded instance's; all 1 without work."""
     scores: FloatVector = 1.0 - normalised(work)
     return scores
 
@@ -30,14 +30,14 @@ def free_kv(kv_usage: FloatVector) -> FloatVector:
 
 
 def below(work: IntVector, threshold: int) -> FloatVector:
-    """1 - work as a share of a threshold; 0 from there on."""
+    """1 - work as a share of a threshold; 0 at the threshold and above."""
     scores: FloatVector = 1.0 - np.minimum(work, threshold) / threshold
     return scores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueScorer:
-    """`queue-scorer`: the shortest queue 1, the longest 0."""
+    """`queue-scorer`: the shortest queue scores 1, the longest 0."""
 
     term: ClassVar[str] = "queue_score"
 
@@ -57,7 +57,7 @@ class KvCacheUtilizationScorer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningRequestsScorer:
-    """`running-requests-size-scorer`: the fewest running requests 1, the most 0."""
+    """`running-requests-size-scorer`: the fewest running requests score 1, the most 0."""
 
     term: ClassVar[str] = "running_score"
 
@@ -67,12 +67,12 @@ class RunningRequestsScorer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveRequestScorer:
-    """`active-request-scorer`: 1 where no more than a threshold of requests wait or run, less the more there are."""
+    """`active-request-scorer`: scores 1 up to a threshold of waiting or running requests, less with more of them."""
 
     term: ClassVar[str] = "active_score"
 
     idle_threshold: int = whole("Requests up to which an instance is idle and scores 1.", 0, minimum=0, maximum=1_000_000)
-    max_busy_score: float = number("The most a busy instance can score.", 1.0, minimum=0.0, maximum=1.0)
+    max_busy_score: float = number("The highest score of a busy instance.", 1.0, minimum=0.0, maximum=1.0)
 
     def scores(self, seen: Considered) -> FloatVector:
         busy = idleness(seen.requests) * self.max_busy_score
@@ -81,7 +81,7 @@ class ActiveRequestScorer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadAwareScorer:
-    """`load-aware-scorer`: half of the free share below a threshold of waiting requests."""
+    """`load-aware-scorer`: half of 1 - waiting requests as a share of a threshold."""
 
     term: ClassVar[str] = "load_score"
 
@@ -93,7 +93,7 @@ class LoadAwareScorer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLoadScorer:
-    """`token-load-scorer`: the free share below a threshold of uncached tokens in flight, this request's included."""
+    """`token-load-scorer`: 1 - uncached tokens in flight, including this request's, as a share of a threshold."""
 
     term: ClassVar[str] = "token_score"
 

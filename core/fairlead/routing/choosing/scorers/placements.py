@@ -1,4 +1,4 @@
-"""Scores by earlier placements of a session, or of a prompt whose tokens are not known."""
+"""Scores from earlier placements: of the session, or of prompts that no instance had cached."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -26,12 +26,12 @@ def home_place(seen: Considered) -> int | None:
 class SessionAffinity:
     """Parameters of `session-affinity-scorer` and `-filter`. Homes are the pool's own bindings, which routers share."""
 
-    strategy: str = text("Strategy `session_id`: no address that a client sends is believed.", enum=("session_id",))
+    strategy: str = text("Strategy; only `session_id`, because addresses that clients send are not trusted.", enum=("session_id",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionAffinityScorer(SessionAffinity):
-    """`session-affinity-scorer`: the session's home 1, all others 0."""
+    """`session-affinity-scorer`: the session's home scores 1, all others 0."""
 
     term: ClassVar[str] = "session_score"
 
@@ -47,7 +47,7 @@ class SessionAffinityScorer(SessionAffinity):
 class ColdPlacement:
     """Parameters of `no-hit-lru-scorer`."""
 
-    lru_size: int = whole("Instances that are remembered.", 1024, minimum=1, maximum=1_000_000)
+    lru_size: int = whole("Number of instances that are remembered.", 1024, minimum=1, maximum=1_000_000)
     prefix_match_info_producer_name: str = text("The producer of the matches, by its name among the plugins.", "")
 
 
@@ -61,7 +61,7 @@ class NoHitLruScorer:
     def __init__(self, parameters: ColdPlacement) -> None:
         self._size = parameters.lru_size
         self._used: OrderedDict[str, None] = OrderedDict()
-        """Instances that were given such a prompt, longest ago first."""
+        """Instances that were given a prompt without a hit, longest ago first."""
 
     def scores(self, seen: Considered) -> FloatVector:
         count = len(seen)
@@ -76,7 +76,7 @@ class NoHitLruScorer:
         return scores
 
     def picked(self, seen: Considered, place: int) -> None:
-        """The request goes to this instance among the considered ones."""
+        """Record that the request goes to this instance among the considered ones."""
         if seen.hits.any():
             return
         instance = seen.loads[place].entry.id

@@ -1,4 +1,4 @@
-"""How much of the prompt each instance holds."""
+"""Scores for how much of the prompt each instance holds."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -25,7 +25,7 @@ def absolute(matched_blocks: IntVector, total_blocks: int) -> FloatVector:
 def minmax(matched_blocks: IntVector) -> FloatVector:
     """Spread between the smallest and the largest match of those that match at all; all equal = 1, no match = 0.
 
-    A single matching block scores 1 in a pool that holds nothing else: compare `absolute`.
+    If the pool holds nothing else, a single matching block already scores 1; `absolute` avoids that.
     """
     matching = matched_blocks > 0
     if not matching.any():
@@ -41,7 +41,9 @@ class PrefixMatches:
     """Parameters of `prefix-cache-scorer`."""
 
     prefix_match_info_producer_name: str = text("The producer of the matches, by its name among the plugins.", "")
-    match_length_weight: float = number("Weight of the matched length; the share has the rest.", 0.0, minimum=0.0, maximum=1.0)
+    match_length_weight: float = number(
+        "Weight of the matched length; the matched share has the rest of the weight.", 0.0, minimum=0.0, maximum=1.0
+    )
     match_length_scale_tokens: int = whole("Matched tokens from which the length scores 1.", 8192, minimum=1, maximum=10**9)
 
 
@@ -69,7 +71,7 @@ class PrefixCacheScorer:
 
 
 class RelativePrefixScorer:
-    """The match between the smallest and the largest of the pool, as llm-d scored until May 2026."""
+    """The match relative to the pool's smallest and largest match, as llm-d scored until May 2026."""
 
     term: ClassVar[str] = "prefix_score"
 

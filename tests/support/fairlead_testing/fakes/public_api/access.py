@@ -102,7 +102,7 @@ class Access:
         return handle
 
     def identity(self, request: Request) -> Identity:
-        secret = request.headers.get("authorization", "").removeprefix("Bearer ")
+        secret = request.headers.get("x-fairlead-token") or request.headers.get("authorization", "").removeprefix("Bearer ")
         found = self.sessions.get(secret) or self.tokens.get(secret)
         if found is None:
             raise Refusal(401, "Sign in first", "The session has ended or the token is unknown.", "unauthenticated")

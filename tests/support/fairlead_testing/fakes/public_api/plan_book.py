@@ -204,7 +204,7 @@ EFFECTS = {
         notes=["Share of keys of vllm-0: 13.5% now, 7.1% with this plan."],
         warnings=["About 6 of 96 sessions move with their next request, and lose their cache."],
     ),
-    PlanKind.SCALING: PlanEffect(notes=["Numbers stay as declared; every recommendation is kept with its signals."]),
+    PlanKind.SCALING: PlanEffect(notes=["Numbers stay as declared; every recommendation is recorded with its signals."]),
     PlanKind.RATIO: PlanEffect(notes=["Instances drain and change between prefill and decode without a person."]),
     PlanKind.CORDON: PlanEffect(
         key_share_moved=0.131,
@@ -225,7 +225,7 @@ EFFECTS = {
     PlanKind.UNDRAIN: PlanEffect(notes=["It takes requests again, unless its successor serves already."]),
     PlanKind.MIGRATIONS: PlanEffect(
         notes=["96 sessions stay where they are, and queued requests wait where they do."],
-        warnings=["Nothing relieves an instance that becomes hot, until migrations go on."],
+        warnings=["Nothing relieves an instance that becomes hot, until migrations are resumed."],
     ),
     PlanKind.DELETE: PlanEffect(
         instances_removed=7,
@@ -239,7 +239,7 @@ EFFECTS = {
     PlanKind.MOVE: PlanEffect(
         sessions_moved=1,
         cache_tokens_lost=8_412,
-        notes=["Its next request goes there, whatever the policy would choose; from then on it moves by the policy's rules again."],
+        notes=["Its next request goes there, regardless of the policy; after that the policy may move it again."],
         warnings=["About 8,412 tokens of context are computed again there."],
     ),
     PlanKind.UNPIN: PlanEffect(

@@ -18,7 +18,7 @@ from fairlead_api.plans.kinds.catalogue import kind_of
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.expectations import ExpectationState, PlanExpectation
 from fairlead_client.resources.plan_kinds import PlanRequest
-from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState, needed_role
+from fairlead_client.resources.plans import ApplyRequest, HandOverResult, Plan, PlanState, needed_role
 from fairlead_client.resources.problems import ChangeMeanwhile, PlanConflict
 from fairlead_testing.fakes.public_api.access import Access
 from fairlead_testing.fakes.public_api.answers import Refusal, as_json, list_routes
@@ -41,6 +41,7 @@ class Plans:
             Route(f"{POOL}/plans", guard(self._plan, AccessRole.OPERATOR), methods=["POST"]),
             Route("/v1/plans/{plan}", guard(self._show_plan)),
             Route("/v1/plans/{plan}/expectation", guard(self._expectation)),
+            Route("/v1/plans/{plan}/hand-over", guard(self._hand_over)),
             Route("/v1/plans/{plan}/apply", guard(self._apply, AccessRole.OPERATOR), methods=["POST"]),
             Route("/v1/plans/{plan}/again", guard(self._again, AccessRole.OPERATOR), methods=["POST"]),
             Route("/v1/plans/{plan}/undo", guard(self._undo, AccessRole.OPERATOR), methods=["POST"]),
@@ -82,6 +83,11 @@ class Plans:
         known = self._book.expectations.get(plan.id)
         reason = "12 requests were recorded in the last hour, and 200 are needed"
         return as_json(known or PlanExpectation(plan=plan.id, state=ExpectationState.UNKNOWN, reason=reason))
+
+    async def _hand_over(self, request: Request) -> Response:
+        plan = self._known(request)
+        result = HandOverResult(plan=plan.id, expected=plan.effect.hand_over)
+        return as_json(result if plan.applied_at is None else replace(result, until=self._clock()))
 
     async def _apply(self, request: Request) -> Response:
         plan, body = self._known(request), msgspec.json.decode(await request.body(), type=ApplyRequest)

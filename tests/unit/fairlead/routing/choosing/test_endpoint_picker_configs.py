@@ -70,7 +70,7 @@ def test_the_precise_sample_runs_and_says_what_fairlead_does_by_itself() -> None
     assert plan.notes == (
         "config.plugins[0].parameters.modelName is not needed: routers ask the pool's own engines to tokenize",
         "config.plugins[0].parameters.vllm is not needed: routers ask the pool's own engines to tokenize",
-        "config.plugins[6].parameters.tokenProcessorConfig is not needed: blocks are those of the engines' KV events, "
+        "config.plugins[6].parameters.tokenProcessorConfig is not needed: the block size is that of the engines' KV events, "
         "else spec.routing.blockTokens",
     )
 
@@ -138,7 +138,7 @@ SESSION = {"type": "session-affinity-scorer"}
     ("document", "field", "remedy"),
     [
         (config("magic-scorer"), "plugins[0].type", "the types of plugins are queue-scorer, kv-cache"),
-        (config("latency-scorer"), "plugins[0].type", "it is not offered: no latency predictor"),
+        (config("latency-scorer"), "plugins[0].type", "Fairlead does not support it: no latency predictor"),
         (
             config("queue-scorer", {"type": "max-score-picker", "parameters": {"maxEndpoints": 2}}),
             "plugins[1].parameters.maxEndpoints",
@@ -182,7 +182,7 @@ SESSION = {"type": "session-affinity-scorer"}
             "schedulingProfiles[0].plugins[0].pluginRef",
             "name a plugin of this file: queue-scorer",
         ),
-        (config("queue-scorer", "decode-filter", profile=[("queue-scorer", 1)]), "plugins[1]", "no profile names it"),
+        (config("queue-scorer", "decode-filter", profile=[("queue-scorer", 1)]), "plugins[1]", "no profile uses it"),
         (
             config("queue-scorer", "max-score-picker", profile=[("queue-scorer", 1), ("max-score-picker", 2)]),
             "schedulingProfiles[0].plugins[1].weight",
@@ -207,7 +207,7 @@ SESSION = {"type": "session-affinity-scorer"}
         ),
         (config("queue-scorer", dataLayer={"discovery": {"pluginRef": "file"}}), "dataLayer.discovery", "remove it"),
         (config("queue-scorer", flowControl={}), "flowControl", "spec.routing.prefillsInFlight"),
-        (config("queue-scorer", featureGates=["flowControl"]), "featureGates", "what Fairlead does has no gates"),
+        (config("queue-scorer", featureGates=["flowControl"]), "featureGates", "Fairlead has no feature gates"),
         (config("queue-scorer", plugin=[]), "plugin", "remove it; the fields of config are apiVersion"),
         (config("queue-scorer", kind="Config"), "kind", "write one of EndpointPickerConfig"),
         (config("queue-scorer", apiVersion="v1"), "apiVersion", "write one of llm-d.ai/v1alpha1"),

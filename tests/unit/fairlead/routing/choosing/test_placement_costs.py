@@ -47,9 +47,10 @@ class DecodingView(ScriptedView):
     st.sampled_from([0.2, 0.7, 1.3]),
     st.booleans(),
     st.booleans(),
+    st.dictionaries(st.sampled_from(["i0", "i2"]), st.floats(0.0, 2.0)),
 )
 def test_a_few_instances_are_compared_as_many_are(
-    counters: list[tuple[dict[str, Any], int]], load_of_pool: float, overtakes: bool, has_home: bool
+    counters: list[tuple[dict[str, Any], int]], load_of_pool: float, overtakes: bool, has_home: bool, loading: dict[str, float]
 ) -> None:
     loads: dict[str, InstanceLoad] = {f"i{place}": load_of(f"i{place}", **each) for place, (each, _) in enumerate(counters)}
     hits = {("r", f"i{place}"): hit for place, (_, hit) in enumerate(counters)}
@@ -58,7 +59,7 @@ def test_a_few_instances_are_compared_as_many_are(
     )
     view = DecodingView(table([load.entry for load in loads.values()]), loads, hits, {"s": home} if has_home else {}, NOW)
     view.load_of_pool = load_of_pool
-    view.overtakes = overtakes
+    view.overtakes, view.loading = overtakes, loading
     asked = request("r", 8000, session="s" if has_home else None)
     policy = Fairlead(FairleadParameters())
     few = policy.choose(asked, view, NOW)

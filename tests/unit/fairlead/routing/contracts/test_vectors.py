@@ -15,6 +15,7 @@ from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.vectors import PoolVectors, highest, lowest, normalised
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
+from fairlead.routing.knowledge.load_times import LoadTimes
 from fairlead.routing.knowledge.prefixes import PrefixIndex
 from fairlead.routing.knowledge.transfer_times import TransferTimes
 from fairlead.routing.knowledge.views import LiveView
@@ -35,7 +36,7 @@ class Stage:
         for one in self.table.instances:
             self.accounting.loads[one.id] = InstanceLoad(entry=one)
         self.index = PrefixIndex(6)
-        times = PrefillTimes(self.table.engine), DecodeTimes(self.table.engine), TransferTimes()
+        times = PrefillTimes(self.table.engine), DecodeTimes(self.table.engine), TransferTimes(), LoadTimes()
         bindings = SessionBindings(POOL, 60.0, self.accounting.loads)
         self.view = LiveView(self.table, self.accounting.loads, self.index, EngineCaches(), bindings, self.accounting.changed, *times)
         self.tracked: list[TrackedRequest] = []

@@ -64,7 +64,7 @@ def test_the_better_of_two_scores_is_the_higher_where_higher_is_better() -> None
     b = scored("b", 3.6, queue_score=1.0, kv_score=1.0, prefix_score=1.6)
     assert "Score: 4.700 against 3.600 on b, higher is better." in explain(recorded("heimdall", "best-score", a, b))
     assert problems(recorded("heimdall", "best-score", a, b)) == []
-    assert problems(recorded("heimdall", "best-score", b, a)) == ["by rule best-score a is better than b"]
+    assert problems(recorded("heimdall", "best-score", b, a)) == ["according to rule best-score, a is better than b"]
 
 
 def test_a_total_that_is_not_the_sum_of_its_parts_is_a_contradiction() -> None:
@@ -88,7 +88,9 @@ def test_a_guard_names_what_was_passed_over_and_the_limit_it_broke() -> None:
     assert "Load with this request on a: 41,000 tokens, above the limit of 31,250 tokens" in text
     assert problems(decision, "slo-overloaded") == []
     cool = recorded("dualmap", "slo-guard", b, replace(a, total=20_000.0), passed_over="a", overload_tokens=31_250.0)
-    assert problems(cool, "slo-overloaded") == ["rule slo-guard wants total above overload_tokens, but 20000.0 is not so to 31250.0"]
+    assert problems(cool, "slo-overloaded") == [
+        "rule slo-guard wants total above overload_tokens, but 20000.0 and 31250.0 do not satisfy that"
+    ]
 
 
 def test_a_bound_session_says_that_the_rule_stands_above_the_score() -> None:
@@ -97,7 +99,7 @@ def test_a_bound_session_says_that_the_rule_stands_above_the_score() -> None:
     decision = recorded("ear", "host-not-hot", host, idle, hot_tokens=1000.0)
     text = explain(decision)
     assert "its session lives there and it is not hot" in text
-    assert "The rule stands above the score: waiting ahead is 900 tokens against 0 tokens on b, lower is better." in text
+    assert "The rule overrides the score: waiting ahead is 900 tokens against 0 tokens on b, lower is better." in text
     assert problems(decision) == []
 
 
@@ -115,7 +117,7 @@ def test_the_first_in_time_is_best_only_among_those_in_time() -> None:
         (1.2, "a", "predicted in 1.00 s and came in 1.20 s."),
         (0.4, "a", "but came in 400 ms: the prediction was far off, 600 ms too late."),
         (9.0, "a", "but came in 9.00 s: the prediction was far off, 8.00 s too early."),
-        (9.0, "b", "the request went on to b and had it there after 9.00 s."),
+        (9.0, "b", "the request moved to b, where its first token came after 9.00 s."),
         (None, None, "none was reported."),
     ],
 )
@@ -126,19 +128,19 @@ def test_the_prediction_is_held_against_what_came(actual: float | None, served_b
 
 def test_a_hold_is_told_and_no_prediction_is_blamed_for_it() -> None:
     held = replace(recorded("random", "drawn", scored("a", 0.0)), held_seconds=60.0, ttft_seconds=61.2, served_by="a")
-    assert "Before that it was held for 60.0 s: no instance accepted requests." in explain(held)
-    assert explain(held).endswith("predicted in 1.00 s and came in 1.20 s, the hold not counted.")
+    assert "Before that, the request was held for 60.0 s: no instance accepted requests." in explain(held)
+    assert explain(held).endswith("predicted in 1.00 s and came in 1.20 s, not counting the hold.")
     late = explain(replace(held, ttft_seconds=69.0))
-    assert late.endswith("but came in 9.00 s, the hold not counted: the prediction was far off, 8.00 s too early.")
+    assert late.endswith("but came in 9.00 s, not counting the hold: the prediction was far off, 8.00 s too early.")
     for none in (0.0, None):
         assert "held for" not in explain(replace(held, held_seconds=none))
 
 
 def test_both_instances_of_a_divided_request_are_told_and_a_decode_instance_alone_has_a_rule_of_its_own() -> None:
     divided = replace(recorded("random", "drawn", replace(scored("p", 0.0), total=None)), decode="x")
-    assert explain(divided).endswith("It was to compute the prompt only: x decodes.")
+    assert explain(divided).endswith("It was chosen to compute only the prompt; x decodes.")
     assert problems(divided) == []
-    assert problems(replace(divided, decode="p", served_by="p")) == ["p was to decode for itself"]
+    assert problems(replace(divided, decode="p", served_by="p")) == ["p was recorded as the decode instance of its own prefill"]
     went_on = replace(divided, decode="p", served_by="q")
     assert problems(went_on) == [], "chosen to do everything, it decoded what came back to a prefill instance while it waited"
     assert explain(went_on).endswith("In the end it only decoded: q computed the prompt.")
@@ -181,12 +183,13 @@ class AMove:
     transfer_seconds: float | None = None
     predicted_transfer_seconds: float | None = None
     transfer_bytes: int | None = None
+    handed_over: bool = False
 
 
 @pytest.mark.parametrize(
     ("move", "words"),
     [
-        (AMove(), "going 1.00 s: 4.00 s faster. It was faster: the first token took 2.00 s, 3.00 s less than predicted for staying."),
+        (AMove(), "moving 1.00 s: 4.00 s faster. It was faster: the first token took 2.00 s, 3.00 s less than predicted for staying."),
         (AMove(actual_ttft_seconds=6.5, paid_off=False), "It was not faster: the first token took 6.50 s, 1.50 s longer than predicted"),
         (
             AMove(predicted_target_ttft_seconds=51.0, benefit_seconds=-46.0, paid_off=None),
@@ -195,7 +198,7 @@ class AMove:
         (AMove(actual_ttft_seconds=None, paid_off=None), "is not known: no first token"),
         (
             AMove(predicted_source_ttft_seconds=None, benefit_seconds=None, paid_off=None),
-            "What staying would have taken was not predicted. Whether it was faster is not known; the first token came after 2.00 s.",
+            "No time was predicted for staying. Whether it was faster is not known; the first token came after 2.00 s.",
         ),
     ],
 )
@@ -204,13 +207,21 @@ def test_a_move_says_what_was_promised_and_whether_it_came_true(move: AMove, wor
     assert explain_move(move, "Session s").startswith("Session s went from a to b: another instance promised an earlier first token.")
 
 
+def test_a_session_that_a_router_handed_over_says_so_before_what_became_of_its_cache() -> None:
+    move = AMove(handed_over=True, cache="moved", tokens_moved=3000, transfer_seconds=0.2)
+    assert "A router handed it over before its next turn: it asked the target for the session's last prompt. Its KV cache," in explain_move(
+        move, "Session s"
+    )
+    assert "handed it over" not in explain_move(AMove(), "Session s")
+
+
 @pytest.mark.parametrize(
     ("move", "words"),
     [
         (AMove(), "another instance promised an earlier first token."),
         (
             AMove(crossed=5.4, threshold=5.0, crossed_unit="seconds"),
-            "staying was predicted to miss the TTFT target (5.40 s to the first token, and the target is 5.00 s).",
+            "staying was predicted to miss the TTFT target (5.40 s to the first token; the target is 5.00 s).",
         ),
         (
             AMove(trigger="hot-migration", crossed=70_000.0, threshold=62_500.0, crossed_unit="tokens"),
@@ -218,11 +229,12 @@ def test_a_move_says_what_was_promised_and_whether_it_came_true(move: AMove, wor
         ),
         (
             AMove(trigger="prefix-equal", crossed=900.0, threshold=300.0, crossed_unit="tokens"),
-            "both held as much of its prompt, and the other had less to do (900 tokens waited there, 300 tokens where it went).",
+            "both instances held as much of its prompt, and the new one had less to do (900 tokens waited at the "
+            "old instance, 300 tokens at the new one).",
         ),
         (AMove(trigger="drain"), "its instance drained."),
         (AMove(trigger="from-the-future"), "from-the-future."),
-        (AMove(trigger="prefix-key", benefit_seconds=-0.8), "as its requests follow the prefix's place whatever that costs."),
+        (AMove(trigger="prefix-key", benefit_seconds=-0.8), "because its requests follow the prefix's place on the ring at any cost."),
     ],
 )
 def test_a_move_says_the_number_that_decided_and_one_of_before_what_it_knows(move: AMove, words: str) -> None:

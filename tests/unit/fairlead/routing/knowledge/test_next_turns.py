@@ -65,3 +65,10 @@ def test_the_order_has_each_session_with_tokens_once_and_the_best_worth_for_its_
     worths = ranked(sessions, learned(came, [10.0]))
     assert sorted(map(id, (worth.session for worth in worths))) == sorted(id(one) for one in sessions if one.tokens)
     assert [worth.per_token for worth in worths] == sorted((worth.per_token for worth in worths), reverse=True)
+
+
+def test_what_is_fetched_comes_in_the_order_of_what_it_spares_as_each_takes_as_long() -> None:
+    turns = NextTurns()
+    sessions = [Leaving(name="short", tokens=1_000, idle_seconds=1.0), Leaving(name="long", tokens=50_000, idle_seconds=200.0)]
+    assert [worth.session.name for worth in ranked(sessions, turns)] == ["short", "long"]
+    assert [worth.session.name for worth in ranked(sessions, turns, fetched=True)] == ["long", "short"]

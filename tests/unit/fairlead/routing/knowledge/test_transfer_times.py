@@ -51,6 +51,16 @@ def test_a_pair_that_failed_rests_longer_each_time_and_no_other_pair_does() -> N
     assert times.may_try("a", "b", 41.0)
 
 
+def test_a_pair_that_was_late_rests_for_those_who_wait_only() -> None:
+    times = TransferTimes()
+    failed(times, CacheFate.LATE, 0.0)
+    assert (times.may_try("a", "b", 1.0), times.may_try("a", "b", 1.0, waits=False)) == (False, True)
+    failed(times, CacheFate.LOST, 2.0)
+    assert not times.may_try("a", "b", 3.0, waits=False)
+    moved(times, 1000, 0.1, now=4.0)
+    assert times.may_try("a", "b", 4.0)
+
+
 def test_a_source_that_names_nothing_tells_nothing_of_the_pair() -> None:
     times = TransferTimes()
     failed(times, CacheFate.UNNAMED, 0.0)

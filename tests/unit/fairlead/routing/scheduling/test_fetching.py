@@ -216,7 +216,7 @@ BUSY = 60
 @pytest.mark.parametrize("policy", ["fairlead", "mooncake"])
 @pytest.mark.parametrize("movable", [True, False])
 def test_a_live_pool_weighs_fetching_as_a_modelled_one_does(policy: str, movable: bool) -> None:
-    engine = replace(table(1).engine, kv_transfer=FAST)
+    engine = replace(table(1).engine, kv_transfer=replace(FAST, when=EVERY_MOVE))
     scheduler = PoolScheduler(replace(table([entry("a"), entry("b")], policy=policy), engine=engine), "router-0", 0, sample_rate=1.0)
 
     def submit(name: str, blocks: range, now: float) -> list[Dispatch]:
@@ -242,6 +242,71 @@ def test_a_live_pool_weighs_fetching_as_a_modelled_one_does(policy: str, movable
     else:
         assert all(source is None for _, source, _ in found), "it waits for the holder, or is computed elsewhere"
     assert scheduler.discrepancies() == ()
+
+
+class Busy:
+    """Two instances; a session has its context at the one that now computes a prompt of so many blocks."""
+
+    def __init__(self, blocks: int) -> None:
+        engine = replace(table(1).engine, kv_transfer=FAST)
+        two = replace(table([entry("a"), entry("b")], policy="fairlead"), engine=engine)
+        self.scheduler = PoolScheduler(two, "router-0", 0, sample_rate=1.0)
+        self.home = self.turn("r0", "s", range(20), 0.0).instance
+        self.scheduler.first_token("r0", 4.0)
+        self.scheduler.complete("r0", 4.0, 10, None)
+        self.scheduler.take_records(4.0)
+        assert self.turn("long", "s", range(20 + blocks), 5.0).instance == self.home
+
+    def turn(self, name: str, session: str, blocks: range, now: float) -> Dispatch:
+        request = RoutingRequest(
+            id=name,
+            arrived_at=now,
+            prompt_tokens=len(blocks) * BLOCK + 1,
+            blocks=tuple(blocks),
+            first_bytes_hash=blocks[0],
+            session=session,
+            movable=True,
+        )
+        return next(one for one in dispatches(self.scheduler.submit(request, now)) if one.request.id == name)
+
+
+def test_a_transfer_that_can_only_come_too_late_is_not_begun_and_recorded_so() -> None:
+    pool = Busy(60)
+    dispatch = pool.turn("next", "s", range(20), 5.1)
+    assert dispatch.instance != pool.home, "computing the prompt there is faster than waiting"
+    assert (dispatch.transfer_from, dispatch.longest_transfer_seconds) == (None, 0.0), "its home names no block before it is done"
+    pool.scheduler.first_token("next", 9.0)
+    pool.scheduler.complete("next", 9.0, 10, None)
+    records = pool.scheduler.take_records(10.0)
+    (move,) = [one for one in records.migrations if one.request == "next"]
+    assert (move.cache, move.tokens_moved, move.tokens_recomputed) == (CacheFate.LATE, 0, 20 * BLOCK)
+    assert pool.scheduler.discrepancies() == ()
+
+
+def test_a_session_stays_where_its_blocks_would_be_named_no_sooner_than_it_is_served() -> None:
+    pool = Busy(6)
+    waiting = pool.scheduler.load(pool.home)
+    assert waiting is not None and waiting.prefilling == 1
+    request = pool.scheduler.submit(
+        RoutingRequest(
+            id="next", arrived_at=5.1, prompt_tokens=20 * BLOCK + 1, blocks=tuple(range(20)), first_bytes_hash=0, session="s", movable=True
+        ),
+        5.1,
+    )
+    assert list(request) == [], "it waits at its home, which is done sooner than it could be elsewhere"
+    assert pool.scheduler.take_records(6.0).migrations == ()
+
+
+def test_what_nobody_waits_for_is_fetched_from_a_pair_that_was_too_slow_and_has_time() -> None:
+    pool = Pool(KvTransferFacts(tokens_per_second=2000.0))
+    assert pool.turn("r1", 22, 3.0).transfer_from is None, "a client's request would wait for too long"
+    pool.scheduler.cancel("r1", 3.1)
+    pool = Pool(KvTransferFacts(tokens_per_second=2000.0))
+    other = "b" if pool.source == "a" else "a"
+    late = CacheTransfer(fate=CacheFate.LATE, seconds=1.0)
+    pool.scheduler._state.transfers.observe(pool.source, other, late, 1.0, 2.5)
+    dispatch = pool.turn("heir", 20, 3.0, warms=True)
+    assert (dispatch.transfer_from, dispatch.longest_transfer_seconds >= 10.0) == (pool.source, True)
 
 
 def test_what_was_measured_is_what_policies_weigh() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fairlead.errors import InvalidInput
+from fairlead.instances import InstanceState
 from fairlead.reports.decisions import DecisionRecord
 from fairlead.reports.moves import MigrationRecord
 from fairlead.routing.contracts.catalogues import PolicyCatalogue, PolicyEntry
@@ -17,7 +18,7 @@ from fairlead.routing.explanations.move_checking import cause_contradictions
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import RoutingFacts
-from fairlead_testing.builders.routing import dispatches, request, table
+from fairlead_testing.builders.routing import dispatches, entry, request, table
 from fairlead_testing.worlds.watched_policy import Recorded
 
 
@@ -111,5 +112,41 @@ def test_a_policy_that_keeps_homes_and_does_not_say_why_it_leaves_them_is_refuse
         binds = True
 
     entry = PolicyEntry(name="silent", intent="", build=lambda parameters, seed: Silent(), terms=PolicyTerms(rules=()))  # type: ignore[arg-type,return-value]
-    with pytest.raises(InvalidInput, match="does not say why they leave them; give it cause_to_leave"):
+    with pytest.raises(InvalidInput, match="lacks cause_to_leave; implement that method"):
         PolicyCatalogue({"silent": lambda: entry}).build(RoutingFacts(policy="silent"), 1)
+
+
+def rolled(policy: str, *, stays: tuple[bool, bool], last: InstanceState = InstanceState.SERVING) -> PoolScheduler:
+    """A session's home drains; of two others the first is idle, the second busy."""
+    before = [entry("home"), *(entry(name, InstanceState.DRAINING) for name in ("idle", "busy"))]
+    scheduler = PoolScheduler(table(before, policy=policy), "router-0", 1, sample_rate=1.0)
+    (sent,) = dispatches(scheduler.submit(request("r0", 100, session="s"), 0.0))
+    assert sent.instance == "home"
+    scheduler.first_token("r0", 0.5)
+    scheduler.complete("r0", 1.0, 1, None)
+    crowd = [entry("home", InstanceState.DRAINING), entry("idle", InstanceState.DRAINING), entry("busy")]
+    scheduler.update_table(replace(table(crowd, policy=policy), version=2), 1.5)
+    scheduler.submit(request("crowd", 2_000, blocks=(9,)), 2.0)
+    after = [
+        entry("home", InstanceState.DRAINING),
+        entry("idle", stays=stays[0]),
+        entry("busy", last, stays=stays[1]),
+    ]
+    scheduler.update_table(replace(table(after, policy=policy), version=3), 2.5)
+    scheduler.take_records(3.0)
+    return scheduler
+
+
+@pytest.mark.parametrize("policy", ["fairlead", "ear", "sticky", "cache-affinity"])
+def test_a_session_whose_home_drains_goes_to_an_instance_that_stays_and_moves_once(policy: str) -> None:
+    def goes_to(scheduler: PoolScheduler) -> str:
+        scheduler.submit(request("next", 120, session="s", at=3.0), 3.0)
+        tracked = scheduler._state.requests["next"]
+        assert not scheduler.discrepancies()
+        return tracked.instance
+
+    assert goes_to(rolled(policy, stays=(False, True))) == "busy"
+    assert goes_to(rolled(policy, stays=(False, True), last=InstanceState.DRAINING)) == "idle", "nobody else is there"
+    if policy != "sticky":  # draws by chance
+        assert goes_to(rolled(policy, stays=(True, True))) == "idle"
+        assert goes_to(rolled(policy, stays=(False, False))) == "idle"

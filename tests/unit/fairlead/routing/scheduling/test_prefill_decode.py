@@ -4,6 +4,8 @@ from dataclasses import replace
 from math import inf
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState, Role
@@ -16,6 +18,7 @@ from fairlead.routing.policies.static_pd import StaticPd, StaticPdParameters
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import EarlyRejectionFacts, InstanceEntry, RoutingTable
 from fairlead_testing.builders.routing import dispatches, entry, refusals, request, table, view_over
+from fairlead_testing.examples import examples
 
 
 def split_pool(policy: str = "static-pd", prefill: int = 2, decode: int = 2, **facts: object) -> RoutingTable:
@@ -379,3 +382,35 @@ def test_a_subset_holds_for_who_decodes_too(policy: str) -> None:
     (whole,) = dispatches(scheduler.submit(behind_a_sidecar("whole", within=within, divisible=False), 9.0))
     assert (whole.instance, whole.decode) == ("x1", None)
     assert refusals(scheduler.submit(behind_a_sidecar("nobody", within=("p0",)), 10.0))
+
+
+LATE_SECONDS = 1000.0
+
+
+@given(st.lists(st.sampled_from(["retry", "generated", "first_token"]), max_size=4), st.sampled_from(["complete", "fail", "cancel"]))
+@examples(100)
+def test_whatever_becomes_of_what_warms_an_heir_it_is_in_no_figure_but_the_work_of_its_instances(steps: list[str], ending: str) -> None:
+    """A late first token, a failed attempt, tokens, an end: none is a client's."""
+    scheduler = PoolScheduler(split_pool(prefill=2, decode=2), "router-0", 1)
+    (sent,) = dispatches(scheduler.submit(replace(request("heir", 2_048), warms=True), 0.0))
+    now = LATE_SECONDS
+    for step in steps:
+        now += 1.0
+        if step == "retry":
+            again = scheduler.retry("heir", now, sent.instance, reached=True)
+            if isinstance(again, Refusal):
+                break
+            sent = again
+        elif step == "generated":
+            scheduler.generated("heir", now, round(now))
+        else:
+            scheduler.first_token("heir", now)
+    if ending == "complete":
+        scheduler.complete("heir", now + 1.0, 1, None)
+    else:
+        getattr(scheduler, ending)("heir", now + 1.0)
+    records = scheduler.take_records(now + 9.0, final=True)
+    assert not any(one.requests or one.completed or one.failed or one.cancelled or one.generated_tokens for one in records.loads)
+    assert not any(one.ttft_seconds or one.ttft_total or one.tpot_total or one.judged_by_slo for one in records.loads)
+    assert not records.slo_samples
+    assert not scheduler.discrepancies()

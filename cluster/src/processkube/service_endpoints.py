@@ -44,13 +44,18 @@ def listeners(service: Document, pods: Iterable[Document], address: str, *, mach
     for port in spec.get("ports") or ():
         if port.get("protocol", "TCP") != "TCP":
             continue
-        targets = tuple((pod["status"]["podIP"], number) for pod in behind if (number := _target_port(port, pod)) is not None)
+        targets = targets_of(port, behind)
         found.append(Listener(address=address, port=port["port"], targets=targets))
         if spec.get("type") == "LoadBalancer":
             found.append(Listener(address=machine, port=port["port"], targets=targets))
         if spec.get("type") in {"LoadBalancer", "NodePort"} and port.get("nodePort"):
             found.append(Listener(address=machine, port=port["nodePort"], targets=targets))
     return found
+
+
+def targets_of(port: Document, pods: Iterable[Document]) -> tuple[tuple[str, int], ...]:
+    """The addresses and ports of the pods that a port of their Service leads to."""
+    return tuple((pod["status"]["podIP"], number) for pod in pods if (number := _target_port(port, pod)) is not None)
 
 
 def own_address(service: Document, network: str) -> str | None:

@@ -1,0 +1,263 @@
+"""See the package."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.attacks import __doc__ as package_doc
+from benchmarks.attacks.clients import CLIENTS, ENGINES, NAMES, SUSPENDED, Attacker, prompts
+from benchmarks.attacks.load import Client, Load
+from benchmarks.attacks.world import ENGINES as ENGINES_A_POOL
+from benchmarks.attacks.world import POOLS
+from benchmarks.command_line import above_zero, count, end_everything_when_ended, names_of, zero_or_more
+from benchmarks.gateway import check_free, process, wait_until
+
+AFTERWARDS_SECONDS = 10.0
+"""After the attack, until memory and files are read again."""
+LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Router:
+    """A router under attack, and the switch of its engines' attacks."""
+
+    pid: int
+    port: int
+    switch_port: int
+
+    def memory_mb(self) -> float:
+        fields = dict(line.split(":", 1) for line in Path(f"/proc/{self.pid}/status").read_text().splitlines() if ":" in line)
+        return int(fields["VmRSS"].split()[0]) / 1024
+
+    def files(self) -> int:
+        return sum(1 for _ in Path(f"/proc/{self.pid}/fd").iterdir())
+
+    async def switch(self, attack: str) -> None:
+        """Let the hostile engines do this from now on."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.switch_port)
+        writer.write(f"GET /attack/{attack} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+
+@contextmanager
+def routed_world(first_port: int) -> Iterator[Router]:
+    """A router, its control API and its engines, as processes."""
+    api_port, port, switch_port = first_port - 1, first_port - 2, first_port - 3
+    check_free((switch_port, port, api_port, *range(first_port, first_port + POOLS * ENGINES_A_POOL)))
+    last = (os.cpu_count() or 1) - 1
+    world = [sys.executable, "-m", "benchmarks.attacks.world"]
+    hostile = ["nice", "-n", "19", *world, str(switch_port), str(first_port), "hostile"]
+    honest = [*world, str(api_port), str(first_port), "honest"]
+    command = [sys.executable, "-m", "fairlead_router.main", "--port", str(port), "--admin-port", "0"]
+    with process(hostile, last) as enemies, process(honest, last) as engines, tempfile.TemporaryDirectory() as spool:
+        wait_until(enemies, switch_port, 120)
+        wait_until(engines, first_port + POOLS * ENGINES_A_POOL - 1, 120)
+        environment = {
+            "FAIRLEAD_API_URL": f"http://127.0.0.1:{api_port}",
+            "FAIRLEAD_API_TOKEN": "attacks",
+            "FAIRLEAD_ROUTER_ID": "attacks",
+            "FAIRLEAD_SPOOL_DIR": spool,
+            "FAIRLEAD_LOG_LEVEL": "ERROR",
+        }
+        with process(command, 0, environment) as router:
+            wait_until(router, port, 120, "/readyz")
+            yield Router(pid=router.pid, port=port, switch_port=switch_port)
+
+
+@dataclass
+class Findings:
+    """What one attack did."""
+
+    name: str
+    before: Load
+    during: Load
+    attacker: Attacker
+    memory: list[float] = field(default_factory=list)
+    """In MB: before the attack, at most during it, and after it."""
+    files: list[int] = field(default_factory=list)
+    recovered_seconds: float = 0.0
+
+    def line(self) -> str:
+        was, became = self.before.share(0.99), self.during.share(0.99)
+        ratio = became / was if was else 0.0
+        row = (
+            f"{self.name:<20}{len(self.during.seconds):>7}{self.during.failed:>7}"
+            f"{self.before.share(0.5):>8.1f}{self.during.share(0.5):>8.1f}{was:>9.1f}{became:>9.1f}{ratio:>7.2f}"
+            f"{self.attacker.opened:>9}{self.attacker.refused:>9}"
+            + "".join(f"{one:>7.0f}" for one in self.memory)
+            + "".join(f"{one:>7}" for one in self.files)
+            + f"{self.recovered_seconds:>8.1f}"
+        )
+        if self.attacker.sessions:
+            each = (self.memory[2] - self.memory[0]) * 1024 * 1024 / self.attacker.sessions
+            row += f"   {self.attacker.sessions} sessions, {each:.0f} bytes each"
+        return row
+
+
+HEADER = (
+    f"{'attack':<20}{'asked':>7}{'failed':>7}{'p50':>8}{'with':>8}{'p99 ms':>9}{'with':>9}{'ratio':>7}{'opened':>9}{'refused':>9}"
+    f"{'MB':>7}{'most':>7}{'after':>7}{'files':>7}{'most':>7}{'after':>7}{'back s':>8}"
+)
+
+
+@asynccontextmanager
+async def attacking(router: Router, name: str, attacker: Attacker, seconds: float) -> AsyncIterator[None]:
+    """The attack goes on while the context is open."""
+    if name in ENGINES:
+        await router.switch(name)
+        task = asyncio.ensure_future(prompts(attacker))
+    elif name == SUSPENDED:
+        task = asyncio.ensure_future(_suspend(router, seconds))
+    else:
+        task = asyncio.ensure_future(CLIENTS[name](attacker))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await router.switch("none")
+
+
+async def _suspend(router: Router, seconds: float) -> None:
+    await asyncio.sleep(seconds / 4)
+    os.kill(router.pid, signal.SIGSTOP)
+    try:
+        await asyncio.sleep(seconds / 2)
+    finally:
+        os.kill(router.pid, signal.SIGCONT)
+
+
+async def attack(
+    router: Router, name: str, *, seconds: float, rounds: int, size: float, afterwards: float = AFTERWARDS_SECONDS
+) -> Findings:
+    """Rounds without and with the attack in turns."""
+    found = Findings(name, Load(router.port), Load(router.port), Attacker(router.port, size))
+    await Load(router.port).run(1.0)
+    memory, files = router.memory_mb(), router.files()
+    most = [memory, float(files)]
+
+    async def look() -> None:
+        while True:
+            most[:] = max(most[0], router.memory_mb()), max(most[1], router.files())
+            await asyncio.sleep(LOOK_SECONDS)
+
+    looking = asyncio.create_task(look())
+    for _ in range(rounds):
+        await found.before.run(seconds)
+        async with attacking(router, name, found.attacker, seconds):
+            await found.during.run(seconds)
+        found.recovered_seconds = max(found.recovered_seconds, await _recovered(router.port))
+    looking.cancel()
+    await asyncio.sleep(afterwards)
+    found.memory = [memory, most[0], router.memory_mb()]
+    found.files = [files, int(most[1]), router.files()]
+    return found
+
+
+async def _recovered(port: int) -> float:
+    """Seconds until a new client of another pool is served."""
+    began = time.monotonic()
+    while not await _served(port):  # noqa: ASYNC110 # nothing says so but an answer
+        await asyncio.sleep(0.1)
+    return time.monotonic() - began
+
+
+async def _served(port: int) -> bool:
+    client = Client(port, "pool-1")
+    try:
+        return await client.ask()
+    finally:
+        client.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Soak:
+    """A router after many rounds of all attacks. Its memory's slope is that of the last two thirds."""
+
+    minutes: float
+    mb_an_hour: float
+    files: tuple[int, int]
+    """After the first round and at the end."""
+    failed: int
+    """Requests of the pools that were not attacked."""
+
+
+async def soak(router: Router, names: list[str], *, minutes: float, seconds: float, size: float, afterwards: float) -> Soak:
+    """All attacks in turn; memory and files are read when a round of all has ended."""
+    began, failed, seen = time.monotonic(), 0, list[tuple[float, float, int]]()
+    while not seen or time.monotonic() - began < minutes * 60:
+        for name in names:
+            found = await attack(router, name, seconds=seconds, rounds=1, size=size, afterwards=afterwards)
+            failed += found.during.failed
+            print(found.line(), flush=True)
+        seen.append(((time.monotonic() - began) / 3600, router.memory_mb(), router.files()))
+    later = [(hours, memory) for hours, memory, _ in seen[len(seen) // 3 :]]
+    return Soak(minutes=seen[-1][0] * 60, mb_an_hour=slope(later), files=(seen[0][2], seen[-1][2]), failed=failed)
+
+
+def slope(points: list[tuple[float, float]]) -> float:
+    """Of the straight line that fits best."""
+    n, x, y = len(points), sum(p[0] for p in points), sum(p[1] for p in points)
+    square = sum(p[0] ** 2 for p in points) * n - x * x
+    return (n * sum(a * b for a, b in points) - x * y) / square if square else 0.0
+
+
+async def run(router: Router, options: argparse.Namespace) -> None:
+    print(HEADER, flush=True)
+    if options.soak_minutes:
+        found = await soak(
+            router,
+            options.attacks,
+            minutes=options.soak_minutes,
+            seconds=options.seconds,
+            size=options.size,
+            afterwards=options.afterwards,
+        )
+        print(
+            f"{found.minutes:.0f} min: memory {found.mb_an_hour:+.1f} MB/h, files {found.files[0]} → {found.files[1]}, failed {found.failed}"
+        )
+        return
+    for name in options.attacks:
+        one = await attack(router, name, seconds=options.seconds, rounds=options.rounds, size=options.size, afterwards=options.afterwards)
+        print(one.line(), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=package_doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--attacks", type=names_of(NAMES), default=",".join(NAMES), help=f"of {', '.join(NAMES)}")
+    parser.add_argument("--seconds", type=above_zero, default=4.0, help="of each round")
+    parser.add_argument("--rounds", type=count, default=3, help="without and with the attack, each")
+    parser.add_argument("--size", type=above_zero, default=1.0, help="multiplies an attack's connections, sessions or bytes")
+    parser.add_argument("--afterwards", type=zero_or_more, default=AFTERWARDS_SECONDS, help="seconds until memory and files are read again")
+    parser.add_argument("--soak-minutes", type=zero_or_more, default=0.0, help="all attacks in turn for this long, a round each")
+    parser.add_argument(
+        "--first-port", type=count, default=29110, help="of the engines; router, control API and a switch take the three before it"
+    )
+    options = parser.parse_args()
+    end_everything_when_ended()
+    _allow_files()
+    with routed_world(options.first_port) as router:
+        asyncio.run(run(router, options))
+
+
+def _allow_files() -> None:
+    """As many open files as the system allows: an attack has thousands of connections."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+if __name__ == "__main__":
+    main()

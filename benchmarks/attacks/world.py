@@ -1,0 +1,122 @@
+"""Eight pools of two mock engines, and a control API that lists them. The engines of the first pool are hostile, and a
+process of their own, so that the others' time is their own.
+
+python -m benchmarks.attacks.world SWITCH_PORT FIRST_ENGINE_PORT hostile
+python -m benchmarks.attacks.world API_PORT FIRST_ENGINE_PORT honest
+
+`GET /attack/NAME` at the switch begins what the hostile engines do, `GET /attack/none` ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import replace
+
+import uvloop
+from benchmarks.mock_engines import MockControlApi, MockEngine, routing_table
+
+from fairlead.tables import PoolKey, RoutingTable
+from fairlead_client.lines import SyncedLine, TableLine, encode_line
+
+POOLS = 8
+ENGINES = 2
+"""Of each pool."""
+_PIECE = b"x" * 65536
+_PAUSE_SECONDS = 0.01
+"""Between two pieces of a flood: 6 MB/s of each connection, so that its bytes are many and the machine is not full."""
+_STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+def tables(first_port: int) -> list[RoutingTable]:
+    """The pools `pool-0` (attacked) to `pool-7`; each serves the model of its name."""
+    found: list[RoutingTable] = []
+    for number in range(POOLS):
+        start, name = first_port + number * ENGINES, f"pool-{number}"
+        table = routing_table("fairlead", range(start, start + ENGINES))
+        found.append(replace(table, pool=PoolKey(namespace="default", name=name), uid=name, model=name))
+    return found
+
+
+class HostileEngine(MockEngine):
+    """Does what `attack` says, else what a mock engine does."""
+
+    attack = "none"
+
+    def answer(self, head: bytes, body: bytes) -> None:
+        is_prompt, is_page = b"/completions" in head[:60], b"/metrics" in head[:40]
+        match self.attack:
+            case "endless-head" if is_prompt:
+                self.flood(b"HTTP/1.1 200 OK\r\nx: ", _PIECE)
+            case "endless-103" if is_prompt:
+                self.flood(b"", b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n" * 500)
+            case "endless-extension" if is_prompt:
+                self.flood(_STREAM + b"1;", _PIECE)
+            case "endless-answer" if is_prompt:
+                self.flood(_STREAM, b"10000\r\n" + _PIECE + b"\r\n")
+            case "one-line-metrics" if is_page:
+                page = b"vllm:kv_cache_usage_perc " * (1024 * 1024 // 25)
+                self.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(page), page))
+            case "huge-figures" if is_page:
+                page = b'vllm:cache_config_info{block_size="999999999999999",num_gpu_blocks="999999999999999"} 1e308\n'
+                page += b"vllm:num_requests_running 1e400\nvllm:num_requests_waiting -5\nvllm:kv_cache_usage_perc NaN\n"
+                self.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(page), page))
+            case "many-sources" if b"/kv_event_sources" in head[:60]:
+                sources = b",".join([b'{"endpoint":"tcp://*:9","replay_endpoint":null}'] * 30_000)
+                self.write(
+                    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n[%s]" % (len(sources) + 2, sources)
+                )
+            case "resets" if is_prompt:
+                self.transport.abort()  # type: ignore[attr-defined]  # uvloop's transports are not subclasses of asyncio.Transport
+            case "silence":
+                pass
+            case _:
+                super().answer(head, body)
+
+    def flood(self, before: bytes, piece: bytes) -> None:
+        """Send `piece` until the router closes the connection."""
+        self.write(before)
+        self.pour(piece)
+
+    def pour(self, piece: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self.transport.get_write_buffer_size() < len(_PIECE):  # type: ignore[attr-defined]  # as above
+            self.write(piece)
+        self.loop.call_later(_PAUSE_SECONDS, self.pour, piece)
+
+
+class Switch(MockEngine):
+    """Says what the hostile engines do."""
+
+    def answer(self, head: bytes, body: bytes) -> None:
+        if head.startswith(b"get /attack/"):
+            HostileEngine.attack = head[12:].partition(b" ")[0].decode()
+        self.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+
+
+class ManyPools(MockControlApi):
+    """The stream with all tables."""
+
+    all_tables: tuple[RoutingTable, ...] = ()
+
+    def answer(self, head: bytes, body: bytes) -> None:
+        if head.startswith(b"get /internal/v1/stream"):
+            lines = b"".join(encode_line(TableLine(table=table)) for table in self.all_tables) + encode_line(SyncedLine())
+            self.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(lines), lines))
+            self.beat()
+        else:
+            super().answer(head, body)
+
+
+async def serve_world(port: int, first_port: int, part: str) -> None:
+    loop, hostile = asyncio.get_running_loop(), part == "hostile"
+    ManyPools.all_tables = tuple(tables(first_port))
+    for number in range(ENGINES) if hostile else range(ENGINES, POOLS * ENGINES):
+        await loop.create_server(HostileEngine if hostile else MockEngine, "127.0.0.1", first_port + number, backlog=1024)
+    await loop.create_server(Switch if hostile else ManyPools, "127.0.0.1", port)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    uvloop.run(serve_world(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))

@@ -1,0 +1,58 @@
+"""What the sessions of instances that leave are expected to keep of their caches, for a plan's effect."""
+
+from collections.abc import Iterable
+
+from fairlead.hand_overs import Leaving, Means, expected
+from fairlead.instances import ACCEPTING, Role
+from fairlead_api.plans.evidence import InstanceUse, PoolUse
+from fairlead_client.resources.plans import HandOverForecast
+
+FEW = 3
+"""Transfers from which on it is known how long they take."""
+
+
+def forecast(pool: PoolUse, leaving: Iterable[InstanceUse], *, replaced: bool = True) -> HandOverForecast | None:
+    """What is kept when these instances leave one after another; None if none of them computes prompts. `replaced`:
+    others take their places, so that no less can be computed.
+    """
+    computing = [use for use in pool.instances if use.role is not Role.DECODE and use.state in ACCEPTING]
+    gone = [use for use in leaving if use in computing]
+    if not gone:
+        return None
+    tokens, everything = sum(use.recent_tokens for use in gone), sum(use.recent_tokens for use in computing)
+    staying = len(computing) - (0 if replaced else len(gone))
+    unknown = _unknown(pool, everything, staying)
+    if unknown is not None:
+        return HandOverForecast(unknown=unknown)
+    assert pool.prefill_tokens_per_second is not None
+    found = expected(
+        Leaving(instances=len(gone), sessions=sum(use.recent_sessions for use in gone), tokens=tokens, all_tokens=everything),
+        Means(
+            tokens_per_second=staying * pool.prefill_tokens_per_second,
+            budget=pool.facts.routing.hand_over_budget,
+            routers=pool.routers,
+            transfers=None if pool.facts.engine.kv_transfer is None else pool.transfers,
+        ),
+    )
+    return HandOverForecast(hits_kept=found.hits_kept, seconds_longer=found.seconds_longer, more_work=found.more_work)
+
+
+def least_kept(forecasts: Iterable[HandOverForecast | None]) -> HandOverForecast | None:
+    """The forecast that keeps the least, among those of several parts of one change, which concern the same sessions;
+    first of all one that is not known.
+    """
+    found = [one for one in forecasts if one is not None]
+    return min(found, key=lambda one: -1.0 if one.hits_kept is None else one.hits_kept, default=None)
+
+
+def _unknown(pool: PoolUse, tokens: int, staying: int) -> str | None:
+    if tokens == 0:
+        return "no session had a turn in the last five minutes"
+    if staying == 0:
+        return "no instance is left to take the sessions"
+    if pool.prefill_tokens_per_second is None:
+        return "how fast its instances compute prompts is not measured yet"
+    moves = pool.facts.engine.kv_transfer is not None and pool.facts.routing.hand_over_budget > 0
+    if moves and pool.transfers.tried < FEW:
+        return "hardly any session has taken its KV cache along yet, so it is not known how long that takes"
+    return None

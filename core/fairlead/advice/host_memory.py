@@ -1,0 +1,33 @@
+"""HostCacheWouldHelp: a cache in engines' host memory would add hits to a pool that misses its objectives."""
+
+from collections.abc import Iterator
+
+from fairlead.advice import wording
+from fairlead.advice.findings import Cause, Evidence, EvidenceKind, Finding, Harm, HarmUnit, Level
+from fairlead.advice.situations import PoolSituation
+
+LEAST_GAIN = 0.03
+"""Share of the prompt tokens that a host cache must add at least, the error taken off, to be advised."""
+
+
+def find(pool: PoolSituation) -> Iterator[Finding]:
+    """A finding where reuse distances and the simulation of the recorded requests agree on what it would bring."""
+    found = pool.simulated
+    one = None if found is None or found.unlike is not None else found.host_cache
+    if found is None or one is None or not one.is_confirmed or one.predicted - one.error < LEAST_GAIN:
+        return
+    bytes_per_token = pool.moves.bytes_per_token
+    size = one.size_words(bytes_per_token)
+    unknown = "" if bytes_per_token is not None else "; how many bytes a token takes in the KV cache is not known"
+    yield Finding(
+        pool=pool.pool,
+        cause=Cause.HOST_CACHE_WOULD_HELP,
+        level=Level.NOTE,
+        harm=Harm(amount=one.predicted, unit=HarmUnit.HITS),
+        sentence=(
+            f"{pool.pool} would serve {wording.share(one.predicted)} (± {wording.share(one.error)}) more of its prompt tokens from caches "
+            f"with {size} of host memory per instance for them; the simulation of the last {wording.seconds(found.seconds)} "
+            f"finds {wording.share(one.simulated or 0.0)}{unknown}."
+        ),
+        evidence=Evidence(kind=EvidenceKind.POOL, seconds=found.seconds),
+    )

@@ -1,0 +1,6 @@
+"""The one spelling of a share as a percentage, in all sentences and pages."""
+
+
+def percentage(share: float) -> str:
+    """A share from 0 to 1 as a percentage with one decimal: 0.834 → `83.4 %`."""
+    return f"{share * 100:.1f} %"

@@ -1,0 +1,150 @@
+"""How every command of Fairlead is run: one line on standard error for whatever is wrong, and one table of exit codes.
+
+`fairlead`, `kubectl fairlead` and each `python -m …` end here. No input may end in a traceback: an option, an argument
+or a variable that cannot be used is named with its value (never a secret) and with what to write instead.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NoReturn
+
+import click
+
+from fairlead.errors import InvalidInput
+from fairlead_process.starting import debug, line_of
+
+
+class ExitCode(IntEnum):
+    """How a command ended."""
+
+    DONE = 0
+    FAILED = 1
+    WRONG = 2
+    INTERRUPTED = 130
+
+
+MEANINGS = {
+    ExitCode.DONE: "Done; also when the reader of a pipe has seen enough (`| head`), and for `down` where nothing runs.",
+    ExitCode.FAILED: "Not done, or found: the API, a file or a process refused or did not answer, a change was declined "
+    "or is another's to make, a check (`verify`, `audit verify`, `kv-events check`, `status`) found something.",
+    ExitCode.WRONG: "A command line, an input or a setting that cannot be used; nothing was tried.",
+    ExitCode.INTERRUPTED: "Ended by Ctrl-C.",
+}
+"""docs/cli.md has this table."""
+
+
+def run_program(command: click.Command, program: str) -> NoReturn:
+    """Run the command line in `sys.argv` and exit with its code; with FAIRLEAD_DEBUG=1 faults show their traceback."""
+    try:
+        tracebacks = debug(os.environ)
+    except InvalidInput as problem:
+        sys.exit(_complain(program, str(problem), ExitCode.WRONG))
+    if tracebacks:
+        command.main(prog_name=program)
+    sys.exit(run(command, sys.argv[1:], program))
+
+
+def run(command: click.Command, arguments: Sequence[str], program: str) -> int:
+    """Run a command line; returns its exit code. Every error becomes one line on standard error."""
+    try:
+        try:
+            require_values(arguments)
+            result = command.main(list(arguments), prog_name=program, standalone_mode=False)
+        finally:
+            sys.stdout.flush()  # here, where it is known what to do when nobody reads it, and not as the interpreter ends
+    except click.exceptions.NoArgsIsHelpError as problem:
+        return _without_arguments(problem, program)
+    except click.ClickException as problem:
+        return _complain(program, line_of_click(problem), problem.exit_code)
+    except click.Abort as problem:
+        if isinstance(problem.__context__, EOFError):  # a question that nobody is there to answer
+            told = "standard input gave no answer, so nothing was changed; answer in advance with --yes and --reason"
+            return _complain(program, told, ExitCode.FAILED)
+        return ExitCode.INTERRUPTED
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    except BrokenPipeError:  # the reader of our output (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.DONE
+    except Exception as problem:  # noqa: BLE001 - the last line of defence between a user and a traceback
+        line = line_of(problem) or f"{type(problem).__name__}: {problem} (set FAIRLEAD_DEBUG=1 to see where)"
+        return _complain(program, " ".join(line.splitlines()), ExitCode.WRONG if isinstance(problem, InvalidInput) else ExitCode.FAILED)
+    return result if isinstance(result, int) else ExitCode.DONE
+
+
+def require_values(arguments: Sequence[str]) -> None:
+    """Refuse a command line with an empty value, as `--pool "$POOL"` is where the variable is not set, or one not in
+    UTF-8. An empty value is never taken for the default. Raises InvalidInput.
+    """
+    for before, one in zip(("", *arguments), arguments, strict=False):
+        name, equals, value = one.partition("=") if one.startswith("--") else (before, "=", one)
+        if equals and not value.strip():
+            place = name if name.startswith("-") else f"the argument after {before!r}" if before else "the first argument"
+            raise InvalidInput(place, value, "write a value, or leave it out; the variable it is from may be empty")
+        if not one.isprintable() and any("\ud800" <= sign <= "\udfff" for sign in one):
+            raise InvalidInput(before or "the first argument", one, "write text in UTF-8")
+
+
+def line_of_click(problem: click.ClickException) -> str:
+    """What click found wrong, in the house's form: name, value and remedy."""
+    message = problem.format_message()
+    if isinstance(problem, click.MissingParameter):
+        return f"{_name(problem)}: is missing; write {_wanted(problem.param)}"
+    if isinstance(problem, click.BadParameter):
+        told = problem.message.strip().rstrip(".")
+        return f"{_name(problem)}: {told}" + ("" if "; " in told else f"; write {_wanted(problem.param)}")
+    if isinstance(problem, click.UsageError) and "; " not in message:
+        path = problem.ctx.command_path if problem.ctx is not None else ""
+        return f"{message.rstrip('.')}; see `{f'{path} --help'.strip()}`"
+    return message
+
+
+def _name(problem: click.BadParameter) -> str:
+    """The option or argument that is wrong; its variable, where the value is from there."""
+    param, hint = problem.param, problem.param_hint
+    if param is None or hint is not None:
+        return hint if isinstance(hint, str) else " / ".join(hint or ("input",))
+    source = problem.ctx.get_parameter_source(param.name or "") if problem.ctx is not None else None
+    if source is click.core.ParameterSource.ENVIRONMENT and isinstance(param.envvar, str):
+        return param.envvar
+    return name_of(param)
+
+
+def name_of(param: click.Parameter) -> str:
+    """An option as it is written, an argument as help shows it, without the brackets around it."""
+    if isinstance(param, click.Option):
+        return max(param.opts, key=len)
+    return param.metavar if param.metavar and param.metavar.isalpha() else (param.name or "").upper()
+
+
+def _wanted(param: click.Parameter | None) -> str:
+    kind = None if param is None else param.type
+    if isinstance(kind, click.Choice):
+        return "one of " + ", ".join(map(str, kind.choices))
+    if isinstance(kind, click.IntRange | click.FloatRange):
+        noun = "a whole number" if isinstance(kind, click.IntRange) else "a number"
+        return f"{noun}{'' if kind.min is None else f' of at least {kind.min}'}{'' if kind.max is None else f', at most {kind.max}'}"
+    named = {"integer": "a whole number", "float": "a number", "file": "the path of a file", "directory": "the path of a folder"}
+    fallback = "a value" if param is None or param.metavar is None else param.metavar
+    return named.get(getattr(kind, "name", ""), fallback)
+
+
+def _without_arguments(problem: click.exceptions.NoArgsIsHelpError, program: str) -> int:
+    """The whole help of the program itself; of a group below it, one line that names its commands."""
+    context = problem.ctx
+    assert context is not None
+    group = context.command
+    if context.parent is None or not isinstance(group, click.Group):
+        click.echo(context.get_help())
+        return ExitCode.DONE
+    names = ", ".join(group.list_commands(context))
+    return _complain(program, f"`{context.command_path}` is a group of commands; write one of {names} after it", ExitCode.WRONG)
+
+
+def _complain(program: str, text: str, code: int) -> int:
+    print(f"{program}: {text}", file=sys.stderr)
+    return code

@@ -1,0 +1,25 @@
+"""Whether a router itself moved a session, before its next turn, as its instance was leaving.
+
+Revision: 0070_handed_over
+Revises: 0066_cache_transfers
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0070_handed_over"
+down_revision = "0066_cache_transfers"
+branch_labels = None
+depends_on = None
+
+TABLES = ("migrations", "reroutes")
+
+
+def upgrade() -> None:
+    for table in TABLES:
+        op.add_column(table, sa.Column("handed_over", sa.Boolean, nullable=False, server_default=sa.false()))
+
+
+def downgrade() -> None:
+    for table in TABLES:
+        op.drop_column(table, "handed_over")

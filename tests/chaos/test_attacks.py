@@ -1,0 +1,59 @@
+"""Attacks on one pool of a router, as `benchmarks.attacks` runs them, but short: others lose nothing by them."""
+
+import asyncio
+import resource
+from collections.abc import Iterator
+
+import pytest
+from benchmarks.attacks.__main__ import Router, attack, attacking, routed_world, soak
+from benchmarks.attacks.clients import NAMES, Attacker
+from benchmarks.attacks.load import Client, Load
+
+from fairlead_testing.waiting import PATIENCE_SECONDS
+
+SHORT = ("idle", "half-heads", "resets-by-clients", "sessions", "endless-answer", "huge-figures", "resets", "silence", "suspended")
+"""Those that no engine's unbounded answer is part of."""
+SIZE = 0.02
+FIRST_PORT = 29310
+SPARE_FILES = 30
+"""Connections that a router keeps to engines, which differ from time to time."""
+
+
+@pytest.fixture(scope="module")
+def router() -> Iterator[Router]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with routed_world(FIRST_PORT) as running:
+        yield running
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_the_other_pools_lose_no_request_and_the_router_no_files(router: Router, name: str) -> None:
+    found = asyncio.run(attack(router, name, seconds=1.0, rounds=1, size=SIZE, afterwards=1.0))
+    print(found.line())
+    assert found.during.seconds
+    assert (found.before.failed, found.during.failed) == (0, 0)
+    before, _, after = found.files
+    assert after <= before + SPARE_FILES
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+def test_half_an_hour_of_all_attacks_costs_no_files_and_no_request_of_others(router: Router) -> None:
+    found = asyncio.run(soak(router, list(NAMES), minutes=30.0, seconds=3.0, size=0.1, afterwards=2.0))
+    print(found)
+    assert found.failed == 0
+    assert found.files[1] <= found.files[0] + SPARE_FILES
+
+
+def test_an_attack_is_known_by_its_name() -> None:
+    assert set(SHORT) <= set(NAMES)
+
+
+async def test_a_router_that_was_suspended_serves_what_was_asked_meanwhile(router: Router) -> None:
+    async with attacking(router, "suspended", Attacker(router.port), 4.0), asyncio.timeout(PATIENCE_SECONDS):
+        load = Load(router.port)
+        await load.run(4.0)
+        assert load.failed == 0
+    assert await Client(router.port, "pool-2").ask()
