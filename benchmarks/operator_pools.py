@@ -130,7 +130,9 @@ def name_of(number: int) -> str:
 
 def pool(number: int, replicas: int = 1) -> dict[str, Any]:
     """The manifest of one pool."""
-    spec = {"model": "bench/model", "replicas": replicas, "engine": {"type": "simulated"}, "routing": {"policy": "fairlead"}}
+    roles = [{"name": "both", "minReplicas": 1, "maxReplicas": max(64, replicas)}]
+    engine, routing = {"type": "simulated"}, {"policy": "fairlead"}
+    spec = {"model": "bench/model", "replicas": replicas, "roles": roles, "engine": engine, "routing": routing}
     metadata = {"name": name_of(number), "namespace": "default"}
     return {"apiVersion": "fairlead.dev/v1alpha1", "kind": "InferencePool", "metadata": metadata, "spec": spec}
 

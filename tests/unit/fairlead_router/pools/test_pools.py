@@ -207,6 +207,9 @@ class CheckingScheduler:
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None: ...
 
+    def report_missing(self, sessions: Collection[str], now: float) -> int:
+        return 0
+
     def prefix_memories(self, now: float) -> tuple[PrefixMemory, ...]:
         return ()
 
