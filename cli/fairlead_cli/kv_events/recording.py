@@ -22,6 +22,7 @@ import zmq
 import zmq.asyncio
 
 from fairlead.errors import FairleadError, InvalidInput
+from fairlead_process.clock import SteadyClock
 from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, read_sources, sources_path
 
 CONVERSATIONS = 8
@@ -50,6 +51,9 @@ _WORDS = (
     "signal",
     "tide",
 )
+
+_now = SteadyClock()
+"""The recorder's clock: what happened between two of its times took their difference, however the machine's is set."""
 
 
 class EngineUnsuitable(FairleadError):
@@ -133,7 +137,7 @@ class Recorder:
                     "seq": int.from_bytes(number, "big"),
                     "payload": b64encode(payload).decode(),
                 }
-                self._write({"kind": "event", "at": time.time(), **row})
+                self._write({"kind": "event", "at": _now(), **row})
 
     async def _talk(self, engine: httpx.AsyncClient, model: str, requests: int) -> None:
         preamble = await _tokens(engine, model, self._words(200))
@@ -152,9 +156,9 @@ class Recorder:
 
     async def _ask(self, engine: httpx.AsyncClient, model: str, prompt: list[int], number: int) -> list[int]:
         body = {"model": model, "prompt": prompt, "max_tokens": OUTPUT_TOKENS, "temperature": 0, "return_token_ids": True}
-        sent = time.time()
+        sent = _now()
         answer = await engine.post("/v1/completions", json=body)
-        done = time.time()
+        done = _now()
         if answer.status_code >= 400:
             raise EngineUnsuitable(f"{self.url} refused a request of {len(prompt):,} tokens ({answer.status_code}): {answer.text[:200]}")
         document = answer.json()

@@ -15,6 +15,7 @@ NAMED = {
     "core/fairlead_process/clock.py": "makes the clocks that all others use",
     "controlplane/fairlead_api/upkeep/jobs.py": "APScheduler runs jobs by the wall clock, so it is watched for being set back",
     "cli/fairlead_cli/keys.py": "the date until which a person wants a key",
+    "cli/fairlead_cli/tokens.py": "whether a date that the API wrote is over, in words for a person",
     "simulator/fairlead_simulator/engine_server/served_instance.py": "what engines say in `created`",
     "simulator/fairlead_simulator/engine_server/kv_events.py": "the times of batches, as vLLM writes them",
     "simulator/fairlead_simulator/engine_server/command.py": "what engines say in `created`, and ids",
