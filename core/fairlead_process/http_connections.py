@@ -160,8 +160,6 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self._waiting_since = self.loop.time()
-        self._answered: RequestResponseCycle | None = None
-        """The request that is being answered; `cycle` is the one that came last."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._drop_later()

@@ -22,6 +22,7 @@ from fairlead_client.internal import SystemApi
 from fairlead_process.clock import AwakeClock, SteadyClock
 from fairlead_process.commands import run_program
 from fairlead_process.doors import Door, take_files
+from fairlead_process.memory import give_back
 from fairlead_process.policies import installed_policies
 from fairlead_process.starting import begin, bind, one_line_errors
 from fairlead_process.tasks import Tasks
@@ -34,7 +35,7 @@ from fairlead_router.gateway.gateway import Gateway
 from fairlead_router.gateway.informing import Informing
 from fairlead_router.gateway.prompt_tokens import PromptTokens
 from fairlead_router.gateway.routed_requests import RoutedRequests
-from fairlead_router.limits import EVENT_SOURCES, door_plans
+from fairlead_router.limits import EVENT_SOURCES, REMEDY, door_plans, memory_limits
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.picking.picker import Picker
 from fairlead_router.picking.serving import PickerListeners, PickerServer
@@ -63,7 +64,7 @@ from fairlead_router.reporting.collecting import BATCH_SECONDS, Collector, spool
 from fairlead_router.reporting.delivering import Delivery
 from fairlead_router.reporting.spool import Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
-from fairlead_router.serving.body_memory import BodyMemory, memory_for_bodies
+from fairlead_router.serving.body_memory import BodyMemory, memory_of_process
 from fairlead_router.serving.client_connections import ConnectionLimits
 from fairlead_router.serving.cors import Cors
 from fairlead_router.serving.http_server import GatewayServer, server_config
@@ -72,6 +73,7 @@ from fairlead_router.training.trainer import Trainer
 
 TICK_SECONDS = 0.02
 GOODBYE_SECONDS = 3.0
+GIVE_BACK_SECONDS = 5.0
 KEEP_SECONDS = 10.0
 """Seconds between two writes of the instances' believed caches to disk."""
 
@@ -115,8 +117,8 @@ class Router:
         silences = Silences(self.awake)
         lives = EngineLives(silences, self.kv_events.events_heard, self.now)
         self.calls = Calls(settings.timeouts, silences, self.now, f"{settings.router_id}-{start_id}", lives.moved)
-        largest = max(settings.max_body_bytes, settings.max_upload_bytes)
-        self.body_memory = BodyMemory(settings.body_memory_bytes or memory_for_bodies(largest))
+        self.limits = memory_limits(settings, memory_of_process())
+        self.body_memory = BodyMemory(self.limits.bodies, self.limits.largest)
         self.informing = Informing(self.pools, self.upstream, self.metrics)
         sender = Sender(self.upstream, self.calls)
         asking = UsageAsking(sender, self.now)
@@ -215,6 +217,13 @@ class Router:
             cors=Cors(settings.cors_origins),
         )
 
+    def log_limits(self) -> None:
+        """Say how the process's files and memory are shared, and whether the memory is enough for the worst case."""
+        connections = {name: door.most for name, door in self.doors.items()}
+        logger.info("limits", extra={"connections": connections, **self.limits.shown()})
+        if not self.limits.fit:
+            logger.warning("this process may need more memory than it has", extra={"remedy": REMEDY, **self.limits.shown()})
+
     def _synced(self) -> None:
         self.informing.synced = True
 
@@ -263,6 +272,7 @@ class Router:
         self._tasks.every(FOLLOW_SECONDS, "kv events", self.kv_events.follow)
         self._tasks.every(TRAIN_SECONDS, "train", self.training.train)
         self._tasks.every(KEEP_SECONDS, "keep prefixes", self.keep_prefixes)
+        self._tasks.every(GIVE_BACK_SECONDS, "memory", self._give_back)
         if self.company is not None:
             self._tasks.every(LOOK_SECONDS, "routers", self.company.look)
 
@@ -276,12 +286,17 @@ class Router:
         if told_at is not None:
             await asyncio.to_thread(self.cache.keep_routers, KeptRouters(live=self.pools.routers, told_at=told_at))
 
+    async def _give_back(self) -> None:
+        if self.body_memory.has_fallen():
+            await asyncio.to_thread(give_back)
+
     async def _tick(self) -> None:
         self._ticks += 1
         self.awake.look()
         if self.company is not None:
             self.company.let_stale_go()
         self.pools.tick()
+        self.body_memory.look()
         if self._ticks % 5 == 0:
             self.calls.sweep()
             self.picker.sweep()
@@ -353,6 +368,7 @@ async def serve(
     server = GatewayServer(config, loop, lambda: draining.append(loop.create_task(drain_then_exit())))
     router.start()
     await pickers.serve(router.picker)
+    router.log_limits()
     host, port = listener.getsockname()[:2]
     logger.info("listening", extra={"host": host, "port": port, "router": settings.router_id, "api": ", ".join(settings.api_urls)})
     admin_host, admin_port = admin_listener.getsockname()[:2]

@@ -164,9 +164,11 @@ class RouterSettings:
         metadata=variable(
             "FAIRLEAD_BODY_MEMORY_BYTES",
             Whole("bytes", 1024),
-            "the bodies of all requests in progress together, waiting ones included; at least the largest allowed body",
-            "requests beyond it get 503 with Retry-After; a process takes up to four times as much while it reads them",
-            default_shown="a quarter of the memory of the container or machine, and at least two of the largest bodies",
+            "the bodies of all requests in progress together, waiting ones and unread answers included; at least the largest allowed body",
+            "requests beyond it get 503 with Retry-After; an API key has half of it. The process takes half as much again, and what the line"
+            " `limits` of its log says",
+            default_shown="a quarter of the memory of the container or machine, less where the rest is not enough, and at least two of the"
+            " largest bodies",
         ),
     )
     kept_prompts_bytes: int = field(

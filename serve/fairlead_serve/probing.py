@@ -206,6 +206,6 @@ def _version(answer: bytes | None) -> str | None:
 
 def _sources(answer: bytes | None, engine_type: str, url: str) -> tuple[EventSource, ...]:
     try:
-        return () if answer is None else read_sources(answer, engine_type, url.removeprefix("http://"))
+        return () if answer is None else read_sources(answer, engine_type, url.removeprefix("http://")).sources
     except SourcesUnreadable:
         return ()

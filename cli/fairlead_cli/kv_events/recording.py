@@ -109,11 +109,14 @@ class Recorder:
         answer = await engine.get(sources_path(self.engine_type))
         try:
             answer.raise_for_status()
-            found = read_sources(answer.content, self.engine_type, f"{urlsplit(self.url).hostname}:0")
+            found, faults = read_sources(answer.content, self.engine_type, f"{urlsplit(self.url).hostname}:0")
         except (httpx.HTTPStatusError, SourcesUnreadable) as error:
             raise EngineUnsuitable(f"{self.url} names no endpoint of KV events: {error}") from None
         if not found or any(one.connects for one in found):
-            raise EngineUnsuitable(f"{self.url} publishes no KV events that one can connect to; start it with an endpoint tcp://*:PORT")
+            why = f" ({faults})" if faults else ""
+            raise EngineUnsuitable(
+                f"{self.url} publishes no KV events that one can connect to{why}; start it with an endpoint tcp://*:PORT"
+            )
         return found
 
     async def _listen(self, context: zmq.asyncio.Context, source: EventSource) -> None:

@@ -114,6 +114,8 @@ class Gateway:
                 await self._send(shutting_down(dialect), client, send)
                 return
             key = None if endpoint.keyless else self._keys.admit(scope["headers"], self._now(), counted=not local)
+            if key is not None:
+                client.belongs_to(key)
             if client.explains:
                 self._answer_explaining(client, endpoint, key)
             if local:

@@ -51,6 +51,7 @@ class GrpcConnection(asyncio.Protocol):
         is_full: Callable[[], bool] = lambda: False,
         memory: BodyMemory | None = None,
     ) -> None:
+        self.body_bytes = 0
         self.memory = memory or BodyMemory(2**40)
         self._is_full = is_full
         self._opener = opener
@@ -98,7 +99,7 @@ class GrpcConnection(asyncio.Protocol):
         peer = transport.get_extra_info("socket")
         if peer is not None and peer.family in (socket.AF_INET, socket.AF_INET6):
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if self._leaving:
+        if self._leaving and self._transport is not None:
             self._transport.abort()
             return
         self._idle_since = self._loop.time()

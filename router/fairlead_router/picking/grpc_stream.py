@@ -44,6 +44,7 @@ class Connection(Protocol):
     """What a stream uses of its connection. `memory` counts what its streams wait to send."""
 
     memory: BodyMemory
+    body_bytes: int
 
     def push(self, data: bytes) -> None:
         """Send these bytes, together with others of the same moment."""
@@ -90,6 +91,11 @@ class GrpcStream:
         self._closing: bytes | None = None
         """The trailers, to be sent after what waits."""
         self._ended = False
+
+    @property
+    def connection(self) -> Connection:
+        """The connection, whose streams have a part of the memory together."""
+        return self._connection
 
     def send(self, message: bytes) -> None:
         """Send a message, as soon as the peer has room for it. Nothing is sent after the end."""

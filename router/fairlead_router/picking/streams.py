@@ -67,8 +67,8 @@ class PickerStream:
         self._ended = ended
         self._exchange = Exchange(picker.most_bytes)
         self.arrived_at = picker.now()
-        memory = MemoryShare(picker.body_memory)
-        self._arriving = MemoryShare(picker.body_memory)
+        memory = MemoryShare(picker.body_memory, stream.connection)
+        self._arriving = MemoryShare(picker.body_memory, stream.connection)
         """The memory that the beginning of a message holds."""
         self._asked = PickedRequest([], stream.authority, self.arrived_at, memory, self._go, self._refuse)
 

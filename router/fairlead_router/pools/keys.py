@@ -27,11 +27,13 @@ Shown = Iterable[tuple[bytes, bytes]]
 class GatewayKey:
     """One key and its remaining limits at this router."""
 
-    __slots__ = ("facts", "limits")
+    __slots__ = ("body_bytes", "facts", "limits")
 
     def __init__(self, facts: GatewayKeyFacts, now: float, routers: int = 1) -> None:
         self.facts = facts
         self.limits = KeyLimits(facts, now, routers)
+        self.body_bytes = 0
+        """Bytes of bodies under way at this router."""
 
     @property
     def is_shared(self) -> bool:

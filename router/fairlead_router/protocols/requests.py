@@ -54,6 +54,8 @@ class ParsedRequest:
 
 def parse_request(body: bytes, endpoint: Endpoint) -> ParsedRequest:
     """Body bytes → request. Raises BadRequest (400) naming the field at fault."""
+    if len(body) > MANY_BYTES:
+        _refuse_many_values(body)
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -66,6 +68,20 @@ def parse_request(body: bytes, endpoint: Endpoint) -> ParsedRequest:
         return ParsedRequest(body, document, endpoint)
     except NestsTooDeeply:
         raise _too_deep() from None
+
+
+MANY_BYTES = 4 * 1024 * 1024
+MOST_VALUES = 1_500_000
+"""Objects, lists and members of them in a body larger than that. Read, they take up to thirty times its bytes: one of
+32 MiB would take all the memory of a router. A prompt of a million token ids has a million.
+"""
+
+
+def _refuse_many_values(body: bytes) -> None:
+    values = body.count(b",") + body.count(b"[") + body.count(b"{")
+    if values > MOST_VALUES:
+        message = f"the body has about {values} JSON values; send at most {MOST_VALUES}, or less than {MANY_BYTES} bytes"
+        raise BadRequest(413, "request_too_large", message)
 
 
 DEEPEST_BODY = 254

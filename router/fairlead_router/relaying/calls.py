@@ -37,6 +37,9 @@ class Client(Protocol):
 
     def end(self, piece: bytes) -> None: ...
 
+    def keeps(self, size: int) -> bool:
+        """Count bytes of its answer that wait here. False: no more should wait."""
+
     def accompany(self, headers: list[tuple[bytes, bytes]]) -> None:
         """Headers that its answer gets, from an engine or the router."""
 

@@ -236,10 +236,11 @@ class Proxy:
         call, client, connection = exchange.call, exchange.client, exchange.connection
         body = await connection.read()
         if not connection.complete:
-            parts, size = [body], len(body)
-            while size <= WHOLE_ANSWER_BYTES and (piece := await connection.read()):
+            parts, size, room = [body], len(body), client.keeps(len(body))
+            while room and size <= WHOLE_ANSWER_BYTES and (piece := await connection.read()):
                 parts.append(piece)
                 size += len(piece)
+                room = client.keeps(len(piece))
             body = b"".join(parts)
         status = connection.status
         if not connection.complete:

@@ -1,44 +1,87 @@
-"""The memory that clients' bodies take together: it is bounded, and each request holds a share of it while it lasts."""
+"""The memory that bodies under way take together: those of requests, and of answers that their clients do not read.
+
+It is bounded, as is the part of each owner, an API key or a proxy's connection; each request holds a share of it while
+it lasts. Above `soft` bodies are read no further for a moment, at `most` they are refused.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Protocol
 
 SHARE_OF_MEMORY = 0.25
-"""The share of the process's memory for bodies as received. Decoding and reading them takes as much again."""
+"""The share of the process's memory for bodies, where the rest is enough for everything else."""
+SOFT_SHARE = 0.875
+SHARE_OF_OWNER = 0.5
 
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+BYTES_EACH = 1.5
+"""Bytes of memory for each byte of a body under way: what the allocator keeps beside it, and a copy now and then."""
+WORTH_GIVING_BACK = 32 * 1024 * 1024
+"""Bytes of bodies that have gone since the last time before the system gets memory back, which takes some time."""
 
 
 class MemoryFull(Exception):
     """The bodies of all requests together take as much memory as they may."""
 
 
+class Owner(Protocol):
+    """Whose requests have a part of the memory together."""
+
+    body_bytes: int
+
+
 class BodyMemory:
-    """Bytes of bodies that are `held`, and the `most` there may be."""
+    """Bytes of bodies that are `held`, the `most` there may be, and the `most_each` of one owner, which is at least the
+    `largest` body.
+    """
 
-    __slots__ = ("held", "most")
+    __slots__ = ("_highest", "held", "most", "most_each", "soft")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, largest: int = 0) -> None:
         self.most = most
+        self.most_each = max(int(SHARE_OF_OWNER * most), min(largest, most))
+        self.soft = int(SOFT_SHARE * most)
         self.held = 0
+        self._highest = 0
+
+    def look(self) -> None:
+        """Called many times a second: remember how much was held."""
+        if self.held > self._highest:
+            self._highest = self.held
+
+    def has_fallen(self) -> bool:
+        """Called now and then: whether so much less is held than before that the system should have memory back."""
+        if self._highest - self.held < WORTH_GIVING_BACK:
+            return False
+        self._highest = self.held
+        return True
 
 
 class MemoryShare:
-    """One request's share of the memory for bodies. It must be released however the request ends."""
+    """One request's share of the memory for bodies, out of that of its owner, if it has one. It must be released
+    however the request ends.
+    """
 
-    __slots__ = ("_memory", "held")
+    __slots__ = ("_memory", "_owner", "held")
 
-    def __init__(self, memory: BodyMemory) -> None:
+    def __init__(self, memory: BodyMemory, owner: Owner | None = None) -> None:
         self._memory = memory
+        self._owner = owner
         self.held = 0
 
     def take(self, size: int) -> bool:
         """Hold `size` bytes more, if there is room for them."""
-        memory = self._memory
+        memory, owner = self._memory, self._owner
         if memory.held + size > memory.most:
             return False
+        if owner is not None:
+            if owner.body_bytes + size > memory.most_each:
+                return False
+            owner.body_bytes += size
         memory.held += size
         self.held += size
         return True
@@ -47,14 +90,24 @@ class MemoryShare:
         """Hold `size` bytes less, or none at all."""
         size = self.held if size is None else min(size, self.held)
         self._memory.held -= size
+        if self._owner is not None:
+            self._owner.body_bytes -= size
         self.held -= size
 
 
-def memory_for_bodies(largest: int) -> int:
-    """Bytes for bodies where no setting says it: a quarter of the process's memory, and room for two of `largest`."""
+def memory_for_bodies(largest: int, besides: int = 0, memory: int | None = None) -> int:
+    """Bytes for bodies where no setting says it: a quarter of the process's `memory`, or what is left of it where the
+    process takes much `besides`, and room for two of `largest`.
+    """
+    whole = memory_of_process() if memory is None else memory
+    left = int((whole - besides) / BYTES_EACH)
+    return max(min(int(SHARE_OF_MEMORY * whole), left), 2 * largest)
+
+
+def memory_of_process() -> int:
+    """Bytes that this process may take, by its container or else by the machine."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limits = [int(text) for path in _LIMITS if (text := _read(path)).isdecimal()]
-    return max(int(SHARE_OF_MEMORY * min([machine, *limits])), 2 * largest)
+    return min([machine, *(int(text) for path in _LIMITS if (text := _read(path)).isdecimal())])
 
 
 def _read(path: Path) -> str:

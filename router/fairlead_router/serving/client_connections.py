@@ -95,6 +95,8 @@ class ClientConnection(HttpToolsProtocol):
         self._arriving: ClientRequest | None = None
         self._open: list[ClientRequest] = []
         self._unread_bytes = 0
+        self._counted_bytes = 0
+        """Bytes of an answer that its client does not read, as counted in the memory for bodies."""
         self._unread_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn does
@@ -294,8 +296,17 @@ class ClientConnection(HttpToolsProtocol):
         if request in self._open:
             self._open.remove(request)
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._count_unread(self.transport.get_write_buffer_size())
+
+    def _count_unread(self, size: int) -> None:
+        self.limits.memory.held += size - self._counted_bytes
+        self._counted_bytes = size
+
     def resume_writing(self) -> None:
         super().resume_writing()
+        self._count_unread(0)
         for request in tuple(self._open):
             request.caught_up()
 
@@ -344,6 +355,7 @@ class ClientConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.limits.door.leave(self)
+        self._count_unread(0)
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
         self._forget_head_timer()

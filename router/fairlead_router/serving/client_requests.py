@@ -16,7 +16,7 @@ from uvicorn.server import ServerState
 
 from fairlead_router.protocols.kept_headers import KEPT_HEADER
 from fairlead_router.protocols.refusals import Headers
-from fairlead_router.serving.body_memory import BodyMemory, MemoryFull
+from fairlead_router.serving.body_memory import BodyMemory, MemoryFull, Owner
 
 _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 BODILESS = frozenset({*range(100, 200), 204, 304})
@@ -27,6 +27,11 @@ UNASKED_BODY_BYTES = 1024 * 1024
 """Maximum number of bytes of a body that are kept before the application asks for it; they count among the bodies in
 memory.
 """
+
+SMALL_BODY_BYTES = 64 * 1024
+LOOK_SECONDS = 0.1
+PATIENT_SECONDS = 2.0
+"""How long a body that is not small waits for room before it is refused, and how often it looks."""
 
 SMALL_PIECE_BYTES = 1024
 """Smaller pieces are joined on arrival: a body in chunks of a few bytes would take many times its size."""
@@ -79,8 +84,9 @@ class ClientRequest:
     """
 
     __slots__ = (
-        "_chunked", "_complete", "_connection", "_crowded", "_cycle", "_discarding", "_expired", "_gone_callback", "_head", "_held", "_id",
-        "_limit", "_memory", "_overflowed", "_pieces", "_size", "_standing", "_streaming", "_waiter", "_writable", "explains", "gone", "headers",
+        "_chunked", "_complete", "_connection", "_crowded", "_cycle", "_discarding", "_expired", "_gone_callback", "_head", "_held",
+        "_id", "_limit", "_memory", "_overflowed", "_owner", "_patience", "_pieces", "_size", "_standing", "_streaming",
+        "_waiter", "_writable", "explains", "gone", "headers",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, cycle: RequestResponseCycle, memory: BodyMemory, headers: Set[bytes] = frozenset()) -> None:
@@ -91,6 +97,9 @@ class ClientRequest:
         self._memory = memory
         self._held = 0
         """The request's bytes in the memory for all bodies."""
+        self._owner: Owner | None = None
+        self._patience: asyncio.TimerHandle | None = None
+        """While the memory for bodies is nearly full, this body is not read; the timer looks again."""
         self._crowded = False
         self._standing = b""
         self._id = b""
@@ -212,15 +221,17 @@ class ClientRequest:
             self._keep_nothing()
             self._wake()
         elif not self._discarding:
-            memory, size = self._memory, len(piece)
-            if memory.held + size > memory.most:
-                self._crowded = True
-                self._keep_nothing()
-                self._wake()
+            memory, size, owner = self._memory, len(piece), self._owner
+            if memory.held + size > memory.most or (owner is not None and owner.body_bytes + size > memory.most_each):
+                self._crowd()
                 return
             memory.held += size
             self._held += size
+            if owner is not None:
+                owner.body_bytes += size
             self._keep(piece)
+            if memory.held > memory.soft and self._size > SMALL_BODY_BYTES and self._patience is None:
+                self._hold_back(self._connection.loop.time() + PATIENT_SECONDS)
             if self._streaming:
                 if self._size > STREAMED_BODY_BYTES:
                     self._connection.flow.pause_reading()
@@ -235,6 +246,42 @@ class ClientRequest:
         else:
             pieces.append(bytearray(piece))
 
+    def _crowd(self) -> None:
+        """There is no room for this body."""
+        self._crowded = True
+        self._keep_nothing()
+        self._wake()
+
+    def _hold_back(self, until: float) -> None:
+        """Read no more of the body for a moment: others end meanwhile, and make room. Refuse it if none does."""
+        self._connection.flow.pause_reading()
+        self._patience = self._connection.loop.call_later(LOOK_SECONDS, self._look_for_room, until)
+
+    def _look_for_room(self, until: float) -> None:
+        self._patience = None
+        if not (self._complete or self._discarding) and self._memory.held > self._memory.soft:
+            if self._connection.loop.time() < until:
+                self._hold_back(until)
+                return
+            self._crowd()
+        if not self.gone:
+            self._connection.flow.resume_reading()
+
+    def belongs_to(self, owner: Owner) -> None:
+        """Count what the body holds, now and later, as the owner's too. Small bodies that have come are not counted."""
+        if self._complete and self._held <= SMALL_BODY_BYTES:
+            return
+        self._owner = owner
+        owner.body_bytes += self._held
+
+    def keeps(self, size: int) -> bool:
+        """Count `size` bytes of its answer that wait here. Returns False where nothing more should wait."""
+        self._memory.held += size
+        self._held += size
+        if self._owner is not None:
+            self._owner.body_bytes += size
+        return self._memory.held <= self._memory.soft
+
     def _keep_nothing(self) -> None:
         self._discarding = True
         self._pieces.clear()
@@ -243,13 +290,18 @@ class ClientRequest:
     def _release(self, size: int) -> None:
         self._memory.held -= size
         self._held -= size
+        if self._owner is not None:
+            self._owner.body_bytes -= size
 
     def hold(self, size: int) -> None:
         """Hold memory for `size` bytes made of the body until the request ends. Raises MemoryFull."""
-        if self._memory.held + size > self._memory.most:
+        memory, owner = self._memory, self._owner
+        if memory.held + size > memory.most or (owner is not None and owner.body_bytes + size > memory.most_each):
             raise MemoryFull
-        self._memory.held += size
+        memory.held += size
         self._held += size
+        if owner is not None:
+            owner.body_bytes += size
 
     def let_go(self, size: int) -> None:
         """Release `size` bytes of the held memory."""
@@ -274,6 +326,9 @@ class ClientRequest:
         self._discarding = True
         self._pieces.clear()
         self._memory.held -= self._held
+        if self._owner is not None:
+            self._owner.body_bytes -= self._held
+            self._owner = None
         self._held = 0
         self._gone_callback = None
         self._writable = None

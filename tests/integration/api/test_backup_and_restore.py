@@ -111,7 +111,7 @@ async def test_a_process_that_lives_through_a_failover_tells_once_that_commits_a
     """Two processes notice that a revocation is gone; the metric, the audit log and the pools' conditions say so."""
     await api.pool_operator.put_pool_state(CHAT, a_state(A))
     await api.operator.create_gateway_key(GatewayKeyRequest(name="kept"))
-    watches = [LostCommits(Database(database_url, UPKEEP, Pulse(database_url))) for _ in range(2)]
+    watches = [LostCommits(Database(UPKEEP, Pulse(database_url))) for _ in range(2)]
     now = datetime.now(UTC)
     for one in watches:
         await one.look(now)

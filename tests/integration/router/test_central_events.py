@@ -10,7 +10,8 @@ import pytest
 import zmq
 
 from fairlead.kv_events.sources import Source
-from fairlead_router.kv_events.central import LONGEST_TOPIC, MOST_UNKNOWN_TOPICS
+from fairlead.plausibility import LONGEST_TOPIC
+from fairlead_router.kv_events.central import MOST_UNKNOWN_TOPICS
 from fairlead_testing.builders.routing_tables import routing_table
 from fairlead_testing.running.engine import RunningEngine, StartEngine, engine_starter
 from fairlead_testing.worlds.router_worlds import RunningRouter, World, until

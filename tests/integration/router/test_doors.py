@@ -1,4 +1,4 @@
-"""Ports of a router process with few files: whatever strangers do at one, clients are served at theirs."""
+"""A router process with few files and little memory: whatever some do at one port, clients are served at theirs."""
 
 import asyncio
 import os
@@ -19,6 +19,7 @@ from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import World, until
 from processkube.testing.ports import free_port
 
+MEBIBYTE = 1024 * 1024
 FILES = 500
 STRANGERS = 450
 HALF_HEAD = b"GET /metrics HTTP/1.1\r\nhost: x\r\nx-"
@@ -38,16 +39,20 @@ class Ports:
     health: int
 
     def files(self) -> int:
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+
+    def memory(self) -> float:
+        """In MiB."""
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * resource.getpagesize() / MEBIBYTE
 
 
 @asynccontextmanager
-async def few_files(world: World) -> AsyncIterator[Ports]:
-    """A router process that may open `FILES`."""
+async def few_files(world: World, files: int = FILES, **environment: str) -> AsyncIterator[Ports]:
+    """A router process that may open this many files."""
     await world.start_engines(1)
     world.api.state.set_table(world.table())
     clients, operators, picker, health = (free_port() for _ in range(4))
-    environment = {
+    variables = {
         **os.environ,
         "FAIRLEAD_API_URL": world.api.url,
         "FAIRLEAD_API_TOKEN": ROUTER_TOKEN,
@@ -55,11 +60,12 @@ async def few_files(world: World) -> AsyncIterator[Ports]:
         "FAIRLEAD_SPOOL_DIR": str(world.directory / "router-0"),
         "FAIRLEAD_PICKER_PORT": str(picker),
         "FAIRLEAD_PICKER_HEALTH_PORT": str(health),
+        **environment,
     }
     command = (sys.executable, "-m", "fairlead_router.main", "--port", str(clients), "--admin-port", str(operators))
-    limit: Callable[[], None] = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES))  # noqa: E731
+    limit: Callable[[], None] = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))  # noqa: E731
     with Path(world.directory / "log").open("ab") as log:
-        process = await asyncio.create_subprocess_exec(*command, env=environment, stderr=log, preexec_fn=limit)
+        process = await asyncio.create_subprocess_exec(*command, env=variables, stderr=log, preexec_fn=limit)
     try:
         ports = Ports(process.pid, clients, operators, picker, health)
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -116,11 +122,7 @@ async def test_strangers_at_one_port_take_no_files_of_another(world: World, door
         before = ports.files()
         strangers = await _flood(getattr(ports, door), sends)
         try:
-            assert ports.files() - before < 40, (
-                "a sixteenth of what is left of them",
-                world.directory.joinpath("log").read_text(),
-                resource.prlimit(ports.pid, resource.RLIMIT_NOFILE),
-            )
+            assert ports.files() - before < 40, "a sixteenth of what is left of them"
             for _ in range(3):
                 assert await _status(ports.clients, "/v1/models") == 200
             await asyncio.sleep(1.1)  # from then on those who asked for nothing give their places to those who ask
@@ -149,3 +151,65 @@ async def test_a_full_port_refuses_politely(world: World) -> None:
         assert any(one[3:4] == bytes([http2.SETTINGS]) and http2.goaway(0, 0)[3:4] in one[9:] for one in told)
         for stranger in (*strangers, *proxies):
             stranger.close()
+
+
+CHAT = "/v1/chat/completions"
+QUESTION = b'{"model": "mock", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 3}'
+
+
+async def _half_bodies(port: int, count: int, size: int) -> list[asyncio.StreamWriter]:
+    async def send() -> asyncio.StreamWriter:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (CHAT.encode(), size + 1))
+        with suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(10):
+                for _ in range(size // 65536):
+                    writer.write(b" " * 65536)
+                    await writer.drain()
+        return writer
+
+    return await asyncio.gather(*(send() for _ in range(count)))
+
+
+async def test_half_sent_bodies_take_the_memory_that_they_may_and_give_it_back(world: World) -> None:
+    async with few_files(world, 5000, FAIRLEAD_BODY_MEMORY_BYTES=str(64 * MEBIBYTE)) as ports:
+        before = ports.memory()
+        writers = await _half_bodies(ports.clients, 60, 6 * MEBIBYTE)
+        assert ports.memory() - before < 64 * 1.5 + 32, "of 360 MiB"
+        for writer in writers:
+            writer.close()
+        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_SECONDS) as client, asyncio.timeout(PATIENCE_SECONDS):
+            while (await client.post(f"http://127.0.0.1:{ports.clients}{CHAT}", content=QUESTION)).status_code != 200:
+                await asyncio.sleep(0.1)
+        await until(lambda: ports.memory() - before < 32)
+
+
+async def test_answers_that_nobody_reads_take_no_more_than_bodies_may(world: World) -> None:
+    large = b'{"id": "x", "object": "chat.completion", "choices": [], "text": "%s"}' % (b"x" * (12 * MEBIBYTE))
+    async with few_files(world, 5000, FAIRLEAD_BODY_MEMORY_BYTES=str(64 * MEBIBYTE)) as ports:
+        engine, before = world.engines[0], ports.memory()
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+        engine.raw = head % len(large) + large
+        asked = []
+        for _ in range(25):
+            reader, writer = await asyncio.open_connection("127.0.0.1", ports.clients, limit=1024)
+            writer.write(
+                b"POST %s HTTP/1.1\r\nhost: x\r\nx-script: raw\r\ncontent-length: %d\r\n\r\n%s" % (CHAT.encode(), len(QUESTION), QUESTION)
+            )
+            asked.append((reader, writer))
+        await asyncio.sleep(3)
+        assert ports.memory() - before < 64 * 1.5 + 80, "of 300 MiB"
+        for _, writer in asked:
+            writer.close()
+        await until(lambda: ports.memory() - before < 48)
+
+
+async def test_a_body_of_millions_of_values_takes_no_memory(world: World) -> None:
+    async with few_files(world, 5000) as ports:
+        before = ports.memory()
+        body = b'{"model": "mock", "messages": [{"role": "user", "content": "hello"}], "x": [' + b"[]," * 9_000_000 + b"[]]}"
+        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_SECONDS) as client:
+            answer = await client.post(f"http://127.0.0.1:{ports.clients}{CHAT}", content=body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "request_too_large")
+        most = int(Path(f"/proc/{ports.pid}/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
+        assert most - before < 120, "read, it would take 800 MiB"

@@ -84,7 +84,7 @@ class CountedArray(bytearray):
         super().__init__(*given)
         _looked(len(self))
 
-    def __iadd__(self, other: Any) -> "CountedArray":  # type: ignore[override, misc]  # as bytearray's
+    def __iadd__(self, other: Any) -> "CountedArray":  # type: ignore[misc]  # as bytearray's
         _looked(len(other))
         super().__iadd__(other)
         return self

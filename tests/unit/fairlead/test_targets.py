@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.targets import LOST_SECONDS, MOST_RANKS, RanksSeen, chosen_rank, instance_of, is_part, rank_of, target_of, targets_of
+from fairlead.plausibility import MOST_RANKS
+from fairlead.targets import LOST_SECONDS, RanksSeen, chosen_rank, instance_of, is_part, rank_of, target_of, targets_of
 from fairlead_testing.builders.routing import entry
 
 RANKS = st.one_of(st.none(), st.integers(0, MOST_RANKS))

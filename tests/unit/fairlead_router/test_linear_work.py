@@ -120,7 +120,10 @@ def test_an_answer_that_is_not_streamed(shape: Shape) -> None:
     assert_linear(read_whole, shape, 20_000, *modules)
 
 
-@pytest.mark.parametrize("shape", {**DOCUMENTS, **STREAMS}.values(), ids={**DOCUMENTS, **STREAMS})
+BOTH = DOCUMENTS | STREAMS
+
+
+@pytest.mark.parametrize("shape", BOTH.values(), ids=BOTH)
 def test_a_document_that_is_squeezed_as_it_passes(shape: Shape) -> None:
     def read(document: bytes) -> None:
         squeezed = Squeezed(1)

@@ -131,8 +131,9 @@ async def test_jobs_go_on_when_the_clock_is_set_back_by_hours(monkeypatch: pytes
     async def no_head() -> None: ...
 
     upkeep: Any = SimpleNamespace(keep_days=runs_well, roll_up=runs_well, end_sessions=runs_well, close_plans=runs_well)
+    commits: Any = SimpleNamespace(look=runs_well, noticed_at=0.0)
     sizing: Any = SimpleNamespace(look=runs_well)
-    async with scheduled(upkeep, sizing, no_head, telemetry, lambda: datetime.now(UTC)), asyncio.timeout(PATIENCE_SECONDS):
+    async with scheduled(upkeep, sizing, no_head, commits, telemetry, lambda: datetime.now(UTC)), asyncio.timeout(PATIENCE_SECONDS):
         for count in (1, 2, 3):  # the first one at the start, and the next not for half an hour
             while runs(telemetry, "retention", "ok") < count:
                 await asyncio.sleep(0.01)

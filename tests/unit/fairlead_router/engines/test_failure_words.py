@@ -11,7 +11,6 @@ import fairlead_router
 from fairlead_router.engines.upstream_connections import UpstreamFailure, without_addresses
 from fairlead_testing.examples import examples
 
-MAKERS = {"UpstreamFailure", "failure_of_answer"}
 WORDS = {"UpstreamFailure": 1, "failure_of_answer": 2}
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,20}[a-z0-9](\.[a-z][a-z0-9-]{0,10}[a-z0-9]){0,4}", fullmatch=True)
 PORTS = st.integers(10, 65535)
@@ -30,12 +29,12 @@ SENTENCES = st.sampled_from(
 
 
 def _calls() -> list[tuple[str, ast.Call]]:
-    found = []
-    for path in sorted(Path(fairlead_router.__file__).parent.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in MAKERS:
-                found.append((f"{path.name}:{node.lineno}", node))
-    return found
+    return [
+        (f"{path.name}:{node.lineno}", node)
+        for path in sorted(Path(fairlead_router.__file__).parent.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in WORDS
+    ]
 
 
 def test_no_failure_is_made_with_an_address_or_a_field_in_the_words_for_clients() -> None:

@@ -120,7 +120,7 @@ ENDPOINTS = st.sampled_from(["tcp://*:1", "tcp://[::]:70000", "tcp://127.0.0.1:2
 RANKS = st.fixed_dictionaries(
     {}, optional={"endpoint": ENDPOINTS, "replay_endpoint": ENDPOINTS, "topic": JSON, "data_parallel_rank": JSON, "publisher": JSON}
 )
-ANSWERS = (
+ANSWERS: st.SearchStrategy[object] = (
     JSON
     | st.lists(RANKS, max_size=200)
     | st.dictionaries(st.integers().map(str), RANKS, max_size=9)

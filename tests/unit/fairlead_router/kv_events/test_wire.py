@@ -90,7 +90,14 @@ def test_an_encoded_batch_is_read_back() -> None:
 def test_the_locality_of_an_offloading_tier_is_read_from_maps() -> None:
     """vLLM 0.32's events of a secondary tier, which has `"locality": "REMOTE"` in its configuration."""
     named = {"block_hashes": [7], "medium": "STORAGE", "group_idx": 0, "locality": "REMOTE", "ownership": "fs"}
-    placeholder = {"type": "BlockStored", "parent_block_hash": None, "token_ids": [], "block_size": 0, "lora_id": None, "lora_name": None}
+    placeholder: dict[str, object] = {
+        "type": "BlockStored",
+        "parent_block_hash": None,
+        "token_ids": [],
+        "block_size": 0,
+        "lora_id": None,
+        "lora_name": None,
+    }
     batch = [1.0, [placeholder | named, {"type": "BlockRemoved"} | named], 0]
     stored, removed = decode(msgspec.msgpack.encode(batch)).events
     assert isinstance(stored, BlockStored) and isinstance(removed, BlockRemoved)

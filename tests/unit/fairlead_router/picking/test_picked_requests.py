@@ -48,6 +48,8 @@ class HeardStream:
     path = b"/envoy.service.ext_proc.v3.ExternalProcessor/Process"
     authority = b"picker"
 
+    connection = None
+
     def __init__(self) -> None:
         self.said: list[Any] = []
         self.ends: list[int] = []

@@ -220,7 +220,8 @@ def stored(number: int, **more: object) -> dict[str, object]:
 
 
 async def test_a_source_that_was_never_reached_rests_for_longer_and_longer_without_a_socket(line: Line) -> None:
-    one, rests = line.subscription, []
+    one = line.subscription
+    rests: list[float] = []
     for _ in range(8):
         line.after(REST_AFTER_SECONDS)
         assert one.rests and one._live.closed and one._monitor.closed

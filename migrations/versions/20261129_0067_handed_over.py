@@ -1,13 +1,13 @@
 """Whether a router itself moved a session, before its next turn, as its instance was leaving.
 
-Revision: 0070_handed_over
+Revision: 0067_handed_over
 Revises: 0066_cache_transfers
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0070_handed_over"
+revision = "0067_handed_over"
 down_revision = "0066_cache_transfers"
 branch_labels = None
 depends_on = None
