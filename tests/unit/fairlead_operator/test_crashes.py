@@ -188,7 +188,7 @@ class Story:
             await world.live_until(chapter.done)
             world.keeps_copies = False
             assert chapter.ends_with(world)
-            seconds = Counter(event.at for event in world.api.events[before:])
+            seconds = Counter(int(event.at) for event in world.api.events[before:])  # the events of a round are microseconds apart
             self.told[name] = Told(
                 copies=world.copies, writes=world.writes, history=history(world, before), most_at_once=max(seconds.values(), default=0)
             )

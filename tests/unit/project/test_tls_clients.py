@@ -21,7 +21,7 @@ def faults(path: str, source: str) -> Iterator[str]:
         given = {keyword.arg for keyword in call.keywords}
         if name_of(call) == "create_default_context" and path not in CONTEXTS and id(call) not in lenient:
             yield f"{path}:{call.lineno}: take the context of fairlead_client.tls"
-        if name_of(call) in CLIENTS and ast.unparse(call.func).startswith("httpx.") and not given & {"verify", "transport"}:
+        if name_of(call) in CLIENTS and ast.unparse(call.func).startswith("httpx.") and not given & {"verify", "transport", "uds"}:
             yield f"{path}:{call.lineno}: give the client verify=client_context()"
 
 
