@@ -31,7 +31,7 @@ def forecast(pool: PoolUse, leaving: Iterable[InstanceUse], *, replaced: bool = 
             tokens_per_second=staying * pool.prefill_tokens_per_second,
             budget=pool.facts.routing.hand_over_budget,
             routers=pool.routers,
-            transfers=None if pool.facts.engine.kv_transfer is None else pool.transfers,
+            transfers=None if pool.facts.engine.handing_on is None else pool.transfers,
         ),
     )
     return HandOverForecast(hits_kept=found.hits_kept, seconds_longer=found.seconds_longer, more_work=found.more_work)
@@ -52,7 +52,7 @@ def _unknown(pool: PoolUse, tokens: int, staying: int) -> str | None:
         return "no instance is left to take the sessions"
     if pool.prefill_tokens_per_second is None:
         return "how fast its instances compute prompts is not measured yet"
-    moves = pool.facts.engine.kv_transfer is not None and pool.facts.routing.hand_over_budget > 0
+    moves = pool.facts.engine.handing_on is not None and pool.facts.routing.hand_over_budget > 0
     if moves and pool.transfers.tried < FEW:
         return "hardly any session has taken its KV cache along yet, so it is not known how long that takes"
     return None
