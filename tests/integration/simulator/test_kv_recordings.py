@@ -34,7 +34,10 @@ def test_an_index_agrees_with_what_was_recorded(start_engine: StartEngine, tmp_p
 
 @pytest.mark.parametrize(
     ("flags", "told"),
-    [((), "publishes no KV events that one can connect to"), (("--kv-events-endpoint", "tcp://127.0.0.2:9"), "start it with an endpoint tcp://*:PORT")],
+    [
+        ((), "publishes no KV events that one can connect to"),
+        (("--kv-events-endpoint", "tcp://127.0.0.2:9"), "start it with an endpoint tcp://*:PORT"),
+    ],
 )
 def test_an_engine_that_tells_too_little_is_one_line_and_no_file(
     start_engine: StartEngine, tmp_path: Path, flags: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
