@@ -22,6 +22,7 @@ import zmq
 import zmq.asyncio
 
 from fairlead.errors import FairleadError, InvalidInput
+from fairlead_client.tls import client_context
 from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, read_sources, sources_path
 
 CONVERSATIONS = 8
@@ -88,7 +89,7 @@ class Recorder:
 
     async def record(self, requests: int) -> Recorded:
         """Record this many requests. Raises EngineUnsuitable, httpx.HTTPError, OSError."""
-        async with httpx.AsyncClient(base_url=self.url, timeout=600.0, trust_env=False) as engine:
+        async with httpx.AsyncClient(base_url=self.url, timeout=600.0, trust_env=False, verify=client_context()) as engine:
             model = self.model or await _first_model(engine)
             sources = await self._sources(engine)
             with zmq.asyncio.Context() as context:

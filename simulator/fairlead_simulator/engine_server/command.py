@@ -62,11 +62,7 @@ _DEFAULTS = preset("simulated")
 @click.option(
     "--max-batched-tokens", type=_COUNT, default=_DEFAULTS.max_batched_tokens, show_default=True, help="Maximum prompt tokens of one step."
 )
-@click.option("--max-waiting", type=_COUNT, default=1024, show_default=True, help="Beyond it requests get 503.")
-@click.option("--time-scale", type=_POSITIVE, default=1.0, show_default=True, help="How many times as fast as the figures say.")
-@click.option("--bytes-per-token", type=_COUNT, default=4, show_default=True, help="Bytes of text that are one token here.")
 @click.option("--startup-seconds", type=NumberOption(), default=1.0, show_default=True, help="Not ready before.")
-@click.option("--stream-interval-ms", type=_POSITIVE, default=20.0, show_default=True, help="Tokens of that long share one chunk.")
 @click.option(
     "--max-waiting", type=_COUNT, default=1024, show_default=True, help="Maximum number of waiting requests; further ones get 503."
 )
@@ -78,7 +74,6 @@ _DEFAULTS = preset("simulated")
     help="Speed-up: the engine runs this many times faster than the figures.",
 )
 @click.option("--bytes-per-token", type=_COUNT, default=4, show_default=True, help="Bytes of text per token.")
-@click.option("--startup-seconds", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Seconds until the engine is ready.")
 @click.option(
     "--stream-interval-ms", type=_POSITIVE, default=20.0, show_default=True, help="Tokens within this time share one chunk of a stream."
 )
