@@ -62,7 +62,7 @@ _DEFAULTS = preset("simulated")
 @click.option(
     "--max-batched-tokens", type=_COUNT, default=_DEFAULTS.max_batched_tokens, show_default=True, help="Maximum prompt tokens of one step."
 )
-@click.option("--startup-seconds", type=NumberOption(), default=1.0, show_default=True, help="Not ready before.")
+@click.option("--startup-seconds", type=NumberOption(), default=1.0, show_default=True, help="Seconds until the engine is ready.")
 @click.option(
     "--max-waiting", type=_COUNT, default=1024, show_default=True, help="Maximum number of waiting requests; further ones get 503."
 )
