@@ -20,6 +20,7 @@ from fairlead_router.picking.frame_reader import FRAME_SIZE, LARGEST_HEADERS
 from fairlead_router.picking.grpc_connection import CONNECTION_WINDOW, MOST_STREAMS
 from fairlead_router.picking.grpc_stream import STREAM_WINDOW, GrpcStream, Opener
 from fairlead_router.picking.http2 import DEFAULT_WINDOW
+from fairlead_router.serving.body_memory import BodyMemory
 
 OPENING = ((b":status", b"200"), (b"content-type", b"application/grpc"))
 
@@ -70,6 +71,8 @@ class PickerOnH2(asyncio.Protocol):
         self._reading = False
         self._streams: dict[int, H2GrpcStream] = {}
         self._unacknowledged = 0
+        self.memory = BodyMemory(1 << 30)
+        self.body_bytes = 0
         self.protocol = H2Connection(
             H2Configuration(
                 client_side=False,

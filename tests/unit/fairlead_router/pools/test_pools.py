@@ -137,9 +137,6 @@ class CheckingScheduler:
 
     def attempt_failed(self, request_id: str, instance: str, failure: str, now: float) -> None: ...
 
-    def report_missing(self, sessions: Collection[str], now: float) -> int:
-        return 0
-
     def keep_sessions(self, sessions: Mapping[str, float]) -> None: ...
 
     def fail(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
