@@ -102,7 +102,7 @@ def let_go(name: str, session: str, as_json: bool, url: tuple[str, ...], token: 
     pool = pool_named(name)
     ask(url, token, lambda api: api.let_session_go(pool, session))
     done = {"pool": str(pool), "session": session, "done": "let-go"}
-    print_done(as_json, done, f"Decisions of session {session} of {pool} are kept like those of others.")
+    print_done(as_json, done, f"From now on, only a sample of the decisions of session {session} of {pool} is kept.")
 
 
 def _row(one: SessionSummary) -> tuple[str, ...]:

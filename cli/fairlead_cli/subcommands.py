@@ -231,9 +231,9 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "engines": Subcommand(
         help="List the simulator's engines; fit one to a real engine, and see how far off it is.", load=_engines, extra="simulator"
     ),
-    "traces": Subcommand(help="Look at traces, or make them.", load=_traces, extra="simulator"),
-    "verify": Subcommand(help="Look for contradictions in what the control API recorded.", load=_verify, extra="web"),
-    "kv-events": Subcommand(help="Record an engine's KV events, and check them against its own count.", load=_kv_events, extra="router"),
+    "traces": Subcommand(help="Inspect, convert and generate traces.", load=_traces, extra="simulator"),
+    "verify": Subcommand(help="Search the control API's records for contradictions.", load=_verify, extra="web"),
+    "kv-events": Subcommand(help="Record an engine's KV events, and check them against its own counts.", load=_kv_events, extra="router"),
     "change": Subcommand(help="Change a pool by a plan, shown with its effect first, and undo it.", load=_change, extra="web"),
     "pools": Subcommand(help="List and show pools; go back to a revision, pause or resume a rollout.", load=_pools, extra="web"),
     "instances": Subcommand(help="A pool's instances: their state, their load, their cache.", load=_instances, extra="web"),
@@ -246,11 +246,18 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "slo": Subcommand(
         help="How a pool's objectives were kept, its error budget, and what other targets would have met.", load=_slo, extra="web"
     ),
-    "advice": Subcommand(help="What hurts the pools, why, and the plan that would help.", load=_advice, extra="web"),
-    "keys": Subcommand(help="List, make and revoke API keys of the gateway's clients; what one was used for.", load=_keys, extra="web"),
-    "tokens": Subcommand(help="List, make and revoke tokens of the control API.", load=_tokens, extra="web"),
-    "what-if": Subcommand(help="Try policies on a pool's recorded traffic, and apply the best.", load=_what_if, extra="web"),
-    "audit": Subcommand(help="Who did what; verify that the log is unchanged.", load=_audit, extra="web"),
+    "decisions": Subcommand(help="Show why a request went to its instance.", load=_decisions, extra="web"),
+    "rejections": Subcommand(help="Show refused requests by cause, and what would help.", load=_rejections, extra="web"),
+    "schedules": Subcommand(
+        help="Show schedules' windows: open ones, next starts, and outcomes of past ones.", load=_schedules, extra="web"
+    ),
+    "plans": Subcommand(help="List, show, apply and undo plans.", load=_plans, extra="web"),
+    "slo": Subcommand(help="Show a pool's SLO attainment and error budget, and the effect of other targets.", load=_slo, extra="web"),
+    "advice": Subcommand(help="Show the pools' problems, their causes, and the plans that would help.", load=_advice, extra="web"),
+    "keys": Subcommand(help="List, create and revoke API keys of the gateway's clients; show their use.", load=_keys, extra="web"),
+    "tokens": Subcommand(help="List, create and revoke tokens of the control API.", load=_tokens, extra="web"),
+    "what-if": Subcommand(help="Try policies on a pool's recorded traffic, and apply the best one.", load=_what_if, extra="web"),
+    "audit": Subcommand(help="Show who did what; verify that the log is unchanged.", load=_audit, extra="web"),
     "completion": Subcommand(help="Print the completion script of a shell.", load=_completion),
     "api": Subcommand(help="Run the control API and the web UI.", load=_api, extra="api,web"),
     "router": Subcommand(help="Run a gateway.", load=_router, extra="router"),

@@ -60,7 +60,7 @@ def run(command: click.Command, arguments: Sequence[str], program: str) -> int:
         return _complain(program, line_of_click(problem), problem.exit_code)
     except click.Abort as problem:
         if isinstance(problem.__context__, EOFError):  # a question that nobody is there to answer
-            told = "standard input gave no answer, so nothing was changed; answer in advance with --yes and --reason"
+            told = "standard input gave no answer, so nothing was changed; pass --yes and --reason"
             return _complain(program, told, ExitCode.FAILED)
         return ExitCode.INTERRUPTED
     except KeyboardInterrupt:

@@ -16,6 +16,7 @@ import click
 
 from fairlead.errors import InvalidInput
 from fairlead_client.client import ControlApi
+from fairlead_client.tls import client_context
 
 USUAL_SERVICE = "fairlead-system/fairlead-api:http"
 START_SECONDS = 20.0
@@ -105,7 +106,7 @@ def through_socket(socket: Path, path: str, token: str | None) -> ControlApi:
     """A client of the control API below `path` of the server at a Unix socket."""
     import httpx
 
-    transport = httpx.AsyncHTTPTransport(uds=os.fspath(socket))
+    transport = httpx.AsyncHTTPTransport(uds=os.fspath(socket), verify=client_context())
     return ControlApi(f"http://localhost{path}", token, transport, timeout_seconds=30.0, own_header=True)
 
 

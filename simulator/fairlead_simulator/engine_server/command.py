@@ -37,11 +37,11 @@ _WIDEST_TOKEN_OF_EVENTS = 4
 _POSITIVE = NumberOption(positive=True)
 _COUNT = click.IntRange(min=1)
 _DEFAULTS = preset("simulated")
-"""The simulator takes pools of such engines to be as this one, with what their spec says."""
+"""Defaults of the flags. The simulator assumes them for pools of such engines, except for what their spec says."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--model", required=True, help="Name the engine serves.")
+@click.option("--model", required=True, help="Name of the model that the engine serves.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0 chooses a free one.")
 @click.option(
@@ -55,20 +55,33 @@ _DEFAULTS = preset("simulated")
     type=click.IntRange(1, 1024),
     default=1,
     show_default=True,
-    help="Data-parallel ranks, each with a batch and a cache as these flags say; a request's X-Data-Parallel-Rank names one.",
+    help="Data-parallel ranks, each with its own batch and cache; a request's X-Data-Parallel-Rank names one.",
 )
 @click.option("--max-running", type=_COUNT, default=256, show_default=True, help="Requests computed at once.")
-@click.option("--mode", type=click.Choice(get_args(Mode)), default=_DEFAULTS.mode, show_default=True, help="chunked: as vLLM V1.")
+@click.option("--mode", type=click.Choice(get_args(Mode)), default=_DEFAULTS.mode, show_default=True, help="chunked: as in vLLM V1.")
 @click.option(
     "--max-batched-tokens", type=_COUNT, default=_DEFAULTS.max_batched_tokens, show_default=True, help="Maximum prompt tokens of one step."
 )
-@click.option("--max-waiting", type=_COUNT, default=1024, show_default=True, help="Beyond it requests get 503.")
-@click.option("--time-scale", type=_POSITIVE, default=1.0, show_default=True, help="How many times as fast as the figures say.")
-@click.option("--bytes-per-token", type=_COUNT, default=4, show_default=True, help="Bytes of text that are one token here.")
-@click.option("--startup-seconds", type=NumberOption(), default=1.0, show_default=True, help="Not ready before.")
-@click.option("--stream-interval-ms", type=_POSITIVE, default=20.0, show_default=True, help="Tokens of that long share one chunk.")
+@click.option("--startup-seconds", type=NumberOption(), default=1.0, show_default=True, help="Seconds until the engine is ready.")
 @click.option(
-    "--responses-store/--no-responses-store", default=True, show_default=True, help="Keep responses to be retrieved and continued."
+    "--max-waiting", type=_COUNT, default=1024, show_default=True, help="Maximum number of waiting requests; further ones get 503."
+)
+@click.option(
+    "--time-scale",
+    type=_POSITIVE,
+    default=1.0,
+    show_default=True,
+    help="Speed-up: the engine runs this many times faster than the figures.",
+)
+@click.option("--bytes-per-token", type=_COUNT, default=4, show_default=True, help="Bytes of text per token.")
+@click.option(
+    "--stream-interval-ms", type=_POSITIVE, default=20.0, show_default=True, help="Tokens within this time share one chunk of a stream."
+)
+@click.option(
+    "--responses-store/--no-responses-store",
+    default=True,
+    show_default=True,
+    help="Store responses, so that they can be retrieved and continued.",
 )
 @click.option(
     "--kv-bytes-per-token", type=_COUNT, default=_DEFAULTS.transfer.bytes_per_token, show_default=True, help="Size of a token's KV blocks."
@@ -78,7 +91,7 @@ _DEFAULTS = preset("simulated")
     type=_POSITIVE,
     default=_DEFAULTS.transfer.bytes_per_second,
     show_default=True,
-    help="Speed of the link by which other engines fetch KV blocks from here; they share it.",
+    help="Speed of the link by which other engines fetch KV blocks from here; transfers share it.",
 )
 @click.option(
     "--kv-transfer-latency-ms",
@@ -108,12 +121,12 @@ _DEFAULTS = preset("simulated")
     show_default=True,
     help="Port where other engines ask for KV blocks; 0 chooses a free one.",
 )
-@click.option("--kv-events-endpoint", help="Publish KV events here, as vLLM: bound if it has a *, else connected to.")
-@click.option("--kv-events-replay-endpoint", help="Answer replays of KV events here.")
+@click.option("--kv-events-endpoint", help="Endpoint for publishing KV events, as in vLLM: bound if it has a *, else connected to.")
+@click.option("--kv-events-replay-endpoint", help="Endpoint for replays of KV events.")
 @click.option("--kv-events-topic", default="", help="First frame of every message.")
 @click.option("--kv-events-buffer-steps", type=_COUNT, default=10_000, show_default=True, help="Batches kept for replays.")
 @click.option(
-    "--kv-events-encoding", type=click.Choice(("maps", "arrays")), default="maps", show_default=True, help="arrays: as older engines."
+    "--kv-events-encoding", type=click.Choice(("maps", "arrays")), default="maps", show_default=True, help="arrays: as in older engines."
 )
 @click.option("--seed", type=WholeOption(-(2**63), 2**63 - 1), default=0, show_default=True, help="Seed of the words in answers.")
 def engine(

@@ -31,6 +31,7 @@ WITHOUT_JSON = {
     "fairlead logs": "prints lines that processes wrote",
     "fairlead completion": "prints a shell's script",
     "fairlead traces generate": "writes a trace, which is JSON",
+    "fairlead traces host-cache": "prints a table of sizes",
     "fairlead traces convert": "writes a trace, which is JSON",
 }
 
