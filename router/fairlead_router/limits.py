@@ -47,7 +47,7 @@ class MemoryLimits:
     reading: int
     """Reading one body: bodies are read one after the other."""
     bodies: int
-    """Bodies under way, as counted."""
+    """Bodies in progress, as counted."""
     largest: int
     available: int
 

@@ -3,7 +3,6 @@
 """
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 from urllib.parse import quote_plus
 
 import httpx
+import orjson
 from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import JWKRegistry, KeySet
@@ -284,12 +284,12 @@ class OpenIdProvider:
         """Status and JSON object. Raises IdentityProviderUnavailable."""
         try:
             status, content = await self._read_whole(method, url, {**PLAIN_JSON, **(headers or {})}, form)
-            found = json.loads(content) if content else {}
+            found = orjson.loads(content) if content else {}
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._away(f"the identity provider does not answer: {type(error).__name__} {error}") from error
         except TimeoutError as error:
             raise self._away(f"the identity provider does not answer in full within {TIMEOUT_SECONDS:g} s at {url}") from error
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise self._away(f"the identity provider does not answer with JSON at {url}: {status}") from error
         if not isinstance(found, dict):
             raise self._away(f"the identity provider does not answer with a JSON object at {url}: {status}")

@@ -33,7 +33,7 @@ class GatewayKey:
         self.facts = facts
         self.limits = KeyLimits(facts, now, routers)
         self.body_bytes = 0
-        """Bytes of bodies under way at this router."""
+        """Bytes of bodies in progress at this router."""
 
     @property
     def is_shared(self) -> bool:

@@ -67,6 +67,9 @@ class _Nobody(Client):
 
     def on_writable(self, resume: Callable[[], None]) -> None: ...
 
+    def keeps(self, size: int) -> bool:
+        return True
+
 
 class _Account:
     """What one pool may still spend, in tokens, and what it does now."""

@@ -1,4 +1,4 @@
-"""The memory that bodies under way take together: those of requests, and of answers that their clients do not read.
+"""The memory that bodies in progress take together: those of requests, and of answers that their clients do not read.
 
 It is bounded, as is the part of each owner, an API key or a proxy's connection; each request holds a share of it while
 it lasts. Above `soft` bodies are read no further for a moment, at `most` they are refused.
@@ -19,7 +19,7 @@ _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory
 
 
 BYTES_EACH = 1.5
-"""Bytes of memory for each byte of a body under way: what the allocator keeps beside it, and a copy now and then."""
+"""Bytes of memory for each byte of a body in progress: what the allocator keeps beside it, and a copy now and then."""
 WORTH_GIVING_BACK = 32 * 1024 * 1024
 """Bytes of bodies that have gone since the last time before the system gets memory back, which takes some time."""
 
