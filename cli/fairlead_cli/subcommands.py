@@ -10,8 +10,7 @@ import click
 class Subcommand:
     """A subcommand and the function `load` that imports its command.
 
-    `extra` names the extra of the distribution that installs what the command needs. Empty: it needs nothing more than
-    the command line itself.
+    `extra` names the extra of the distribution that installs what the command needs. Empty: no extra is needed.
     """
 
     help: str
@@ -221,30 +220,25 @@ def _engine() -> click.Command:
 
 SUBCOMMANDS: dict[str, Subcommand] = {
     "up": Subcommand(help="Start a whole Fairlead on this machine.", load=_up, extra="sandbox"),
-    "serve": Subcommand(help="Put Fairlead in front of engines that run already.", load=_serve, extra="sandbox"),
+    "serve": Subcommand(help="Put Fairlead in front of running engines.", load=_serve, extra="sandbox"),
     "status": Subcommand(help="Show the sandbox's processes.", load=_status, extra="sandbox"),
     "logs": Subcommand(help="Print the logs of the sandbox's processes or pods.", load=_logs, extra="sandbox"),
     "login": Subcommand(help="Print a new one-time link to the dashboard.", load=_login, extra="sandbox"),
     "down": Subcommand(help="Stop the sandbox.", load=_down, extra="sandbox"),
-    "replay": Subcommand(help="Send a trace's requests to a gateway.", load=_replay, extra="simulator"),
+    "replay": Subcommand(help="Replay a trace's requests against a gateway.", load=_replay, extra="simulator"),
     "simulate": Subcommand(help="Compare policies on a trace, without any engine.", load=_simulate, extra="simulator"),
     "engines": Subcommand(
-        help="List the simulator's engines; fit one to a real engine, and see how far off it is.", load=_engines, extra="simulator"
+        help="List the simulator's engine models; fit one to a real engine, and show its error.", load=_engines, extra="simulator"
     ),
     "traces": Subcommand(help="Inspect, convert and generate traces.", load=_traces, extra="simulator"),
     "verify": Subcommand(help="Search the control API's records for contradictions.", load=_verify, extra="web"),
     "kv-events": Subcommand(help="Record an engine's KV events, and check them against its own counts.", load=_kv_events, extra="router"),
     "change": Subcommand(help="Change a pool by a plan, shown with its effect first, and undo it.", load=_change, extra="web"),
-    "pools": Subcommand(help="List and show pools; go back to a revision, pause or resume a rollout.", load=_pools, extra="web"),
-    "instances": Subcommand(help="A pool's instances: their state, their load, their cache.", load=_instances, extra="web"),
-    "sessions": Subcommand(help="Which instance holds a session, and what held it before.", load=_sessions, extra="web"),
-    "migrations": Subcommand(help="What moved between instances, and whether it was faster than staying.", load=_migrations, extra="web"),
-    "decisions": Subcommand(help="Why a request went where it went.", load=_decisions, extra="web"),
-    "rejections": Subcommand(help="What was refused, by cause, and what would help.", load=_rejections, extra="web"),
-    "schedules": Subcommand(help="Windows in time: open ones, next starts, and what became of past ones.", load=_schedules, extra="web"),
-    "plans": Subcommand(help="List, show, apply and undo plans.", load=_plans, extra="web"),
-    "slo": Subcommand(
-        help="How a pool's objectives were kept, its error budget, and what other targets would have met.", load=_slo, extra="web"
+    "pools": Subcommand(help="List and show pools; roll back to a revision, pause or resume a rollout.", load=_pools, extra="web"),
+    "instances": Subcommand(help="Show a pool's instances: state, load and cache.", load=_instances, extra="web"),
+    "sessions": Subcommand(help="Show which instance holds a session, and which held it before.", load=_sessions, extra="web"),
+    "migrations": Subcommand(
+        help="Show moves between instances, and whether they were faster than staying.", load=_migrations, extra="web"
     ),
     "decisions": Subcommand(help="Show why a request went to its instance.", load=_decisions, extra="web"),
     "rejections": Subcommand(help="Show refused requests by cause, and what would help.", load=_rejections, extra="web"),

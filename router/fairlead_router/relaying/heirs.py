@@ -58,9 +58,6 @@ class _Nobody(Client):
 
     def end(self, piece: bytes) -> None: ...
 
-    def keeps(self, size: int) -> bool:
-        return True
-
     def accompany(self, headers: list[tuple[bytes, bytes]]) -> None: ...
 
     def abort(self) -> None: ...
