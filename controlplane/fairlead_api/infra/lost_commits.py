@@ -61,8 +61,8 @@ class LostCommits:
         self.words = ""
         """Of that loss, for people; empty without one."""
 
-    async def look(self, now: datetime) -> None:
-        """Compare the audit log with what was seen of it, and read what is known of a loss."""
+    async def look(self, now: datetime) -> float:
+        """Compare the audit log with what was seen of it, and read what is known of a loss; returns `noticed_at`."""
         async with self._database.reading() as connection:
             head = await audit_log.newest_head(connection)
             seen = self._seen
@@ -76,6 +76,7 @@ class LostCommits:
             )
             found = (await connection.execute(told.order_by(_ENTRIES.at.desc()).limit(1))).one_or_none()
         self.noticed_at, self.words = (found.at.timestamp(), str(found.reason)) if found is not None else (0.0, "")
+        return self.noticed_at
 
     async def _tell(self, seen: AuditHead, head: AuditHead | None, now: datetime) -> None:
         left = head.id if head is not None else 0

@@ -15,7 +15,6 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from fairlead_api.advice.sizing import LOOK_SECONDS, Sizing
 from fairlead_api.http.telemetry import Telemetry
 from fairlead_api.infra.errors import StoreUnavailable
-from fairlead_api.infra.lost_commits import LostCommits
 from fairlead_api.upkeep.upkeep import Upkeep
 from fairlead_client.resources.audit import AuditHead
 
@@ -31,7 +30,7 @@ async def scheduled(
     upkeep: Upkeep,
     sizing: Sizing,
     audit_head: Callable[[], Awaitable[AuditHead | None]],
-    lost_commits: LostCommits,
+    loss_noticed_at: Callable[[datetime], Awaitable[float]],
     telemetry: Telemetry,
     clock: Callable[[], datetime],
 ) -> AsyncIterator[None]:
@@ -46,8 +45,7 @@ async def scheduled(
             _log.info("audit head", extra={"entry": head.id, "chain": head.chain, "of": head.at.isoformat()})
 
     async def look_for_losses(now: datetime) -> None:
-        await lost_commits.look(now)
-        telemetry.went_back.set(lost_commits.noticed_at)
+        telemetry.went_back.set(await loss_noticed_at(now))
 
     async def tell_rollup_lag(now: datetime) -> None:
         telemetry.rollup_lag.set(await upkeep.rollup_lag(now))

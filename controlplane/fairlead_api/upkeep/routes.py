@@ -77,5 +77,5 @@ def feature(infra: Infra, guard: Guard, document: Callable[[], dict[str, Any]], 
     head = PostgresAudit(infra.reads).head
     return Feature(
         routes=(health_routes(guard, document, infra.pulse, infra.telemetry.exposition),),
-        jobs=partial(scheduled, upkeep, sizing, head, infra.lost_commits, infra.telemetry, infra.clock),
+        jobs=partial(scheduled, upkeep, sizing, head, infra.lost_commits.look, infra.telemetry, infra.clock),
     )

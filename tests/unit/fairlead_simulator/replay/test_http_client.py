@@ -113,5 +113,5 @@ def test_urls_are_read_with_their_port_and_path() -> None:
     assert (origin.host, origin.port, origin.path, origin.authority) == ("router.example", 80, "/fairlead", "router.example:80")
     assert Origin.parse("https://[::1]:8443").authority == "[::1]:8443"
     for bad in ("router:8000", "ftp://x", "http://", "http://x:99999"):
-        with pytest.raises(ValueError, match="is not"):
+        with pytest.raises(ValueError, match="cannot be used; write an address"):
             Origin.parse(bad)
