@@ -22,6 +22,7 @@ VERSION: Object = {
 _SUBRESOURCE_VERBS = ("get", "patch", "update")
 _FURTHER: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "log": ("", "v1", "Pod", ("get",)),
+    "proxy": ("", "v1", "ServiceProxyOptions", ("create", "delete", "get", "patch", "update")),
     "eviction": ("policy", "v1", "Eviction", ("create",)),
     "binding": ("", "v1", "Binding", ("create",)),
     "finalize": ("", "v1", "Namespace", ("update",)),
