@@ -49,7 +49,7 @@ def migrating(url: str) -> "subprocess.CompletedProcess[str]":
     [
         "DateStyle = 'German'", "DateStyle = 'SQL, DMY'", "DateStyle = 'Postgres, YMD'", "IntervalStyle = 'iso_8601'", "TimeZone = 'America/New_York'",
         "standard_conforming_strings = off", "transform_null_equals = on", "array_nulls = off", "synchronous_commit = off", "client_encoding = 'LATIN1'",
-        "statement_timeout = '1ms'", "bytea_output = 'escape'",
+        "statement_timeout = '2s'", "bytea_output = 'escape'",
     ],
 )  # fmt: skip
 async def test_what_a_database_sets_for_its_sessions_changes_nothing(database_url: str, setting: str) -> None:
