@@ -52,7 +52,7 @@ async def test_a_key_is_shown_once_listed_and_revoked(api: ApiInstance) -> None:
 
 async def test_routers_hear_of_keys_at_once_and_in_their_snapshot(api: ApiInstance) -> None:
     async with following(api.router.api, "router-0") as lines:
-        assert await lines.snapshot() == [GatewayKeysLine(), KeptSessionsLine()]
+        assert await lines.snapshot() == [GatewayKeysLine(begins=True), KeptSessionsLine()]
         made = await api.admin.create_gateway_key(GatewayKeyRequest(name="a", days=1, tokens_per_minute=5, priority_class="batch"))
         assert made.secret is not None
         assert made.expires_at is not None
@@ -61,7 +61,7 @@ async def test_routers_hear_of_keys_at_once_and_in_their_snapshot(api: ApiInstan
         assert (told.tokens_per_minute, told.requests_per_minute, told.expires_at) == (5, None, made.expires_at.timestamp())
         assert told.priority_class == made.priority_class == "batch"
         async with following(api.router.api, "router-1") as later:
-            assert await later.snapshot() == [GatewayKeysLine(keys=(told,)), KeptSessionsLine()]
+            assert await later.snapshot() == [GatewayKeysLine(keys=(told,), begins=True), KeptSessionsLine()]
         await api.admin.revoke_gateway_key(made.id)
         assert (await lines.until(GatewayKeysLine)).keys == ()
 

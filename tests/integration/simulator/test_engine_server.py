@@ -260,9 +260,9 @@ async def test_on_sigterm_it_finishes_what_runs_and_refuses_what_is_new(engine: 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--port", "x"], "'--port': 'x' is not a valid integer"),
-        (["--time-scale", "0"], "'--time-scale': 0.0 is not in the range x>0"),
-        (["--max-running", "0"], "'--max-running'"),
+        (["--port", "x"], "--port: 'x' is not a valid integer"),
+        (["--time-scale", "0"], "--time-scale: '0' cannot be used; write a number above 0"),
+        (["--max-running", "0"], "--max-running: 0 is not in the range"),
         (["--nonsense"], "No such option"),
         (["--kv-cache-tokens", "8"], "--kv-cache-tokens 8 is less than one block (--block-size 16)"),
         (["--host", "no.such.host.invalid"], "--host/--port: 'no.such.host.invalid:8000' cannot be used"),
