@@ -416,7 +416,7 @@ async def test_a_rollback_is_planned_applied_and_undone(door: Door) -> None:
 async def test_a_plan_of_another_shape_or_value_is_refused_with_its_field(door: Door) -> None:
     for request, field in (
         (PlanRequest(kind=PlanKind.SLO, fields={"ttft": "soon"}), "spec.slo.ttft"),
-        (PlanRequest(kind=PlanKind.SLO, fields={"mode": "Load"}), "fields.mode"),
+        (PlanRequest(kind=PlanKind.SLO, fields={"mode": "Load"}), "spec.slo.mode"),
         (PlanRequest(kind=PlanKind.SLO), "fields"),
         (PlanRequest(kind=PlanKind.SLO, replicas=3, fields={"ttft": "3s"}), "replicas"),
         (PlanRequest(kind=PlanKind.SCALE, replicas=3, fields={"ttft": "3s"}), "fields"),

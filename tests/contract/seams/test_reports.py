@@ -26,10 +26,15 @@ def first(report: Report) -> RouterState:
     return RouterState(sent_at=report.sent_at)
 
 
+def timeless(receipt: ReportReceipt) -> ReportReceipt:
+    """A receipt without the API's time, which a post's first one has."""
+    return replace(receipt, at=None)
+
+
 async def test_neighbours_have_receipts_in_their_order_and_repeated_ones_say_so(clients: Clients) -> None:
     reports = [a_report(f"r{number}", bindings=(a_binding(f"s{number}", "a"),)) for number in range(4)]
     receipts = await clients.router.post_reports(*reports[:3])
-    assert receipts == tuple(ReportReceipt(id=f"r{number}", duplicate=False, live_routers=1) for number in range(3))
+    assert tuple(map(timeless, receipts)) == tuple(ReportReceipt(id=f"r{number}", duplicate=False, live_routers=1) for number in range(3))
     receipts = await clients.router.post_reports(*reports[2:])
     assert [(receipt.id, receipt.duplicate) for receipt in receipts] == [("r2", True), ("r3", False)]
     seen = await clients.operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))
@@ -48,7 +53,7 @@ async def test_who_comes_second_hears_who_was_first(clients: Clients) -> None:
 
 
 async def test_a_router_without_news_says_that_it_lives(clients: Clients) -> None:
-    assert await clients.router.post_report(a_report("r1")) == ReportReceipt(id="r1", duplicate=False, live_routers=1)
+    assert timeless(await clients.router.post_report(a_report("r1"))) == ReportReceipt(id="r1", duplicate=False, live_routers=1)
     assert (await clients.operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b")))).live_routers == 1
 
 
@@ -82,7 +87,7 @@ async def test_a_router_tells_what_it_knows_of_engines(clients: Clients) -> None
         in_use=False,
     )
     knowing = a_report("r1", known_caches=(cache,), learnt_figures=(figure, replace(figure, instance=None, quantity="of a newer router")))
-    assert await clients.router.post_report(knowing) == ReportReceipt(id="r1", duplicate=False, live_routers=1)
+    assert timeless(await clients.router.post_report(knowing)) == ReportReceipt(id="r1", duplicate=False, live_routers=1)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +108,9 @@ async def test_what_is_no_json_is_refused_and_the_next_post_is_taken(clients: Cl
     state = first(a_report("now"))
     assert isinstance(await clients.router_api.post_reports([b"{not json"], state), Refused)
     good = encode_batch(batch_of(a_report("r1")))
-    assert await clients.router_api.post_reports([good], state) == Taken((ReportReceipt(id="r1", duplicate=False, live_routers=1),))
+    taken = await clients.router_api.post_reports([good], state)
+    assert isinstance(taken, Taken)
+    assert [timeless(one) for one in taken.answer] == [ReportReceipt(id="r1", duplicate=False, live_routers=1)]
 
 
 async def test_a_router_of_before_and_one_to_come_are_understood(seam: Seam, clients: Clients) -> None:

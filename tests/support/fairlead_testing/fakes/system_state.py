@@ -323,7 +323,7 @@ class SystemState:
 
     def snapshot(self) -> Iterator[StreamLine]:
         """The lines that a router gets first."""
-        yield GatewayKeysLine(keys=self.gateway_keys)
+        yield GatewayKeysLine(keys=self.gateway_keys, begins=True)
         yield KeptSessionsLine(sessions=self.kept_sessions)
         for pool in self._ended.keys() - self.tables.keys():
             yield PoolDeletedLine(pool=pool)
