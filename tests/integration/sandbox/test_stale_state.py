@@ -1,5 +1,6 @@
 """A state directory whose supervisor was killed: status tells the truth, down cleans up, both may be repeated."""
 
+import contextlib
 import io
 import os
 import subprocess
@@ -50,7 +51,9 @@ def directory(tmp_path: Path, stray: "subprocess.Popen[bytes]") -> StateDirector
 
 def status_of(directory: StateDirectory) -> tuple[bool, str]:
     text = io.StringIO()
-    return show(directory, Console(file=text, width=200)), text.getvalue()
+    with contextlib.redirect_stderr(text):  # what is wrong goes there, the table to the output
+        running = show(directory, Console(file=text, width=200))
+    return running, text.getvalue()
 
 
 def test_status_tells_what_is_dead_and_what_is_left(directory: StateDirectory, stray: "subprocess.Popen[bytes]") -> None:
