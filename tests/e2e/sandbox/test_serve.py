@@ -309,7 +309,7 @@ def test_a_port_that_is_taken_is_named(start: StartEngine, tmp_path: Path) -> No
     assert ended.returncode == 2
     assert (
         ended.stderr.strip()
-        == f"fairlead: --port: {engine.port} cannot be used; it is taken; write another, or leave it out and a free one is chosen"
+        == f"fairlead: --port: {engine.port} cannot be used; it is taken; write another one, or leave it out to use a free one"
     )
 
 
