@@ -32,9 +32,11 @@ async def pooler(url: str, *, transactions: bool = False) -> AsyncIterator[str]:
             writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        port = server.sockets[0].getsockname()[1]
+    port = server.sockets[0].getsockname()[1]
+    try:
         yield f"postgresql+psycopg://{quote(str(parts['user']))}@127.0.0.1:{port}/{parts['dbname']}"
+    finally:
+        server.close()  # without waiting for connections that nobody ends
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, socket: Path, *, passes_notices: bool) -> None:
