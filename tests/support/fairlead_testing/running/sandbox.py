@@ -299,8 +299,8 @@ def is_listening(url: str) -> bool:
         return probe.connect_ex((parts.hostname or "127.0.0.1", parts.port or 80)) == 0
 
 
-def result_of(replay: "subprocess.Popen[str]", json_file: Path) -> dict[str, Any]:
-    """Wait for a replay to end well, by itself or after Ctrl-C (130), and return its JSON."""
+def result_of(replay: "subprocess.Popen[str]", json_file: Path, code: int = 0) -> dict[str, Any]:
+    """Wait for a replay to end with this exit code, and return its JSON."""
     output, _ = replay.communicate(timeout=5 * PATIENCE_SECONDS)
-    assert replay.returncode in {0, 130}, output[-2000:]
+    assert replay.returncode == code, output[-2000:]
     return dict(json.loads(json_file.read_text()))
