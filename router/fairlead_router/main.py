@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import secrets
 import socket
 import uuid
@@ -14,6 +15,7 @@ import uuid
 import click
 import uvloop
 
+from fairlead.errors import InvalidInput
 from fairlead.routing.contracts.schedulers import Scheduler
 from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
@@ -22,6 +24,7 @@ from fairlead_client.internal import SystemApi
 from fairlead_process.clock import AwakeClock, SteadyClock
 from fairlead_process.commands import run_program
 from fairlead_process.doors import Door, take_files
+from fairlead_process.environment import read
 from fairlead_process.memory import give_back
 from fairlead_process.policies import installed_policies
 from fairlead_process.starting import begin, bind, one_line_errors
@@ -35,7 +38,7 @@ from fairlead_router.gateway.gateway import Gateway
 from fairlead_router.gateway.informing import Informing
 from fairlead_router.gateway.prompt_tokens import PromptTokens
 from fairlead_router.gateway.routed_requests import RoutedRequests
-from fairlead_router.limits import EVENT_SOURCES, REMEDY, door_plans, memory_limits
+from fairlead_router.limits import EVENT_SOURCES, OTHER_ROUTERS, PUBLISHERS, REMEDY, budget_lines, door_plans, memory_limits
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.picking.picker import Picker
 from fairlead_router.picking.serving import PickerListeners, PickerServer
@@ -68,7 +71,7 @@ from fairlead_router.serving.body_memory import BodyMemory, memory_of_process
 from fairlead_router.serving.client_connections import ConnectionLimits
 from fairlead_router.serving.cors import Cors
 from fairlead_router.serving.http_server import GatewayServer, server_config
-from fairlead_router.settings import RouterSettings, read_settings
+from fairlead_router.settings import RouterSettings, Sizes, read_settings
 from fairlead_router.training.trainer import Trainer
 
 TICK_SECONDS = 0.02
@@ -105,20 +108,22 @@ class Router:
         self.keys = GatewayKeys(settings.gateway_keys, self.metrics, required=settings.gateway_keys_required)
         self.upstream = UpstreamPool(self.now, connect_seconds=settings.timeouts.connect)
         self.awake = AwakeClock(self.now)
+        self.limits = memory_limits(settings, memory_of_process())
+        self.body_memory = BodyMemory(self.limits.bodies, self.limits.largest)
         self.kv_events = KvEventFollower(
             self.pools,
             self.upstream,
             self.metrics,
             self.now,
             settings.kv_events_port,
+            central_door=self.doors.get(PUBLISHERS.name),
+            memory=self.body_memory,
             hosts=settings.kv_event_hosts,
             most_sources=self.doors[EVENT_SOURCES].most,
         )
         silences = Silences(self.awake)
         lives = EngineLives(silences, self.kv_events.events_heard, self.now)
         self.calls = Calls(settings.timeouts, silences, self.now, f"{settings.router_id}-{start_id}", lives.moved)
-        self.limits = memory_limits(settings, memory_of_process())
-        self.body_memory = BodyMemory(self.limits.bodies, self.limits.largest)
         self.informing = Informing(self.pools, self.upstream, self.metrics)
         sender = Sender(self.upstream, self.calls)
         asking = UsageAsking(sender, self.now)
@@ -199,7 +204,10 @@ class Router:
         directories: list[Directory] = [] if told is None else [told]
         if settings.routers_dir is not None:
             directories.append(Folder(settings.routers_dir))
-        self.company = Company(directories, settings.router_id, self.pools, self.metrics, self.now, ask_listener) if directories else None
+        door = self.doors[OTHER_ROUTERS.name]
+        self.company: Company | None = None
+        if directories:
+            self.company = Company(directories, settings.router_id, self.pools, self.metrics, self.now, ask_listener, door)
         self._tasks = Tasks()
         self._ticks = 0
 
@@ -383,7 +391,20 @@ async def serve(
     logger.info("stopped")
 
 
-@click.command()
+class _RouterCommand(click.Command):
+    """Its help ends with what a process would take by the environment's settings."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See click."""
+        try:
+            lines = list(budget_lines(read(Sizes, os.environ), memory_of_process()))
+        except InvalidInput as problem:
+            lines = [("Not known", str(problem))]
+        with formatter.section("Limits, by the settings in the environment (docs/settings.md)"):
+            formatter.write_dl(lines)
+
+
+@click.command(cls=_RouterCommand)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
 @click.option("--admin-host", default="127.0.0.1", show_default=True, help="Where /metrics and /debug/pools are served.")

@@ -18,10 +18,11 @@ from fairlead.instances import REACHABLE
 from fairlead.plausibility import PAGE_BYTES, Hosts
 from fairlead.reports.engines import EngineTrouble
 from fairlead.tables import InstanceEntry
+from fairlead_process.doors import Door
 from fairlead_process.tasks import beside_the_loop
 from fairlead_router.engines.upstream import UpstreamPool
 from fairlead_router.engines.upstream_connections import BeyondBounds, UpstreamFailure
-from fairlead_router.kv_events.central import CentralSocket
+from fairlead_router.kv_events.central import MOST_CONNECTIONS, CentralPort, every_address
 from fairlead_router.kv_events.instances import EventReading, InstanceEvents
 from fairlead_router.kv_events.reading import SlicedReader, Socket
 from fairlead_router.kv_events.sources import (
@@ -35,6 +36,7 @@ from fairlead_router.kv_events.sources import (
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.pools import Pools
+from fairlead_router.serving.body_memory import BodyMemory
 
 FOLLOW_SECONDS = 1.0
 ASK_AGAIN_SECONDS = 10.0
@@ -63,7 +65,8 @@ UNHEARD_SECONDS = 60.0
 
 WRONG_SIZE = "its KV blocks have another size than those of its pool; the router uses its own history of requests for it"
 
-EVERY_INTERFACE = "0.0.0.0"  # noqa: S104  # engines are on other machines
+MOST_UNFINISHED = 64 * 1024 * 1024
+"""Bytes of messages that have not come whole, where they are no part of a process's budget."""
 BY_TOPIC = "(its topic)"
 
 _BIND = "let it bind tcp://*:PORT"
@@ -102,16 +105,19 @@ class KvEventFollower:
         now: Callable[[], float],
         central_port: int | None = None,
         *,
+        central_door: Door | None = None,
+        memory: BodyMemory | None = None,
         hosts: Hosts | None = None,
         most_sources: int = MOST_FOLLOWED,
     ) -> None:
-        """At `central_port` of every address, engines may connect to publish. They may name `hosts` besides their own.
-        At most `most_sources` sources are followed.
+        """At `central_port` of every address, engines may connect to publish, by `central_door`; what they have not
+        sent whole counts in `memory`. They may name `hosts` besides their own. At most `most_sources` sources are
+        followed.
         """
         self._hosts = hosts or Hosts()
         self._most_sources = most_sources
         self._central_port = central_port
-        self.central: CentralSocket | None = None
+        self.central: CentralPort | None = None
         metrics.unknown_kv_events = lambda: 0 if self.central is None else self.central.unknown.total()
         self._pools = pools
         self._upstream = upstream
@@ -123,15 +129,7 @@ class KvEventFollower:
         """The ZMQ context, made for the first engine that publishes: other routers need no such thread."""
         self._reader = SlicedReader()
         if central_port is not None:
-            self.central = self._bound(central_port)
-
-    def _bound(self, port: int) -> CentralSocket | None:
-        """The socket that engines connect to; None if another process of this pod has the port."""
-        try:
-            return CentralSocket(self._zmq(), EVERY_INTERFACE, port, self._reader)
-        except zmq.ZMQError as error:
-            logger.warning("KV events are not heard at this port; replays are asked for", extra={"port": port, "error": str(error)})
-            return None
+            self.central = _bound(central_port, central_door or Door(MOST_CONNECTIONS), memory or BodyMemory(MOST_UNFINISHED))
 
     def _zmq(self) -> zmq.Context[Socket]:
         if self._context is None:
@@ -317,7 +315,16 @@ class KvEventFollower:
             followed.pool.engines.found(followed.instance, EngineTrouble.EVENTS_NOT_HEARD, None)
 
 
-def _unknown_words(central: CentralSocket) -> str:
+def _bound(port: int, door: Door, memory: BodyMemory) -> CentralPort | None:
+    """The port that engines connect to; None if another process of this pod has it."""
+    try:
+        return CentralPort(every_address(port), door, memory)
+    except OSError as error:
+        logger.warning("KV events are not heard at this port; replays are asked for", extra={"port": port, "error": str(error)})
+        return None
+
+
+def _unknown_words(central: CentralPort) -> str:
     """The unknown topic with the most messages, if there is one."""
     found = central.unknown.most_common(1)
     return f"; topic {found[0][0].decode('utf-8', 'replace')[:100]!r} came {found[0][1]} times and names no instance" if found else ""
