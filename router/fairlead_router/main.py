@@ -25,7 +25,7 @@ from fairlead_process.clock import AwakeClock, SteadyClock
 from fairlead_process.commands import run_program
 from fairlead_process.doors import Door, take_files
 from fairlead_process.environment import read
-from fairlead_process.memory import give_back
+from fairlead_process.memory import give_back, memory_in_use
 from fairlead_process.policies import installed_policies
 from fairlead_process.starting import begin, bind, one_line_errors
 from fairlead_process.tasks import Tasks
@@ -49,7 +49,7 @@ from fairlead_router.pools.keys import GatewayKeys
 from fairlead_router.pools.kv_event_following import FOLLOW_SECONDS, KvEventFollower
 from fairlead_router.pools.pool_training import TRAIN_SECONDS, PoolTraining
 from fairlead_router.pools.pools import Pools, SchedulerFactory
-from fairlead_router.pools.table_cache import KeptRouters, TableCache
+from fairlead_router.pools.table_cache import KeptLife, KeptRouters, TableCache
 from fairlead_router.pools.table_stream import TableFollower
 from fairlead_router.relaying.cache_moves import CacheMoves
 from fairlead_router.relaying.calls import Calls
@@ -71,7 +71,7 @@ from fairlead_router.serving.body_memory import BodyMemory, memory_of_process
 from fairlead_router.serving.client_connections import ConnectionLimits
 from fairlead_router.serving.cors import Cors
 from fairlead_router.serving.http_server import GatewayServer, server_config
-from fairlead_router.settings import RouterSettings, Sizes, read_settings
+from fairlead_router.settings import MEBIBYTE, RouterSettings, Sizes, read_settings
 from fairlead_router.training.trainer import Trainer
 
 TICK_SECONDS = 0.02
@@ -239,6 +239,7 @@ class Router:
         """Load what an earlier process left on disk: unsent reports, last tables, bindings, prefixes, what was observed
         of engines, keys. Raises OSError.
         """
+        self._say_how_the_last_ended()
         self.spool.open()
         tables, bindings = self.cache.load()
         keys = self.cache.load_gateway_keys()
@@ -254,6 +255,17 @@ class Router:
         if tables or len(self.spool):
             found = {"pools": len(tables), "bindings": len(bindings), "prefixes_of_instances": recalled, "unsent_batches": len(self.spool)}
             logger.info("recalled from disk", extra=found)
+
+    def _say_how_the_last_ended(self) -> None:
+        before, now = self.cache.load_life(), self.now()
+        if before is not None:
+            words = "the process before this one was ended from outside, by a kill, for want of memory, or with its machine"
+            had = {"memory_mib": before.memory // MEBIBYTE, "available_mib": before.available // MEBIBYTE}
+            logger.warning(words, extra={**had, "seen_seconds_ago": round(now - before.at)})
+        self.cache.keep_life(self._life())
+
+    def _life(self) -> KeptLife:
+        return KeptLife(memory=memory_in_use(), available=self.limits.available, at=self.now())
 
     def _recall_routers(self) -> None:
         """Recall the number of routers: a router that was not alone before its restart does not count itself alone
@@ -285,12 +297,13 @@ class Router:
             self._tasks.every(LOOK_SECONDS, "routers", self.company.look)
 
     async def keep_prefixes(self) -> None:
-        """Write to disk what instances are assumed to hold, what was observed of engines, and how many routers are
-        live. A restarted router reads it.
+        """Write to disk what instances are assumed to hold, what was observed of engines, how many routers are live,
+        and this process's memory. A restarted router reads it.
         """
         memories, engines, told_at = self.pools.prefix_memories(), self.pools.engine_memories(), self.pools.routers_told_at
         await asyncio.to_thread(self.cache.keep_prefixes, memories)
         await asyncio.to_thread(self.cache.keep_engines, engines)
+        await asyncio.to_thread(self.cache.keep_life, self._life())
         if told_at is not None:
             await asyncio.to_thread(self.cache.keep_routers, KeptRouters(live=self.pools.routers, told_at=told_at))
 
@@ -349,6 +362,7 @@ class Router:
             self.company.close()
         self.upstream.close()
         await self.api.close()
+        self.cache.end_life()
 
 
 async def serve(
