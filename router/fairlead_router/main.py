@@ -11,6 +11,7 @@ import os
 import secrets
 import socket
 import uuid
+from functools import partial
 
 import click
 import uvloop
@@ -38,6 +39,7 @@ from fairlead_router.gateway.gateway import Gateway
 from fairlead_router.gateway.informing import Informing
 from fairlead_router.gateway.prompt_tokens import PromptTokens
 from fairlead_router.gateway.routed_requests import RoutedRequests
+from fairlead_router.kv_events.central import CentralPlace
 from fairlead_router.limits import EVENT_SOURCES, OTHER_ROUTERS, PUBLISHERS, REMEDY, budget_lines, door_plans, memory_limits
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.picking.picker import Picker
@@ -67,7 +69,7 @@ from fairlead_router.reporting.collecting import BATCH_SECONDS, Collector, spool
 from fairlead_router.reporting.delivering import Delivery
 from fairlead_router.reporting.spool import Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
-from fairlead_router.serving.body_memory import BodyMemory, memory_of_process
+from fairlead_router.serving.body_memory import BodyMemory, MemoryShare, memory_of_process
 from fairlead_router.serving.client_connections import ConnectionLimits
 from fairlead_router.serving.cors import Cors
 from fairlead_router.serving.http_server import GatewayServer, server_config
@@ -115,9 +117,7 @@ class Router:
             self.upstream,
             self.metrics,
             self.now,
-            settings.kv_events_port,
-            central_door=self.doors.get(PUBLISHERS.name),
-            memory=self.body_memory,
+            self._central_place(),
             hosts=settings.kv_event_hosts,
             most_sources=self.doors[EVENT_SOURCES].most,
         )
@@ -210,6 +210,11 @@ class Router:
             self.company = Company(directories, settings.router_id, self.pools, self.metrics, self.now, ask_listener, door)
         self._tasks = Tasks()
         self._ticks = 0
+
+    def _central_place(self) -> CentralPlace | None:
+        port = self.settings.kv_events_port
+        share = partial(MemoryShare, self.body_memory)
+        return None if port is None else CentralPlace(port, self.doors[PUBLISHERS.name], share)
 
     def connection_limits(self) -> ConnectionLimits:
         """Limits of a client's connection."""

@@ -13,8 +13,10 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter, deque
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
 
 from fairlead.addresses import host_of
 from fairlead.kv_events.sequences import SourceState
@@ -23,12 +25,10 @@ from fairlead_process.accepting import BoundedServer
 from fairlead_process.doors import IDLE_SECONDS, STRANGER_SECONDS, Door
 from fairlead_router.kv_events.subscriptions import MOST_BYTES_A_SECOND, MOST_MESSAGES_WAITING, MOST_TRIES, Subscription
 from fairlead_router.kv_events.zmtp import OPENING, NotZmtp, PublisherReader
-from fairlead_router.serving.body_memory import BodyMemory, MemoryShare
 
 MOST_UNKNOWN_TOPICS = 1_000
 GREETING_SECONDS = 10.0
 """A connection that has not said by then that it is a publisher's is closed."""
-MOST_CONNECTIONS = 1024
 MOST_WAITING_EACH = 16 * 1024 * 1024
 """Bytes of an engine's messages that wait to be read."""
 
@@ -41,27 +41,45 @@ def every_address(port: int) -> socket.socket:
     return socket.create_server(("", port))
 
 
-class CentralPort:
-    """The port. `memory` has the bytes of unfinished messages. Make it inside a running event loop."""
+class Share(Protocol):
+    """A connection's part of the process's memory for what arrives."""
 
-    def __init__(self, listener: socket.socket, door: Door, memory: BodyMemory) -> None:
+    held: int
+
+    def take(self, size: int) -> bool:
+        """Hold so many bytes more, if there is room for them."""
+
+    def release(self, size: int | None = None) -> None:
+        """Hold so many bytes less, or none at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class CentralPlace:
+    """Where engines connect to, by which door, and whence each connection gets its share of the memory."""
+
+    port: int
+    door: Door
+    share: Callable[[], Share]
+
+
+class CentralPort:
+    """The port. `place.share` has the bytes of unfinished messages. Make it inside a running event loop.
+
+    Raises OSError where another process has the port.
+    """
+
+    def __init__(self, place: CentralPlace) -> None:
         self._by_topic: dict[bytes, CentralSubscription] = {}
         self.unknown: Counter[bytes] = Counter()
         """Messages by topic that no followed instance has now; of the thousand topics that were new last."""
-        self.door = door
-        self.memory = memory
+        self.place = place
         self._loop = asyncio.get_running_loop()
         self._bytes = 0
         """Bytes of this second."""
         self._read: dict[Publisher, None] = {}
         """Connections that have sent something in it."""
         self._connected: dict[Publisher, None] = {}
-        self._server = BoundedServer(listener, door, lambda: Publisher(self), door.leave, lambda: b"")
-
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        return int(self._server.sockets[0].getsockname()[1])
+        self._server = BoundedServer(every_address(place.port), place.door, lambda: Publisher(self), place.door.leave, lambda: b"")
 
     def join(self, subscription: CentralSubscription) -> None:
         """Hand it all messages of its topic. The first one of several with the same topic has them."""
@@ -93,7 +111,7 @@ class CentralPort:
         """It has ended."""
         self._connected.pop(publisher, None)
         self._read.pop(publisher, None)
-        self.door.leave(publisher)
+        self.place.door.leave(publisher)
 
     def take(self, frames: list[bytes]) -> bool:
         """A message; returns whether it is of an instance that is followed."""
@@ -115,7 +133,7 @@ class CentralPort:
             self._loop.call_later(1.0, self._next_second)
         self._read[publisher] = None
         self._bytes += size
-        return self._bytes <= MOST_BYTES_A_SECOND or publisher.bytes <= MOST_BYTES_A_SECOND // max(1, self.door.inside)
+        return self._bytes <= MOST_BYTES_A_SECOND or publisher.bytes <= MOST_BYTES_A_SECOND // max(1, self.place.door.inside)
 
     def _next_second(self) -> None:
         read, self._read, self._bytes = self._read, {}, 0
@@ -130,7 +148,7 @@ class Publisher(asyncio.Protocol):
         self._port = port
         self._loop = asyncio.get_running_loop()
         self._reader = PublisherReader()
-        self._share = MemoryShare(port.memory)
+        self._share = port.place.share()
         self._transport: asyncio.Transport | None = None
         self._since = self._loop.time()
         self._is_known = False

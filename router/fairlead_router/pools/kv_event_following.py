@@ -18,11 +18,10 @@ from fairlead.instances import REACHABLE
 from fairlead.plausibility import PAGE_BYTES, Hosts
 from fairlead.reports.engines import EngineTrouble
 from fairlead.tables import InstanceEntry
-from fairlead_process.doors import Door
 from fairlead_process.tasks import beside_the_loop
 from fairlead_router.engines.upstream import UpstreamPool
 from fairlead_router.engines.upstream_connections import BeyondBounds, UpstreamFailure
-from fairlead_router.kv_events.central import MOST_CONNECTIONS, CentralPort, every_address
+from fairlead_router.kv_events.central import CentralPlace, CentralPort
 from fairlead_router.kv_events.instances import EventReading, InstanceEvents
 from fairlead_router.kv_events.reading import SlicedReader, Socket
 from fairlead_router.kv_events.sources import (
@@ -36,7 +35,6 @@ from fairlead_router.kv_events.sources import (
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.pools import Pools
-from fairlead_router.serving.body_memory import BodyMemory
 
 FOLLOW_SECONDS = 1.0
 ASK_AGAIN_SECONDS = 10.0
@@ -65,8 +63,6 @@ UNHEARD_SECONDS = 60.0
 
 WRONG_SIZE = "its KV blocks have another size than those of its pool; the router uses its own history of requests for it"
 
-MOST_UNFINISHED = 64 * 1024 * 1024
-"""Bytes of messages that have not come whole, where they are no part of a process's budget."""
 BY_TOPIC = "(its topic)"
 
 _BIND = "let it bind tcp://*:PORT"
@@ -103,20 +99,17 @@ class KvEventFollower:
         upstream: UpstreamPool,
         metrics: RouterMetrics,
         now: Callable[[], float],
-        central_port: int | None = None,
+        central: CentralPlace | None = None,
         *,
-        central_door: Door | None = None,
-        memory: BodyMemory | None = None,
         hosts: Hosts | None = None,
         most_sources: int = MOST_FOLLOWED,
     ) -> None:
-        """At `central_port` of every address, engines may connect to publish, by `central_door`; what they have not
-        sent whole counts in `memory`. They may name `hosts` besides their own. At most `most_sources` sources are
-        followed.
+        """At `central` engines may connect to publish. They may name `hosts` besides their own. At most `most_sources`
+        sources are followed.
         """
         self._hosts = hosts or Hosts()
         self._most_sources = most_sources
-        self._central_port = central_port
+        self._has_central = central is not None
         self.central: CentralPort | None = None
         metrics.unknown_kv_events = lambda: 0 if self.central is None else self.central.unknown.total()
         self._pools = pools
@@ -128,8 +121,8 @@ class KvEventFollower:
         self._context: zmq.Context[Socket] | None = None
         """The ZMQ context, made for the first engine that publishes: other routers need no such thread."""
         self._reader = SlicedReader()
-        if central_port is not None:
-            self.central = _bound(central_port, central_door or Door(MOST_CONNECTIONS), memory or BodyMemory(MOST_UNFINISHED))
+        if central is not None:
+            self.central = _bound(central)
 
     def _zmq(self) -> zmq.Context[Socket]:
         if self._context is None:
@@ -293,7 +286,7 @@ class KvEventFollower:
         if not unheard or not computes or self._now() - followed.since < UNHEARD_SECONDS:
             return None
         endpoint = unheard[0].told.endpoint
-        if self._central_port is None:
+        if not self._has_central:
             return (
                 f"it connects to {endpoint} to publish its KV events; {_BIND}, or set FAIRLEAD_KV_EVENTS_PORT and point it at the routers"
             )
@@ -315,12 +308,12 @@ class KvEventFollower:
             followed.pool.engines.found(followed.instance, EngineTrouble.EVENTS_NOT_HEARD, None)
 
 
-def _bound(port: int, door: Door, memory: BodyMemory) -> CentralPort | None:
+def _bound(place: CentralPlace) -> CentralPort | None:
     """The port that engines connect to; None if another process of this pod has it."""
     try:
-        return CentralPort(every_address(port), door, memory)
+        return CentralPort(place)
     except OSError as error:
-        logger.warning("KV events are not heard at this port; replays are asked for", extra={"port": port, "error": str(error)})
+        logger.warning("KV events are not heard at this port; replays are asked for", extra={"port": place.port, "error": str(error)})
         return None
 
 

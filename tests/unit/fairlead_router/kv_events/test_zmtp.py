@@ -47,7 +47,7 @@ def test_messages_are_the_same_wherever_their_bytes_are_cut(wanted: list[list[by
 
 @given(st.binary(max_size=400), st.booleans(), st.lists(st.integers(0, 400), max_size=4))
 @examples(300)
-def test_any_bytes_are_messages_or_refused(data: bytes, ready: bool, cuts: list[int]) -> None:  # noqa: FBT001
+def test_any_bytes_are_messages_or_refused(data: bytes, ready: bool, cuts: list[int]) -> None:
     try:
         found, reader = read(PUBLISHER * ready + data, cuts)
     except NotZmtp:
