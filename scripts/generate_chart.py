@@ -15,6 +15,7 @@ from fairlead_process.kinds import Choice, Number, Switch, Whole
 from fairlead_process.logs import LogSettings
 from fairlead_process.starting import FaultSettings
 from fairlead_router import limits
+from fairlead_router.serving.body_memory import BYTES_EACH, SHARE_OF_MEMORY
 from fairlead_router.settings import RouterSettings, Sizes
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -80,8 +81,8 @@ def router_memory() -> str:
         "readingEach": limits.READING_EACH,
         "readingValuesEach": limits.READING_VALUES_EACH,
         "mostForValues": limits.MOST_FOR_VALUES,
-        "bytesEach": limits.BYTES_EACH,
-        "shareOfMemory": limits.SHARE_OF_MEMORY,
+        "bytesEach": BYTES_EACH,
+        "shareOfMemory": SHARE_OF_MEMORY,
         "step": limits.MEMORY_STEP,
         "defaults": defaults,
     }

@@ -150,7 +150,12 @@ async def test_odd_sizes_and_depths_do_the_same(name: str, status: int) -> None:
 
 def test_of_a_million_keys_no_more_than_some_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[object] = []
-    monkeypatch.setattr(JWKRegistry, "import_key", lambda key: looked.append(key) or KEY)
+
+    def look(key: object) -> RSAKey:
+        looked.append(key)
+        return KEY
+
+    monkeypatch.setattr(JWKRegistry, "import_key", look)
     expected = Expected(issuer=ISSUER, client_id="lead", nonce="n0nce")
     assert checked(token(CLAIMS), {"keys": [{"kid": str(n)} for n in range(10_000)]}, ["RS256"], expected, NOW)["sub"] == "17"
     assert len(looked) == MOST_KEYS

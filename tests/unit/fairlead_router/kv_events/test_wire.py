@@ -1,5 +1,7 @@
 """Bytes of engines: both encodings, old and new, and what is not a batch."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -126,14 +128,18 @@ def chains(draw: st.DrawFn) -> list[WireEvent]:
     """Events of an engine: a hash stands for the same tokens always, and some events are not whole."""
     events: list[WireEvent] = []
     for first in draw(st.lists(st.integers(0, 5), min_size=1, max_size=6)):
-        hashes = list(range(10 * first, 10 * first + draw(st.integers(1, 9))))
-        tokens = [one for one in hashes for _ in range(4)][: draw(st.sampled_from([None, None, None, -1]))]
-        keys = draw(st.none() | st.just([[f"salt {one}"] for one in hashes]))
+        hashes: list[int | bytes] = [*range(10 * first, 10 * first + draw(st.integers(1, 9)))]
+        tokens = [place for place in range(10 * first, 10 * first + len(hashes)) for _ in range(4)][
+            : draw(st.sampled_from([None, None, None, -1]))
+        ]
+        salts: list[list[Any] | None] = [[f"salt {one!r}"] for one in hashes]
+        keys = draw(st.sampled_from([None, salts]))
         parent = draw(st.sampled_from([None, None, 10 * first - 10]))
         stored = BlockStored(
             hashes, parent, draw(st.sampled_from([tokens, tokens, []])), 4, medium=draw(st.sampled_from([None, "CPU"])), extra_keys=keys
         )
-        events.append(draw(st.sampled_from([stored, stored, BlockRemoved(hashes), AllBlocksCleared()])))
+        made: list[WireEvent] = [stored, stored, BlockRemoved(hashes), AllBlocksCleared()]
+        events.append(draw(st.sampled_from(made)))
     return events
 
 
