@@ -274,7 +274,7 @@ async def begin_watches_again(request: aiohttp.ClientRequest, send: aiohttp.Clie
 
 
 async def take_whole_answers(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Take an answer that was cut off, or is no document, for none: kopf asks again then, and would end otherwise."""
+    """Take an answer that was cut off or holds no document for none: kopf then asks again, and would end otherwise."""
     answer = await send(request)
     if "watch" in request.url.query:
         return answer

@@ -264,9 +264,9 @@ class Router:
     def _say_how_the_last_ended(self) -> None:
         before, now = self.cache.load_life(), self.now()
         if before is not None:
-            words = "the process before this one was ended from outside, by a kill, for want of memory, or with its machine"
             had = {"memory_mib": before.memory // MEBIBYTE, "available_mib": before.available // MEBIBYTE}
-            logger.warning(words, extra={**had, "seen_seconds_ago": round(now - before.at)})
+            extra = {**had, "seen_seconds_ago": round(now - before.at)}
+            logger.warning("the process before this one was ended from outside: a kill, missing memory, or its machine", extra=extra)
         self.cache.keep_life(self._life())
 
     def _life(self) -> KeptLife:

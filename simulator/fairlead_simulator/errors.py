@@ -43,7 +43,7 @@ class ContextTooLong(SimulatorError):
 class TraceInvalid(SimulatorError):
     """One line of a trace (or the whole file, then `line` is 0) cannot be used.
 
-    What of `field` and `problem` is from the file may be long, and have any signs: the message is short, and one line.
+    Parts of `field` and `problem` may be the file's, of any length and sign: the message is short, and one line.
     """
 
     def __init__(self, file: str, line: int, field: str, problem: str) -> None:

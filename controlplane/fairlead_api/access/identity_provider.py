@@ -5,6 +5,7 @@
 import asyncio
 import logging
 import time
+from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 from urllib.parse import quote_plus
 
 import httpx
-import orjson
+import msgspec
 from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import JWKRegistry, KeySet
@@ -24,9 +25,12 @@ from fairlead_api.infra.errors import IdentityProviderUnavailable, NotAuthentica
 from fairlead_api.oidc_settings import OidcSettings
 from fairlead_client.resources.access import AccessRole, OidcLoginRequest, OidcProvider
 from fairlead_client.tls import client_context
+from fairlead_process.json_documents import DEEPEST, decode_json, nests_deeper
 
 SIGNED_BY_KEY_PAIR = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
 """Accepted signature algorithms, if the provider offers them. A shared secret would not prove which side signed."""
+
+_ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 LEEWAY_SECONDS = 60
 """How much the clocks of the provider and of this process may differ."""
@@ -53,6 +57,8 @@ def checked(token: str, keys: Mapping[str, Any], algorithms: Sequence[str], expe
     """The claims of an ID token. `keys` is the provider's JWK set. Raises NoSuchKey, BadToken."""
     if len(token) > LONGEST_TOKEN:
         raise BadToken(f"the ID token is invalid: it has more than {LONGEST_TOKEN} characters")
+    if any(nests_deeper(part, DEEPEST) for part in _parts(token)):
+        raise BadToken(f"the ID token is invalid: it nests deeper than {DEEPEST} levels")
     try:
         found = jwt.decode(token, _usable(keys["keys"]), [one for one in algorithms if one in SIGNED_BY_KEY_PAIR])
         jwt.JWTClaimsRegistry(
@@ -67,13 +73,20 @@ def checked(token: str, keys: Mapping[str, Any], algorithms: Sequence[str], expe
         ).validate(found.claims)
     except InvalidKeyIdError as error:
         raise NoSuchKey(str(error)) from error
-    except (JoseError, KeyError, TypeError, ValueError, RecursionError) as error:
+    except (JoseError, KeyError, TypeError, ValueError) as error:
         why = _shown(error) if isinstance(error, JoseError) else "it is not written as one"
         raise BadToken(f"the ID token is invalid: {why}") from error
     audience, party = found.claims["aud"], found.claims.get("azp")
     if (isinstance(audience, list) and len(audience) > 1 and party is None) or party not in (None, expected.client_id):
         raise BadToken("the ID token is invalid: it was made for another client (azp)")
     return found.claims
+
+
+def _parts(token: str) -> list[bytes]:
+    """Head and claims; what is no base64 is left to the library."""
+    with suppress(ValueError):
+        return [urlsafe_b64decode(part.encode() + b"==") for part in token.split(".")[:2]]
+    return []
 
 
 def _usable(keys: Iterable[Any]) -> KeySet:
@@ -292,12 +305,12 @@ class OpenIdProvider:
         """Status and JSON object. Raises IdentityProviderUnavailable."""
         try:
             status, content = await self._read_whole(method, url, {**PLAIN_JSON, **(headers or {})}, form)
-            found = orjson.loads(content) if content else {}
+            found = decode_json(content, _ANY) if content else {}
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._away(f"the identity provider does not answer: {type(error).__name__} {_shown(error)}") from error
         except TimeoutError as error:
             raise self._away(f"the identity provider does not answer in full within {TIMEOUT_SECONDS:g} s at {url}") from error
-        except (ValueError, RecursionError) as error:
+        except msgspec.DecodeError as error:
             raise self._away(f"the identity provider does not answer with JSON at {url}: {status}") from error
         if not isinstance(found, dict):
             raise self._away(f"the identity provider does not answer with a JSON object at {url}: {status}")

@@ -47,10 +47,10 @@ class Share(Protocol):
     held: int
 
     def take(self, size: int) -> bool:
-        """Hold so many bytes more, if there is room for them."""
+        """Hold this many bytes more, if there is room for them."""
 
     def release(self, size: int | None = None) -> None:
-        """Hold so many bytes less, or none at all."""
+        """Hold this many bytes less, or none at all."""
 
 
 @dataclass(frozen=True, slots=True)

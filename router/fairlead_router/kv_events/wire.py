@@ -151,7 +151,7 @@ def decode(payload: bytes) -> WireBatch:
 
 
 def in_parts(events: Sequence[WireEvent], most_blocks: int) -> list[Sequence[WireEvent]]:
-    """The events in order, in parts of at most so many blocks, at least one part; an event of none counts as one.
+    """The events in order, in parts of at most `most_blocks` blocks, at least one part; an event of none counts as one.
 
     A longer event becomes several of the same meaning: each block's parent is the one before it.
     """

@@ -152,7 +152,7 @@ class TableCache:
         self._guard(lambda: replace_file(self._routers_path, _encoder.encode(kept)))
 
     def load_life(self) -> KeptLife | None:
-        """The process before, if it did not end by itself. A damaged file counts as one of which nothing is known."""
+        """The process before, if it did not stop in order. A damaged file counts as one of which nothing is known."""
         try:
             return _life.decode(self._life_path.read_bytes())
         except FileNotFoundError:
@@ -165,7 +165,7 @@ class TableCache:
         self._guard(lambda: replace_file(self._life_path, _encoder.encode(life)))
 
     def end_life(self) -> None:
-        """This process ends by itself."""
+        """This process stops in order."""
         self._guard(lambda: self._life_path.unlink(missing_ok=True))
 
     def load_engines(self) -> tuple[EngineMemory, ...]:
