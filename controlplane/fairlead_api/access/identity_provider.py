@@ -83,7 +83,7 @@ def checked(token: str, keys: Mapping[str, Any], algorithms: Sequence[str], expe
 
 
 def _parts(token: str) -> list[bytes]:
-    """Head and claims; what is no base64 is left to the library."""
+    """Head and claims; other than base64 is left to the library."""
     with suppress(ValueError):
         return [urlsafe_b64decode(part.encode() + b"==") for part in token.split(".")[:2]]
     return []
