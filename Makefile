@@ -16,7 +16,7 @@ CODE := core controlplane operator router simulator webui cli host sandbox serve
 # Some containers set it. Then each process compiles all its modules again, which takes longer than most tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up down test nightly test-cluster test-vllm test-api-fuzz test-pages check lint types layers static docs guard generate cluster reproductions simulation unit coverage integration browser sandbox screenshots clean
+.PHONY: help up down test nightly first-pages test-cluster test-vllm test-api-fuzz test-pages check lint types layers static docs guard generate cluster reproductions simulation unit coverage integration browser sandbox screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -33,7 +33,10 @@ test: .venv/ready ## set everything up and pass every test; four lanes only if t
 
 nightly: .venv/ready ## what `make test` leaves out: all examples of property tests, long simulations, many requests that the API's document allows
 	@$(MAKE) --no-print-directory cluster reproductions simulation unit QUICK= ARGS="--hypothesis-profile=all $(ARGS)"
-	@$(MAKE) --no-print-directory test-api-fuzz
+	@$(MAKE) --no-print-directory first-pages test-api-fuzz
+
+first-pages: .venv/ready ## type every command of docs/ten-minutes.md, which-policy.md and life-of-a-request.md at a sandbox
+	$(BIN)/python -m pytest -q -rs tests/e2e/sandbox/test_first_pages.py $(ARGS)
 
 test-cluster: .venv/ready ## the operator's, the chart's and the acceptance tests on the cluster of KUBECONFIG=<file>; never one that matters
 	@[ -n "$(KUBECONFIG)" ] || { echo "say which cluster: make test-cluster KUBECONFIG=<file>"; exit 2; }

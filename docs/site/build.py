@@ -65,7 +65,7 @@ def _built(root: Path, version: str, out: Path) -> bool:
 
 def _join(out: Path, versions: list[str]) -> None:
     """What the versions share: the list of them, which every page shows, and the address without a version."""
-    (out / "versions.js").write_text(f"window.FAIRLEAD_VERSIONS = {json.dumps(versions)};\n", encoding="utf-8")
+    (out / "versions.js").write_text(f"window.fairleadVersions = {json.dumps(versions)};\n", encoding="utf-8")
     (out / "index.html").write_text(REDIRECT.format(version=versions[0]), encoding="utf-8")
 
 

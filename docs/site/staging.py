@@ -71,7 +71,7 @@ def _link(document: str, path: str) -> str:
 
 def _contents(index: str) -> Iterator[str]:
     """A table of contents per section of `docs/README.md`, in its order."""
-    section, entries = "Start", list[str]()
+    section, entries = "", list[str]()
     for line in (*index.splitlines(), "**end**"):
         if found := _SECTION.match(line):
             if entries:

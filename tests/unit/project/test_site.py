@@ -24,7 +24,7 @@ def test_every_document_is_in_the_site_and_in_its_contents(staged: Path) -> None
     for page in (ROOT / "docs").glob("*.md"):
         assert (staged / "docs" / page.name).is_file()
         assert page.name == "README.md" or f"\ndocs/{page.stem}\n" in contents, page.name
-    assert ":caption: Start" in contents
+    assert ":caption: First pages" in contents
 
 
 def test_a_diagram_is_the_picture_that_was_drawn_of_its_present_text() -> None:
