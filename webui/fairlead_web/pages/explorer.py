@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from fairlead.errors import InvalidInput
@@ -55,11 +56,16 @@ def _open(methods: dict[str, Any]) -> dict[str, Any]:
 async def call(visit: Visit) -> Response:
     """Sends what the page asks for, and passes the API's answer on as it is, a refusal too."""
     try:
-        method, path, body = asked_for(await visit.request.body())
+        method, path, body = asked_for(await _sent(visit.request))
     except InvalidInput as error:
         return JSONResponse({"title": "Not a request of this page", "status": 422, "detail": str(error)}, 422)
     answer = await visit.api.relayed(method, path, body)
     return Response(answer.content, answer.status_code, {name: answer.headers[name] for name in PASSED if name in answer.headers})
+
+
+async def _sent(request: Request) -> bytes:
+    """The body of a JSON request; a form, which was read for its token, is not what the page sends."""
+    return await request.body() if request.headers.get("content-type", "").startswith("application/json") else b""
 
 
 def asked_for(given: bytes) -> tuple[str, str, bytes | None]:
