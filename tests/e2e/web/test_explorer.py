@@ -12,7 +12,7 @@ def test_the_explorer_is_drawn_and_sends_a_request_as_the_person(page: Page, sit
     page.click("#explorer .try-out__btn")
     page.fill("#explorer tr[data-param-name=q] input", "chat")
     page.click("#explorer button.execute")
-    wait_until(page, "document.querySelector('#explorer .live-responses-table td.response-col_status')?.textContent.startsWith('200')")
+    wait_until(page, "document.querySelector('#explorer .live-responses-table tbody .response-col_status')?.textContent.startsWith('200')")
     assert "/v1/search?q=chat" in page.locator("#explorer .request-url").inner_text()
     assert ("GET", "/v1/search") in site.fake.requests
     assert findings(page) == []
