@@ -42,7 +42,7 @@ LABELS = {
     "method": "method of the HTTP request",
     "of": "what an error is of, or the mean that it compares with",
     "obstacle": "why an answer did not go on elsewhere: see gateway.md",
-    "fate": "`moved`, `late`, `lost`, `refused` or `unnamed`: see gateway.md",
+    "fate": "of moved caches `moved`, `late`, `lost`, `refused` or `unnamed`: see gateway.md; of spans see tracing.md",
     "why": "how the engine of an answer failed, as `kind`, or `drained`",
     "outcome": "how it ended: `served`, `failed`, `cancelled`, `refused` or `rejected-by-engine`; of `fairlead_router_tokenizing_total` see kv-events.md",
     "phase": "`prefill` or `decode`",

@@ -189,6 +189,7 @@ class Recorder:
             arrivals=self.loads.take_arrivals(now, final=final),
             slo_samples=self.slo.take(now, final=final),
             dropped=self.take_dropped(),
+            traced=self.decisions.take_traced(),
             unkept_decisions=self.decisions.take_unkept(),
         )
 
