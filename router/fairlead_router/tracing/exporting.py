@@ -114,7 +114,7 @@ def otlp_sender(endpoint: str, router: str) -> Send:
         from opentelemetry.sdk.trace.export import SpanExportResult
     except ImportError:
         raise InvalidInput("FAIRLEAD_OTLP_ENDPOINT", endpoint, "install fairlead[tracing], or leave it out") from None
-    said = _LastWords()
+    said = _LastWords(logging.getLogger(_SDK_LOGGER))
     url = endpoint if endpoint.endswith(TRACES_PATH) else endpoint + TRACES_PATH
     exporter = OTLPSpanExporter(endpoint=url)
     name = os.environ.get("OTEL_SERVICE_NAME") or SERVICE
@@ -129,12 +129,11 @@ def otlp_sender(endpoint: str, router: str) -> Send:
 
 
 class _LastWords(logging.Handler):
-    """Keeps what OpenTelemetry's exporter says of a failure, which it would log each time."""
+    """Keeps what `theirs`, the logger of OpenTelemetry's exporter, says of a failure, which it would log each time."""
 
-    def __init__(self) -> None:
+    def __init__(self, theirs: logging.Logger) -> None:
         super().__init__()
         self.words = ""
-        theirs = logging.getLogger(_SDK_LOGGER)
         theirs.handlers = [self]
         theirs.propagate = False
 

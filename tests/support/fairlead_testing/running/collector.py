@@ -1,7 +1,7 @@
 """Receivers of traces: one that reads OTLP with OpenTelemetry's own messages, and a collector that sends on to it.
 
-The collector is Rotel, which is written in Rust and shares no code with OpenTelemetry's Python exporter: what comes out
-of it was understood by a program of somebody else. OpenTelemetry's own collector is in no package registry of Python,
+The collector is Rotel, which is written in Rust and shares no code with OpenTelemetry's Python exporter: what it
+sends on was understood by a program of somebody else. OpenTelemetry's own collector is in no package registry of Python,
 npm or Debian.
 """
 
