@@ -51,6 +51,7 @@ LABELS = {
     "rank": "data-parallel rank of the engine",
     "reason": "why, in the same word as in the answer",
     "result": "`ok`, `failed`, or `unavailable` while the database is away",
+    "role": "`both`, `prefill` or `decode`",
     "route": "path of the route, with names in braces",
     "source": "how a figure is known: `measured`, `fitted`, `declared` or `unknown`",
     "state": "which state is meant",

@@ -94,10 +94,12 @@ class SpanExport:
             problem = self._send(batch)
         except Exception as error:  # noqa: BLE001  # a span that cannot be written must not end the thread
             problem = f"{type(error).__name__}: {error}"
+        if bool(problem) is not self._is_failing:
+            self._is_failing = bool(problem)
+            self._say(problem)
         self.counts[FAILED if problem else SENT] += len(batch)
-        if bool(problem) is self._is_failing:
-            return
-        self._is_failing = bool(problem)
+
+    def _say(self, problem: str) -> None:
         if problem:
             logger.warning("traces cannot be sent; said once until they can", extra={"error": problem})
         else:
