@@ -6,15 +6,18 @@ as by `x-fairlead-explain`, within the same right and the same limit; one that d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Generic, TypeVar
 
-from fairlead.reports.moves import MigrationOutcome, with_transfer
+from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord, with_transfer
 from fairlead.routing.contracts.schedulers import SchedulerRecords
-from fairlead_router.tracing.spans import Moved, Span, spans_of
+from fairlead_router.tracing.spans import Span, spans_of
+
+M = TypeVar("M", MigrationRecord, ReRouteRecord)
 
 MOST_MOVES = 4096
-"""Moves that are remembered until the requests that carry them have ended; beyond it the oldest go."""
+"""Moves of a kind that are remembered until the requests that carry them have ended; beyond it the oldest go."""
 
 
 class Tracer:
@@ -23,30 +26,49 @@ class Tracer:
     def __init__(self, router: str, offer: Callable[[tuple[Span, ...]], None]) -> None:
         self._router = router
         self._offer = offer
-        self._moves: dict[str, Moved] = {}
-        """By id, oldest first."""
+        self._migrations = _Moves[MigrationRecord]()
+        self._reroutes = _Moves[ReRouteRecord]()
 
     def take(self, records: SchedulerRecords) -> None:
         """Export the traces of these records."""
-        for move in (*records.migrations, *records.reroutes):
-            self._moves[move.id] = move
-        for outcome in (*records.migration_outcomes, *records.reroute_outcomes):
-            if outcome.id in self._moves:
-                self._moves[outcome.id] = _settled(self._moves[outcome.id], outcome)
+        self._migrations.add(records.migrations, records.migration_outcomes)
+        self._reroutes.add(records.reroutes, records.reroute_outcomes)
         decisions = {one.id: one for one in records.decisions} if records.traced else {}
         for traced in records.traced:
             if traced.decision in decisions:
-                self._offer(spans_of(traced, decisions[traced.decision], self._carried(traced.request.id), self._router))
-        while len(self._moves) > MOST_MOVES:
-            del self._moves[next(iter(self._moves))]
+                request = traced.request.id
+                moves = (*self._migrations.carried(request), *self._reroutes.carried(request))
+                self._offer(spans_of(traced, decisions[traced.decision], moves, self._router))
+        self._migrations.bound()
+        self._reroutes.bound()
 
-    def _carried(self, request_id: str) -> list[Moved]:
-        found = [move for move in self._moves.values() if move.request == request_id]
+
+class _Moves(Generic[M]):
+    """Moves of one kind by id, oldest first, of requests that may still be in progress."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, M] = {}
+
+    def add(self, records: Iterable[M], outcomes: Iterable[MigrationOutcome]) -> None:
+        """Remember moves, and the outcomes of earlier ones."""
+        self._records |= {move.id: move for move in records}
+        for outcome in outcomes:
+            if outcome.id in self._records:
+                self._records[outcome.id] = _settled(self._records[outcome.id], outcome)
+
+    def carried(self, request: str) -> list[M]:
+        """Take the moves that the request carried."""
+        found = [move for move in self._records.values() if move.request == request]
         for move in found:
-            del self._moves[move.id]
+            del self._records[move.id]
         return found
 
+    def bound(self) -> None:
+        """Forget the oldest of too many."""
+        while len(self._records) > MOST_MOVES:
+            del self._records[next(iter(self._records))]
 
-def _settled(move: Moved, outcome: MigrationOutcome) -> Moved:
+
+def _settled(move: M, outcome: MigrationOutcome) -> M:
     became = replace(move, actual_ttft_seconds=outcome.actual_ttft_seconds, outcome=outcome.outcome)
     return became if outcome.transfer is None else with_transfer(became, outcome.transfer)

@@ -10,7 +10,7 @@ from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_load, a_repo
 
 
 async def figures(api: ApiInstance, database_url: str) -> ScalingFigures:
-    database = Database(READS, Pulse(database_url), 30.0)
+    database = Database(READS, Pulse(database_url), 30)
     try:
         return await PostgresScalingFigures(database).read(api.clock())
     finally:

@@ -1,15 +1,15 @@
 """Receivers of traces: one that reads OTLP with OpenTelemetry's own messages, and a collector that sends on to it.
 
-The collector is Rotel, which is written in Rust and shares no code with OpenTelemetry's Python exporter: what it
-sends on was understood by a program of somebody else. OpenTelemetry's own collector is in no package registry of Python,
-npm or Debian.
+The collector is Rotel, which is written in Rust and shares no code with OpenTelemetry's Python exporter: a program of
+somebody else has understood what it sends on. OpenTelemetry's own collector is in no package registry of Python, npm
+or Debian.
 """
 
 import asyncio
 import gzip
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -173,7 +173,7 @@ def _span(span: Any, resource: dict[str, Any]) -> ReceivedSpan:
     )
 
 
-def _attributes(pairs: "list[KeyValue]") -> dict[str, Any]:
+def _attributes(pairs: Iterable[KeyValue]) -> dict[str, Any]:
     return {pair.key: getattr(pair.value, pair.value.WhichOneof("value") or "string_value") for pair in pairs}
 
 
