@@ -6,6 +6,7 @@ as by `x-fairlead-explain`, within the same right and the same limit; one that d
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Generic, TypeVar
@@ -13,6 +14,8 @@ from typing import Generic, TypeVar
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord, with_transfer
 from fairlead.routing.contracts.schedulers import SchedulerRecords
 from fairlead_router.tracing.spans import Span, spans_of
+
+logger = logging.getLogger(__name__)
 
 M = TypeVar("M", MigrationRecord, ReRouteRecord)
 
@@ -30,7 +33,13 @@ class Tracer:
         self._reroutes = _Moves[ReRouteRecord]()
 
     def take(self, records: SchedulerRecords) -> None:
-        """Export the traces of these records."""
+        """Export the traces of these records. Never raises: the records are still to be reported."""
+        try:
+            self._take(records)
+        except Exception:
+            logger.exception("traces could not be made")
+
+    def _take(self, records: SchedulerRecords) -> None:
         self._migrations.add(records.migrations, records.migration_outcomes)
         self._reroutes.add(records.reroutes, records.reroute_outcomes)
         decisions = {one.id: one for one in records.decisions} if records.traced else {}

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -274,3 +275,11 @@ def test_moves_of_requests_that_are_not_traced_do_not_pile_up() -> None:
     tracer.take(replace(NOTHING, migrations=(MOVE, *(replace(MOVE, id=f"m{n}", request=f"r{n}") for n in range(MOST_MOVES)))))
     tracer.take(replace(NOTHING, decisions=(RECORD,), traced=(SERVED,)))
     assert not [span for span in traces[0] if span.name == "fairlead.move"], "the oldest made way"
+
+
+def test_a_trace_that_cannot_be_made_costs_no_report(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(_: tuple[Span, ...]) -> None:
+        raise ValueError("bug")
+
+    Tracer("router-0", broken).take(replace(NOTHING, decisions=(RECORD,), traced=(SERVED,)))
+    assert [record.getMessage() for record in caplog.records] == ["traces could not be made"]
