@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord, with_transfer
 from fairlead.routing.contracts.schedulers import SchedulerRecords
-from fairlead_router.tracing.spans import Span, spans_of
+from fairlead_router.tracing.spans import Moved, Span, spans_of
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Tracer:
         for traced in records.traced:
             if traced.decision in decisions:
                 request = traced.request.id
-                moves = (*self._migrations.carried(request), *self._reroutes.carried(request))
+                moves: list[Moved] = [*self._migrations.carried(request), *self._reroutes.carried(request)]
                 self._offer(spans_of(traced, decisions[traced.decision], moves, self._router))
         self._migrations.bound()
         self._reroutes.bound()

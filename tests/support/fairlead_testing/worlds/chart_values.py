@@ -69,7 +69,12 @@ EVERYTHING: dict[str, Any] = {
         "pickerClients": _PEER,
         "kvEventsEngines": _PEER,
     },
-    "monitoring": {"serviceMonitors": {"enabled": True}, "podMonitor": {"enabled": True}, "rules": {"enabled": True}, "dashboard": {"enabled": True}},
+    "monitoring": {
+        "serviceMonitors": {"enabled": True},
+        "podMonitor": {"enabled": True},
+        "rules": {"enabled": True},
+        "dashboard": {"enabled": True},
+    },
 }
 """Whatever can be switched on, with a Postgres of one's own."""
 
