@@ -22,6 +22,8 @@ from fairlead_api.infra.records import read
 from fairlead_api.infra.spans import Span
 from fairlead_api.plans.objects import Target
 from fairlead_api.plans.stored_plans import SpecChange, StoredPlan
+from fairlead_api.webhooks.events import of_plan
+from fairlead_api.webhooks.store import outbox
 from fairlead_client.resources.audit import AuditAction
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.plan_kinds import PlanKind
@@ -136,6 +138,7 @@ class PostgresPlans:
             )
             pool_id = done.scalar_one_or_none()
             if pool_id is not None:
+                await outbox.write(connection, [of_plan(plan, draft.reason)], now)
                 others = plans.c.pool_id == pool_id, plans.c.state == PlanState.OPEN, plans.c.id != plan.id
                 unbegun = update(plans).where(*others, plans.c.begun_at.is_(None))  # what was begun may be written already
                 await connection.execute(unbegun.values(state=PlanState.SUPERSEDED))

@@ -1,5 +1,6 @@
 """The answer to the operator: the present state of a pool's routers, sessions and traffic."""
 
+from collections.abc import Container
 from datetime import datetime
 
 from sqlalchemy import Double, Integer, Text, bindparam, case, cast, column, func, not_, select, text, true
@@ -8,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceTrouble, PoolObservations
+from fairlead.reports.engines import EngineTrouble
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
 from fairlead_api import tables
@@ -94,6 +96,13 @@ async def live_routers(connection: AsyncConnection, pool_id: int) -> list[Router
         version = acknowledged.get(str(pool_id))
         views.append(RouterView(acknowledged=version, in_flight=work, waiting=queued, use=seen, troubled_engines=troubles))
     return views
+
+
+async def read_stalled(connection: AsyncConnection, pool_id: int, living: Container[str]) -> dict[str, str]:
+    """Living instances whose engines have stalled at all of their ranks, as live routers say, each with their words."""
+    query = select(_TROUBLED).where(IS_LIVE, _TROUBLED.is_not(None))
+    found = [one for (troubled,) in await connection.execute(query, {"pool": str(pool_id)}) for one in troubled]
+    return {name: words for name, trouble, words, *_ in found if trouble == EngineTrouble.ENGINE_STALLED and name in living}
 
 
 def _trouble(instance: str, trouble: str, words: str, seconds: float = 0.0, *_: object) -> InstanceTrouble:
