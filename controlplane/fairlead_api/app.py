@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 from importlib.metadata import version
 
 from fastapi import FastAPI
@@ -79,11 +80,14 @@ def create_api(
     objects = cluster or kubernetes
     planned = plans.plans_of(infra, objects, expected)
     care, sizing = upkeep.upkeep_of(infra, planned.close_left_open), advice.sizing_of(infra)
-    deliveries = webhooks.deliveries_of(infra)
+    deliveries, proposing = webhooks.deliveries_of(infra), advice.proposing_of(infra, planned)
+    jobs = {
+        "sizing": (sizing.look, LOOK_SECONDS),
+        "notices": (deliveries.deliver, 1),
+        "proposals": (partial(care.alone, "proposals", proposing.look), LOOK_SECONDS),
+    }
     features = (
-        upkeep.feature(
-            infra, guard, lambda: openapi(app), care, {"sizing": (sizing.look, LOOK_SECONDS), "notices": (deliveries.deliver, 1)}
-        ),
+        upkeep.feature(infra, guard, lambda: openapi(app), care, jobs),
         access.feature(infra, guard, callers),
         plans.feature(infra, guard, objects, planned, expected),
         simulations.feature(infra, guard, planned),
@@ -116,4 +120,5 @@ def create_api(
     app.state.upkeep = care
     app.state.sizing = sizing
     app.state.deliveries = deliveries
+    app.state.proposing = proposing
     return app

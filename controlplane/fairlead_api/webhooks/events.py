@@ -93,6 +93,14 @@ def of_skipped(pool: PoolKey, skipped: SkippedStart) -> Event:
     return Event(kind=NoticeKind.SCHEDULE_SKIPPED, pool=str(pool), subject=skipped.schedule, words=words, facts=facts)
 
 
+def of_proposal(plan: Plan) -> Iterator[Event]:
+    """A plan that waits for somebody to apply it; nothing for a plan that a person made."""
+    if plan.proposal is not None:
+        words = f"Plan {plan.id} ({plan.kind}) of {plan.pool} waits to be applied: {plan.proposal.because}"
+        facts = {"kind": plan.kind.value, "until": plan.expires_at.isoformat(), "message": plan.proposal.because}
+        yield Event(kind=NoticeKind.PLAN_PROPOSED, pool=plan.pool, subject=plan.id, words=words, facts=facts)
+
+
 def of_plan(plan: Plan, reason: str | None) -> Event:
     """A plan that was applied."""
     why = f": {reason}" if reason else ""

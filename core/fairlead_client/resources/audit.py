@@ -29,6 +29,7 @@ class AuditAction(StrEnum):
     """All decisions of a session are kept for some minutes."""
     SESSION_LET_GO = "session.decisions-let-go"
     PLAN_CREATED = "plan.created"
+    PLAN_PROPOSED = "plan.proposed"
     PLAN_APPLIED = "plan.applied"
     PLAN_UNDONE = "plan.undone"
     SIMULATION_CREATED = "simulation.created"

@@ -18,6 +18,8 @@ class NoticeKind(StrEnum):
     """A rollout was paused, is worse than what it replaces, or is late."""
     SCHEDULE_SKIPPED = "schedule.skipped"
     """A schedule's window did not open, or has no effect."""
+    PLAN_PROPOSED = "plan.proposed"
+    """Advice became a plan that waits for somebody to apply it."""
     PLAN_APPLIED = "plan.applied"
     TEST = "test"
     """Somebody asked for it, to try the receiver."""

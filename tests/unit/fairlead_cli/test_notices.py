@@ -6,6 +6,7 @@ import json
 import pytest
 
 from fairlead_testing.fakes.public_api.app import FakePublicApi
+from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.command_line import Command
 
 
@@ -52,3 +53,14 @@ def test_what_cannot_be_done_is_one_line(run: Command) -> None:
     assert (code, told.count("\n")) == (2, 1) and "url" in told and "private" not in told
     assert run("delete", "nope", "--yes")[0] == 1
     assert run("create", "x", "https://x", role="operator")[0] == 1
+
+
+def test_a_proposal_is_listed_printed_as_a_patch_and_shown_with_its_reason_and_outcome(command: Command, fake: FakePublicApi) -> None:
+    fake.book.make(CHAT, 10, "ada")
+    made = fake.book.propose(CHAT, 9, "The operator advised 9 replicas")
+    assert [one["id"] for one in json.loads(command("plans", "list", "--proposed", "-o", "json", role="viewer")[1])] == [made.id]
+    assert command("plans", "patch", made.id, role="viewer")[1] == made.patch
+    shown = command("plans", "show", made.id, role="viewer")[1]
+    assert "Proposed: The operator advised 9 replicas" in shown and "In time since" not in shown
+    assert command("plans", "apply", made.id, "--yes", "--reason", "yes", role="operator")[0] == 0
+    assert "97.0%; in the ten minutes before: 81.0%." in command("plans", "show", made.id, role="viewer")[1]
