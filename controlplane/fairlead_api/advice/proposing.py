@@ -2,7 +2,8 @@
 
 A proposal is a plan like a person's: it has the effect, the simulation, the patch for Git and the undo of any plan, and
 somebody with the role for it applies it. This job only makes it, once for each change that is advised, and withdraws it
-when the advice is withdrawn or asks for another change.
+when the advice is withdrawn or asks for another change. A change that cannot be planned now, because the Kubernetes API
+is away or refuses it, is tried again at the next look.
 """
 
 import logging

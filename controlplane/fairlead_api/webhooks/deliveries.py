@@ -26,7 +26,7 @@ LEASE = timedelta(seconds=60)
 AT_ONCE = 64
 OF_ONE_WEBHOOK = 8
 """Notices claimed together, in all and of one webhook: one that fails leaves room for the others."""
-UNKNOWN_END = "the process ended before it recorded the outcome; the receiver may have the notice"
+UNKNOWN_END = "no outcome is recorded: it is under way, or its process ended; the receiver may have the notice"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +94,11 @@ class Deliveries:
         """One round: each due notice once. A receiver that does not answer holds up the next round by at most
         `TIMEOUT_SECONDS`.
         """
-        async with asyncio.TaskGroup() as attempts:
-            for claimed in await self._store.claim(now):
-                attempts.create_task(self._attempt(claimed, now))
+        claimed = await self._store.claim(now)
+        ended = await asyncio.gather(*(self._attempt(one, now) for one in claimed), return_exceptions=True)
+        for problem in ended:  # of the database; each of the others has ended first
+            if problem is not None:
+                raise problem
 
     async def _attempt(self, claimed: Claimed, now: datetime) -> None:
         content, began = body(claimed.message), self._monotonic()

@@ -36,7 +36,7 @@ class AdvicePage(Context):
 
 
 MOST_PROPOSALS = 50
-"""Of the newest proposals, those that are open are shown."""
+"""How many of the newest proposals are read; those that are open are shown."""
 
 
 async def index(visit: Visit) -> Response:

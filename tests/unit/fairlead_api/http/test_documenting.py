@@ -19,7 +19,7 @@ MODULES = (access, engine_fits, gateway_keys, plan_kinds, plans, sessions, simul
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_of_a_body_is_one_that_the_api_reads(name: str) -> None:
-    [kind] = [getattr(module, name) for module in MODULES if hasattr(module, name)]
+    [kind] = {getattr(module, name) for module in MODULES if hasattr(module, name)}
     for body in EXAMPLES[name].values():
         check_json(msgspec.json.encode(body))
         msgspec.convert(body, kind)

@@ -1,18 +1,29 @@
 """What receivers get, and when they get it again."""
 
+import asyncio
 import json
 import socket
 import ssl
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
 
 import httpx
 import pytest
 
+from fairlead_api.infra.errors import StoreUnavailable
 from fairlead_api.webhooks import posting
-from fairlead_api.webhooks.deliveries import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, MOST_ATTEMPTS, Claimed, outcome_of, pause_seconds
+from fairlead_api.webhooks.deliveries import (
+    FIRST_PAUSE_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    MOST_ATTEMPTS,
+    Claimed,
+    Deliveries,
+    Outcome,
+    outcome_of,
+    pause_seconds,
+)
 from fairlead_api.webhooks.messages import Message, body, headers, new_secret, signature
 from fairlead_api.webhooks.posting import HttpPost, words_of
 from fairlead_api.webhooks.receivers import IpAddress, Receiver, ip_address, receiver_of
@@ -120,3 +131,32 @@ async def test_the_request_goes_to_the_address_that_was_judged(monkeypatch: pyte
 )
 def test_a_failure_is_told_in_words_without_the_address(error: Exception, words: str) -> None:
     assert words_of(error) == words
+
+
+@dataclass
+class Store:
+    """Two due notices, of which the first one's outcome cannot be recorded."""
+
+    recorded: list[Outcome] = field(default_factory=list)
+
+    async def claim(self, now: datetime) -> Sequence[Claimed]:
+        return [Claimed(message=replace(MESSAGE, id=name), url="https://x", number=1) for name in ("first", "second")]
+
+    async def record(self, outcome: Outcome, now: datetime) -> None:
+        if outcome.notice == "first":
+            raise StoreUnavailable("the database does not answer")
+        self.recorded.append(outcome)
+
+
+async def test_an_outcome_that_cannot_be_recorded_interrupts_no_other_attempt() -> None:
+    store = Store()
+
+    async def post(receiver: Receiver, content: bytes, sent: dict[str, str]) -> tuple[int | None, str | None]:
+        if sent["webhook-id"] == "second":
+            for _ in range(5):
+                await asyncio.sleep(0)  # the first has failed by then
+        return 204, None
+
+    with pytest.raises(StoreUnavailable):
+        await Deliveries(store, post, lambda: AT, lambda: 0.0).deliver(AT)
+    assert [one.notice for one in store.recorded] == ["second"]
