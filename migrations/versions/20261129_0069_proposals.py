@@ -17,7 +17,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.add_column("plans", sa.Column("proposal", postgresql.JSONB))
+    op.add_column("plans", sa.Column("proposal", postgresql.JSONB), if_not_exists=True)  # an index is built outside of a transaction
     build_partial("ix_plans_waiting", "plans", ["created_at"], "state = 'open' AND proposal IS NOT NULL")
 
 
