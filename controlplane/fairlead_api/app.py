@@ -39,6 +39,7 @@ from fairlead_api.simulations import routes as simulations
 from fairlead_api.slo import routes as slo
 from fairlead_api.streams import routes as streams
 from fairlead_api.upkeep import routes as upkeep
+from fairlead_api.upkeep.jobs import Job
 from fairlead_api.webhooks import routes as webhooks
 
 PLAIN = (
@@ -81,7 +82,7 @@ def create_api(
     planned = plans.plans_of(infra, objects, expected)
     care, sizing = upkeep.upkeep_of(infra, planned.close_left_open), advice.sizing_of(infra)
     deliveries, proposing = webhooks.deliveries_of(infra), advice.proposing_of(infra, planned)
-    jobs = {
+    jobs: dict[str, tuple[Job, int]] = {
         "sizing": (sizing.look, LOOK_SECONDS),
         "notices": (deliveries.deliver, 1),
         "proposals": (partial(care.alone, "proposals", proposing.look), LOOK_SECONDS),

@@ -39,12 +39,13 @@ class Receiver(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        if not verified(os.environ["NOTICE_SECRET"], self.headers, body, time.time()):
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        if not verified(os.environ["NOTICE_SECRET"], headers, body, time.time()):
             self.send_response_only(401)
         else:
-            if self.headers["webhook-id"] not in self.known:
+            if headers["webhook-id"] not in self.known:
                 handle(json.loads(body))
-                self.known.add(self.headers["webhook-id"])
+                self.known.add(headers["webhook-id"])
             self.send_response_only(204)
         self.send_header("content-length", "0")
         self.end_headers()

@@ -19,7 +19,7 @@ from fairlead_client.resources.webhooks import NoticeAttempt
 MOST_ATTEMPTS = 12
 FIRST_PAUSE_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 4 * 3600.0
-PAUSE_FACTOR = 4
+PAUSE_FACTOR = 4.0
 TIMEOUT_SECONDS = 10.0
 """Time for a whole attempt."""
 LEASE = timedelta(seconds=60)

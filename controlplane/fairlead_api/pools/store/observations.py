@@ -2,6 +2,7 @@
 
 from collections.abc import Container
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Double, Integer, Text, bindparam, case, cast, column, func, not_, select, text, true
 from sqlalchemy.dialects.postgresql import JSONB
@@ -99,9 +100,9 @@ async def live_routers(connection: AsyncConnection, pool_id: int) -> list[Router
 
 
 async def read_stalled(connection: AsyncConnection, pool_id: int, living: Container[str]) -> dict[str, str]:
-    """Living instances whose engines have stalled at all of their ranks, as live routers say, each with their words."""
+    """Living instances whose engines, or ranks of them, have stalled, as live routers say, each with their words."""
     query = select(_TROUBLED).where(IS_LIVE, _TROUBLED.is_not(None))
-    found = [one for (troubled,) in await connection.execute(query, {"pool": str(pool_id)}) for one in troubled]
+    found: list[Any] = [one for (troubled,) in await connection.execute(query, {"pool": str(pool_id)}) for one in troubled]
     return {name: words for name, trouble, words, *_ in found if trouble == EngineTrouble.ENGINE_STALLED and name in living}
 
 

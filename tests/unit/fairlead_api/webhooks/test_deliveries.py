@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 
 import httpx
 import pytest
@@ -26,7 +26,7 @@ from fairlead_api.webhooks.deliveries import (
 )
 from fairlead_api.webhooks.messages import Message, body, headers, new_secret, signature
 from fairlead_api.webhooks.posting import HttpPost, words_of
-from fairlead_api.webhooks.receivers import IpAddress, Receiver, ip_address, receiver_of
+from fairlead_api.webhooks.receivers import IpAddress, Receiver, receiver_of
 from fairlead_client.resources.webhooks import NoticeAttempt, NoticeForm, NoticeKind
 
 AT = datetime(2026, 11, 29, 21, 0, tzinfo=UTC)
