@@ -102,7 +102,8 @@ async def live_routers(connection: AsyncConnection, pool_id: int) -> list[Router
 async def read_stalled(connection: AsyncConnection, pool_id: int, living: Container[str]) -> dict[str, str]:
     """Living instances whose engines, or ranks of them, have stalled, as live routers say, each with their words."""
     query = select(_TROUBLED).where(IS_LIVE, _TROUBLED.is_not(None))
-    found: list[Any] = [one for (troubled,) in await connection.execute(query, {"pool": str(pool_id)}) for one in troubled]
+    rows: Any = await connection.execute(query, {"pool": str(pool_id)})
+    found = [one for (troubled,) in rows for one in troubled]
     return {name: words for name, trouble, words, *_ in found if trouble == EngineTrouble.ENGINE_STALLED and name in living}
 
 
