@@ -26,7 +26,7 @@ LEASE = timedelta(seconds=60)
 AT_ONCE = 64
 OF_ONE_WEBHOOK = 8
 """Notices claimed together, in all and of one webhook: one that fails leaves room for the others."""
-UNKNOWN_END = "no outcome is recorded: it is under way, or its process ended; the receiver may have the notice"
+UNKNOWN_END = "no outcome is recorded: it is in progress, or its process ended; the receiver may have the notice"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
