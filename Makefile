@@ -31,9 +31,10 @@ test: .venv/ready ## set everything up and pass every test; four lanes only if t
 	@$(MAKE) --no-print-directory $(if $(CI)$(ARGS)$(ALL_LANES),$(RESTING),$(addprefix $(PASSED),$(RESTING))) unit
 	@$(MAKE) --no-print-directory --jobs=2 integration sandbox
 
-nightly: .venv/ready ## what `make test` leaves out: all examples of property tests, long simulations, many requests that the API's document allows
+nightly: .venv/ready ## what `make test` leaves out: all examples of property tests, long simulations, many requests that the API's document allows, soaks
 	@$(MAKE) --no-print-directory cluster reproductions simulation unit QUICK= ARGS="--hypothesis-profile=all $(ARGS)"
 	@$(MAKE) --no-print-directory first-pages test-api-fuzz
+	$(BIN)/python -m pytest -q -rs -m nightly tests/chaos
 
 first-pages: .venv/ready ## type every command of docs/ten-minutes.md, which-policy.md and life-of-a-request.md at a sandbox
 	$(BIN)/python -m pytest -q -rs tests/e2e/sandbox/test_first_pages.py $(ARGS)

@@ -24,7 +24,6 @@ ALLOWED = {
     "cluster/src/processkube/kubeconfig.py": "the name of the missing key",
     "cluster/src/processkube/kubernetes_api/serving/exchanges.py": "of decoders: ours, and orjson's",
     "cluster/src/processkube/starting.py": "only of its own errors and the operating system's",
-    "controlplane/fairlead_api/access/identity_provider.py": "only of JoseError, which is a library's",
     "controlplane/fairlead_api/upkeep/jobs.py": "compared, not shown",
     "controlplane/fairlead_api/plans/kinds/engines.py": WORDS_OF_OURS,
     "core/fairlead/routing/contracts/catalogues.py": WORDS_OF_A_FAULT,
