@@ -42,10 +42,10 @@ class HeatmapReading:
         begun, ended = parse_range(start, end, now)
         begun = begun or now
         where = grid(begun, ended or now, columns, self._kept.finest(begun, now))
-        slices, instances, slo = await self._store.slices(pool, metric, where, mean=aggregate == "mean")
+        slices, instances, limits = await self._store.slices(pool, metric, where, mean=aggregate == "mean")
         moves, total = await self._store.moves(pool, where)
         # the largest map takes 8 to 18 ms, under load several times that, for which everybody else would wait
-        return await asyncio.to_thread(heatmap, str(pool), metric, aggregate, sort, where, slices, instances, slo, moves, total, group)
+        return await asyncio.to_thread(heatmap, str(pool), metric, aggregate, sort, where, slices, instances, limits, moves, total, group)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from fairlead_api.infra.database import Database
 from fairlead_api.infra.paging import RowsWithin
 from fairlead_api.loads.explaining import Evidence, Stretch, Stretches
 from fairlead_api.loads.heatmaps import Grid, Place
-from fairlead_api.loads.store.samples import PER_SECOND, SUMMED, pool_and_slo
+from fairlead_api.loads.store.samples import PER_SECOND, SUMMED, pool_and_limits
 from fairlead_api.loads.store.senders import TOP, recorded_senders, whole_senders
 from fairlead_client.resources.heatmaps import METRICS
 from fairlead_client.resources.load_explanations import LEAST_SAMPLES, Flow, Moved, Senders, SenderShare, WindowChange
@@ -82,7 +82,7 @@ class PostgresLoadWindows:
 
     async def stretches(self, pool: PoolKey, where: Grid) -> Stretches:
         async with self._database.reading() as connection:
-            number, slo = await pool_and_slo(connection, pool)
+            number, limits = await pool_and_limits(connection, pool)
             values = {"pool": number, "start": where.start, "end": where.end, "step": where.step}
             found: tuple[dict[str, Stretch], dict[str, Stretch]] = ({}, {})
             for item in (await connection.execute(text(_figures(where.source)), values)).mappings():
@@ -95,13 +95,13 @@ class PostgresLoadWindows:
                 )
             )
             places = {one.id: Place(state=InstanceState(one.state), role=Role(one.role), node=one.node) for one in about}
-        return Stretches(now=found[1], before=found[0], places=places, slo=slo)
+        return Stretches(now=found[1], before=found[0], places=places, limits=limits)
 
     async def evidence(
         self, pool: PoolKey, instance: str, start: datetime, end: datetime, senders_from: datetime, changes_from: datetime
     ) -> Evidence:
         async with self._database.reading() as connection:
-            number, _ = await pool_and_slo(connection, pool)
+            number, _ = await pool_and_limits(connection, pool)
             return Evidence(
                 senders=await _senders(connection, number, instance, senders_from, end),
                 arrived=await _moved(connection, tables.migrations, number, instance, ("target", "source"), (start, end)),
