@@ -18,6 +18,7 @@ from fairlead.tables import PoolKey
 from fairlead_api import tables
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.paging import RowsWithin
+from fairlead_api.loads.differing import Seen, SeenRequests
 from fairlead_api.loads.explaining import Evidence, Stretch, Stretches
 from fairlead_api.loads.heatmaps import Grid, Place
 from fairlead_api.loads.store.samples import PER_SECOND, SUMMED, pool_and_limits
@@ -32,6 +33,13 @@ REVISIONS = 200
 CHANGES = 20
 NOT_KNOWN = 1 << 62
 """Stands for an unknown number of sent requests: so large that the record counts as incomplete."""
+
+_SEEN = """
+SELECT at, chosen, session, priority_class, reason, prompt_tokens, sample_rate, (
+  SELECT CAST(one ->> 'miss_tokens' AS bigint) FROM jsonb_array_elements(candidates) AS one
+  WHERE one ->> 'instance' = chosen || coalesce('#' || chosen_rank, '') LIMIT 1
+) AS miss_tokens FROM decisions WHERE pool_id = :pool AND at >= :start AND at < :end ORDER BY at DESC LIMIT :most
+"""
 
 _SENT = (
     (600, "load_samples", "second", "requests"),
@@ -114,6 +122,41 @@ class PostgresLoadWindows:
                     key=lambda change: change.at,
                 ),
             )
+
+    async def seen(self, pool: PoolKey, start: datetime, end: datetime) -> SeenRequests:
+        """The newest recorded requests of [start, end), the nodes of instances, and the pool's revisions. Raises
+        NotFound.
+        """
+        instances, revisions = tables.instances, tables.pool_revisions
+        async with self._database.reading() as connection:
+            number, _ = await pool_and_limits(connection, pool)
+            rows = await connection.execute(text(_SEEN), {"pool": number, "start": start, "end": end, "most": READ})
+            seen = [_seen(row) for row in rows]
+            chosen = select(instances.c.id, instances.c.node).where(
+                instances.c.pool_id == number, instances.c.id.in_({one.instance for one in seen})
+            )
+            nodes = {name: node for name, node in await connection.execute(chosen)}
+            newest = (
+                select(revisions.c.at, revisions.c.number)
+                .where(revisions.c.pool_id == number)
+                .order_by(revisions.c.number.desc())
+                .limit(REVISIONS)
+            )
+            numbers = sorted((at, revision) for at, revision in await connection.execute(newest))
+        return SeenRequests(seen=seen, nodes=nodes, revisions=numbers)
+
+
+def _seen(row: Any) -> Seen:
+    return Seen(
+        at=row.at,
+        instance=row.chosen,
+        session=row.session,
+        priority_class=row.priority_class,
+        reason=row.reason,
+        prompt_tokens=row.prompt_tokens,
+        miss_tokens=row.miss_tokens,
+        weight=1.0 / row.sample_rate,
+    )
 
 
 def _figures(source: str) -> str:

@@ -42,6 +42,7 @@ _POOL = (
     "/heatmap?metric=ttft_p95&sort=max",
     "/heatmap?view=table",
     "/instances",
+    "/differences",
     "/spec",
     "/ring",
     "/predictor",
