@@ -80,7 +80,9 @@ class _Sum:
 
 
 def region_of(instances: str, start: str, end: str, rest: tuple[str, str], now: datetime) -> tuple[Region, datetime, datetime]:
-    """The region, and the beginning and end of all that is compared, from a query. Raises InvalidInput naming its field."""
+    """The region, and the beginning and end of all that is compared, from a query. Raises InvalidInput naming its
+    field.
+    """
     names = frozenset(filter(None, (name.strip() for name in instances.split(","))))
     if not 0 < len(names) <= MOST_INSTANCES:
         raise InvalidInput("instances", instances[:80], f"write 1 to {MOST_INSTANCES} ids of instances, separated by commas")
@@ -148,6 +150,6 @@ def _difference(about: str, value: str, part: Mapping[bool, _Sum], sums: Mapping
 
 
 def _variance(share: float, worth: float) -> float:
-    """Of an estimated share. One hit and one miss are added, so that a share of none or of all is not taken for sure."""
+    """The variance of an estimated share. One hit and one miss are added, so that a share of none is not for sure."""
     guarded = (share * worth + 1.0) / (worth + 2.0)
     return guarded * (1.0 - guarded) / (worth + 2.0)

@@ -13,7 +13,6 @@ from fairlead_testing.fakes.public_data import decisions, loads, moves, pools, r
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES, SLO_TTFT
 from fairlead_testing.running.browser_site import RunningSite, running_site, signed_in, wait_until
 from fairlead_testing.running.every_page import addresses
-from fairlead_web.text.addresses import pool_path
 
 pytestmark = pytest.mark.browser
 
@@ -37,7 +36,8 @@ CUT = """() => {
   const found = [], words = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), range = document.createRange();
   while (words.nextNode()) {
     const node = words.currentNode, owner = node.parentElement;
-    if (!node.data.trim() || !owner.checkVisibility({visibilityProperty: true}) || owner.closest(".visually-hidden, svg, script, style, option, textarea, .skip")) continue;
+    if (!node.data.trim() || !owner.checkVisibility({visibilityProperty: true})) continue;
+    if (owner.closest(".visually-hidden, svg, script, style, option, textarea, .skip")) continue;
     if (owner.matches(".name > span:first-child") || owner.closest("table.cards thead")) continue;
     range.selectNodeContents(node);
     for (const seen of range.getClientRects()) {
@@ -48,14 +48,17 @@ CUT = """() => {
         if (["auto", "scroll"].includes(style.overflowX) || ["auto", "scroll"].includes(style.overflowY)) break;
         if (style.overflowX !== "visible" && (seen.right > edge.right + 1 || seen.left < edge.left - 1)) cut = box.className || box.tagName;
         else if (style.overflowY !== "visible" && (seen.bottom > edge.bottom + 3 || seen.top < edge.top - 3)) cut = `${box.className || box.tagName}, in height`;
-        if (cut && style.textOverflow === "ellipsis" && (box.title || box.closest("[title]")) && !/^[\\d.,]+/.test(node.data.trim())) cut = null;
+        const whole = box.title || box.closest("[title]"), number = /^[\\d.,]+/.test(node.data.trim());
+        if (style.textOverflow === "ellipsis" && whole && !number) cut = null;
       }
       if (cut) { found.push(`"${node.data.trim().slice(0, 60)}" by ${cut}`); break; }
     }
   }
   return [...new Set(found)];
-  function scrolls(one) { return one.closest(".scroll-x, .scroll-y, .heatmap-box, pre") || [...ancestors(one)].some((box) => ["auto", "scroll"].includes(getComputedStyle(box).overflowX)); }
-  function* ancestors(one) { for (let box = one; box; box = box.parentElement) yield box; }
+  function scrolls(one) {
+    for (let box = one; box; box = box.parentElement) if (["auto", "scroll"].includes(getComputedStyle(box).overflowX)) return true;
+    return false;
+  }
 }"""
 # Shortened names whose box has room to their right: what lies beside them on their line leaves more than is hidden.
 SHORTENED = """() => [...document.querySelectorAll(".name > span:first-child")].flatMap((head) => {

@@ -40,7 +40,13 @@ def test_few_stops_lie_before_the_first_control_of_a_page(page: Page, site: Runn
 def test_arrow_keys_move_within_tabs_and_the_sidebar(page: Page, site: RunningSite) -> None:
     opened(page, site, POOL)
     page.locator(".tabs [aria-current]").focus()
-    for key, words in (("ArrowRight", "Heatmap"), ("End", "Audit"), ("ArrowRight", "Overview"), ("ArrowLeft", "Audit"), ("Home", "Overview")):
+    for key, words in (
+        ("ArrowRight", "Heatmap"),
+        ("End", "Audit"),
+        ("ArrowRight", "Overview"),
+        ("ArrowLeft", "Audit"),
+        ("Home", "Overview"),
+    ):
         page.keyboard.press(key)
         assert page.evaluate(FOCUSED) == words
     page.keyboard.press("End")
@@ -61,7 +67,8 @@ def test_tabs_are_grouped_and_what_says_nothing_for_the_policy_is_grey(page: Pag
     assert {one.inner_text(): one.get_attribute("title") for one in grey.all()} == {"Predictor": "dualmap does not learn"}
 
 
-NAMELESS = """() => [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary, [role=application], [role=img], svg[role]")]
+NAMELESS = """() => [...document.querySelectorAll(
+    "a[href], button, input:not([type=hidden]), select, textarea, summary, [role=application], [role=img], svg[role]")]
   .filter((one) => one.checkVisibility() && !(one.ariaLabel || one.title || one.alt || one.getAttribute("aria-labelledby") || one.innerText?.trim()
     || [...(one.labels ?? [])].some((label) => label.innerText.trim()) || one.querySelector("img[alt]:not([alt='']), [aria-label]")))
   .map((one) => one.outerHTML.slice(0, 120))"""

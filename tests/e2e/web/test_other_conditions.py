@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, Page
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.browser_site import RunningSite, running_site, signed_in, wait_until
 from fairlead_web import app
+from fairlead_web.frame.assets import load_assets
 from fairlead_web.text.addresses import pool_path
 
 pytestmark = pytest.mark.browser
@@ -76,10 +77,9 @@ def test_forced_colours_keep_the_keys_of_charts_and_the_current_tab(page: Page, 
 @pytest.fixture
 def upgrade() -> Iterator[Any]:
     """The files of the site's server, which an upgrade changes."""
-    made = []
+    made = [load_assets()]
     with pytest.MonkeyPatch.context() as patch:
-        load = app.load_assets
-        patch.setattr(app, "load_assets", lambda: made.append(load()) or made[-1])
+        patch.setattr(app, "load_assets", lambda: made[0])
         yield made
 
 

@@ -43,7 +43,9 @@ def test_the_palette_goes_to_pages_and_changes_by_their_words(page: Page, site: 
     wait_until(page, "document.documentElement.classList.contains('scripted')")
     page.keyboard.press("Control+k")
     page.wait_for_selector("dialog.palette [data-found]")
-    assert "default/chat" in page.locator("dialog.palette [data-found]").first.inner_text(), "before anything is typed: the pool on the screen"
+    assert "default/chat" in page.locator("dialog.palette [data-found]").first.inner_text(), (
+        "before anything is typed: the pool on the screen"
+    )
     page.keyboard.type("heatmap code")
     page.wait_for_selector("dialog.palette [data-found]:has-text('research/code')")
     page.keyboard.press("Enter")

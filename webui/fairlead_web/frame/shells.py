@@ -166,7 +166,14 @@ class Shell:
         quiet = quiet_tabs(self.of_pool.policy) if self.of_pool else {}
         lacking = NOT_OF_ENGINES if self.engines_file else frozenset()
         return tuple(
-            (group, tuple(Tab(name=name, words=words, path=at + path, quiet=quiet.get(name, "")) for name, words, path in tabs if name not in lacking))
+            (
+                group,
+                tuple(
+                    Tab(name=name, words=words, path=at + path, quiet=quiet.get(name, ""))
+                    for name, words, path in tabs
+                    if name not in lacking
+                ),
+            )
             for group, tabs in POOL_TABS
         )
 

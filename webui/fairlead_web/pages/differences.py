@@ -1,5 +1,5 @@
-"""`/pools/{namespace}/{name}/differences`: what differs between the requests of a region of the heatmap and the rest. The
-heatmap shows the same next to its cells.
+"""`/pools/{namespace}/{name}/differences`: what differs between the requests of a region of the heatmap and the rest.
+The heatmap shows the same next to its cells.
 """
 
 from dataclasses import dataclass
@@ -68,9 +68,7 @@ async def show(visit: Visit) -> Response:
     shell = await visit.shell(f"What differs in {key}", "pools", crumbs=crumbs, pool=str(key), tab="heatmap", ranged=True)
     rows = [_row(str(key), one) for one in found.found] if found else []
     return visit.page(
-        DifferencesPage(
-            shell=shell, pool=str(key), instances=instances, start=start, end=end, found=found, rows=rows, problem=problem
-        ),
+        DifferencesPage(shell=shell, pool=str(key), instances=instances, start=start, end=end, found=found, rows=rows, problem=problem),
         status=422 if problem else 200,
     )
 
@@ -78,7 +76,9 @@ async def show(visit: Visit) -> Response:
 def _row(pool: str, one: Difference) -> DifferenceRow:
     path = session_path(pool, one.value) if one.about == "session" and one.value != "none" else ""
     value = formats.words(one.value) if one.about == "reason" else one.value
-    return DifferenceRow(about=ABOUT.get(one.about, one.about), value=value, path=path, more=one.inside_share > one.outside_share, found=one)
+    return DifferenceRow(
+        about=ABOUT.get(one.about, one.about), value=value, path=path, more=one.inside_share > one.outside_share, found=one
+    )
 
 
 ROUTES = Routes(pages={f"{POOL}/differences": show})

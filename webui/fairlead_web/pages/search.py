@@ -81,7 +81,11 @@ async def show(visit: Visit) -> Response:
         shell = visit.frame("Search", "search", None, [])
     else:
         shell = await visit.shell("Search", "search", crumbs=(Crumb(words="Search"),))
-    return visit.page(SearchPage(shell=shell, q=q, groups=[*_going(places), *grouped(found)], note=(report and report.note) or "", partly=partly_of(found)))
+    return visit.page(
+        SearchPage(
+            shell=shell, q=q, groups=[*_going(places), *grouped(found)], note=(report and report.note) or "", partly=partly_of(found)
+        )
+    )
 
 
 def grouped(groups: Sequence[SearchGroup]) -> list[FoundGroup]:
@@ -92,7 +96,11 @@ def grouped(groups: Sequence[SearchGroup]) -> list[FoundGroup]:
             words=WORDS[group.kind],
             rows=[
                 FoundRow(
-                    name=hit.name, words=hit.words, path=path_of(hit), pool=hit.pool or "" if group.kind is not SearchKind.POOL else "", at=hit.at
+                    name=hit.name,
+                    words=hit.words,
+                    path=path_of(hit),
+                    pool=hit.pool or "" if group.kind is not SearchKind.POOL else "",
+                    at=hit.at,
                 )
                 for hit in group.hits
             ],

@@ -135,7 +135,7 @@ class PostgresLoadWindows:
             chosen = select(instances.c.id, instances.c.node).where(
                 instances.c.pool_id == number, instances.c.id.in_({one.instance for one in seen})
             )
-            nodes = {name: node for name, node in await connection.execute(chosen)}
+            nodes = {one.id: one.node for one in await connection.execute(chosen)}
             newest = (
                 select(revisions.c.at, revisions.c.number)
                 .where(revisions.c.pool_id == number)

@@ -15,7 +15,14 @@ from fairlead_testing.examples import examples
 NOW = datetime(2026, 11, 29, 10, tzinfo=UTC)
 REGION = Region(instances=frozenset({"hot"}), start=NOW, end=NOW + timedelta(minutes=5))
 ONE = Seen(
-    at=NOW, instance="hot", session="s", priority_class="default", reason="prefix-affinity", prompt_tokens=2_000, miss_tokens=1_000, weight=1.0
+    at=NOW,
+    instance="hot",
+    session="s",
+    priority_class="default",
+    reason="prefix-affinity",
+    prompt_tokens=2_000,
+    miss_tokens=1_000,
+    weight=1.0,
 )
 
 
@@ -47,7 +54,7 @@ def test_too_few_requests_say_nothing() -> None:
 
 
 def test_a_request_weighs_what_it_stands_for() -> None:
-    """Moved requests are all kept, others at 5 %: forty moved ones among forty of the sample are 1 of 21, not a half."""
+    """Moved requests are all kept, others at 5 %: forty among forty of the sample are 1 of 21, not a half."""
     moved = [replace(one, reason="hot-migration") for one in requests(40)]
     sampled = [replace(one, weight=20.0) for one in requests(40)]
     seen = [*moved, *sampled, *(replace(one, instance="cool", weight=20.0) for one in requests(40))]
@@ -60,7 +67,7 @@ def test_a_request_weighs_what_it_stands_for() -> None:
 @examples(60)
 def test_chance_alone_is_hardly_ever_told_as_a_difference(seed: int, count: int) -> None:
     """Classes drawn alike on both sides: of 60 examples none, as three standard errors are passed once in 370 times."""
-    drawn = random.Random(seed)  # noqa: S311 - not for secrets
+    drawn = random.Random(seed)
     sides = [
         [replace(ONE, session=None, priority_class=drawn.choice(("a", "b", "c")), miss_tokens=None) for _ in range(count)] for _ in range(2)
     ]

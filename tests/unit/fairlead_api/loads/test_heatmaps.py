@@ -148,13 +148,14 @@ def test_whole_columns_are_arranged_as_their_cells_one_by_one(
         if value is not None
     ]
     found, wanted = (
-        heatmap("default/chat", "running", aggregate, "max", THREE, slices, places, Limits(slo=SloFacts()), (), 0, group) for slices in (whole, cells)
+        heatmap("default/chat", "running", aggregate, "max", THREE, slices, places, Limits(slo=SloFacts()), (), 0, group)
+        for slices in (whole, cells)
     )
     assert found == wanted
 
 
 def test_pending_prefill_is_limited_by_what_routers_take_as_too_much_for_the_ttft_target() -> None:
-    rows = {"a": [20_000.0, 62_500.0, 62_501.0]}
+    rows: dict[str, list[float | None]] = {"a": [20_000.0, 62_500.0, 62_501.0]}
     known = made(rows, "pending_prefill_tokens", speed=12_500.0)
     assert (known.scale, known.limit, known.rows[0].breaches) == ("absolute", 62_500, [2])
     unknown = made(rows, "pending_prefill_tokens")

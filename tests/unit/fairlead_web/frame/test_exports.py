@@ -59,4 +59,4 @@ def test_lines_are_quoted_where_needed() -> None:
 
 def test_a_file_begins_with_the_mark_by_which_spreadsheets_know_utf_8() -> None:
     assert "".join(csv_file([["كاميل"]])).encode().startswith(b"\xef\xbb\xbf")
-    assert list(csv_file([]))[0] == BOM
+    assert next(iter(csv_file([]))) == BOM

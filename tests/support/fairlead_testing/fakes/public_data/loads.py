@@ -112,4 +112,6 @@ def heatmap_of(
                 slices.append(Slice(column=column, instances=[one.id], values=values, seconds=seconds))
     moves = [move for move in migrations if move.pool == pool and start <= move.at < end]
     places = {one.id: Place(state=one.state, role=one.role, node=one.node) for one in instances}
-    return heatmap(pool, metric, aggregate, sort, where, slices, places, limits_of(pool), arrows(moves, first, where.step), len(moves), group)
+    return heatmap(
+        pool, metric, aggregate, sort, where, slices, places, limits_of(pool), arrows(moves, first, where.step), len(moves), group
+    )
