@@ -47,7 +47,7 @@ CUT = """() => {
         const style = getComputedStyle(box), edge = box.getBoundingClientRect();
         if (["auto", "scroll"].includes(style.overflowX) || ["auto", "scroll"].includes(style.overflowY)) break;
         if (style.overflowX !== "visible" && (seen.right > edge.right + 1 || seen.left < edge.left - 1)) cut = box.className || box.tagName;
-        else if (style.overflowY !== "visible" && (seen.bottom > edge.bottom + 3 || seen.top < edge.top - 3)) cut = `${box.className || box.tagName}, in height`;
+        else if (style.overflowY !== "visible" && (seen.bottom > edge.bottom + 3 || seen.top < edge.top - 3)) cut = `${box.className}, in height`;
         const whole = box.title || box.closest("[title]"), number = /^[\\d.,]+/.test(node.data.trim());
         if (style.textOverflow === "ellipsis" && whole && !number) cut = null;
       }
