@@ -52,9 +52,9 @@ images: ## images of the four processes, as OCI layouts below OUT (dist): ARCH=a
 release: .venv/ready ## all of a release in the folder OUT (dist), pushed to REGISTRY where that is given: docs/releasing.md
 	@scripts/release/release.sh $(or $(OUT),dist)
 
-test-images: .venv/ready ## make a release, push it to a registry on this machine, start the four images as the chart runs them
+test-images: .venv/ready ## push a release to a registry on this machine and start its images as the chart does: OUT=<folder of one>, else a new one
 	@scripts/ensure-helm.sh
-	FAIRLEAD_TEST_IMAGES=1 $(BIN)/python -m pytest -q -rs -n 0 tests/images $(ARGS)
+	FAIRLEAD_TEST_IMAGES=$(or $(OUT),new) $(BIN)/python -m pytest -q -rs -n 0 tests/images $(ARGS)
 
 cluster: .venv/ready ## the suites of processkube, the sandbox's Kubernetes, in parallel
 	$(UNIT_BIN)/python -m pytest $(LANE) -n 2 --dist loadfile --no-loadscope-reorder cluster/tests $(ARGS)

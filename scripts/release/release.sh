@@ -29,8 +29,4 @@ scripts/release/images.sh "$out"
 release assemble "$out" --key "$KEY" --tag "${TAG:-}" ${REGISTRY:+--registry "$REGISTRY"} ${SOURCE:+--source "$SOURCE"} ${BUILDER:+--builder "$BUILDER"}
 release verify "$out" --key "$out/fairlead.pub"
 [ -n "${REGISTRY:-}" ] || { echo "no REGISTRY: nothing was pushed" >&2; exit 0; }
-
-release tags "$out" | while read -r folder to tag; do
-  skopeo copy --quiet --all --preserve-digests --dest-tls-verify="${REGISTRY_TLS:-true}" "oci:$folder:$tag" "docker://$REGISTRY/$to:$tag"
-  echo "pushed $REGISTRY/$to:$tag"
-done
+scripts/release/push.sh "$out" "$REGISTRY"
