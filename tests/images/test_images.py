@@ -8,7 +8,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -16,18 +15,21 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from fairlead_testing.running.helm import helm_library, stored_release
 from fairlead_testing.running.operator_process import eventually, running_kubernetes_api
-from fairlead_testing.running.postgres import fresh_database, shared_server
+from fairlead_testing.running.postgres import fresh_database, plain, shared_server
 from processkube.testing.clients import KubernetesClient
+from processkube.testing.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "scripts" / "release"
 PROCESSES = ("operator", "api", "router", "engine")
-PACKAGES = {"buildah": "buildah", "skopeo": "skopeo", "umoci": "umoci", "runc": "runc", "docker-registry": "docker-registry"}
+PACKAGES = ("buildah", "skopeo", "umoci", "runc", "docker-registry", "socat")
+"""Of Debian's; each has a program of its name."""
 BUILD_SECONDS = 3600
-START_SECONDS = 300
+START_SECONDS = 1200
 
 pytestmark = pytest.mark.timeout(BUILD_SECONDS + 600)
 
@@ -37,7 +39,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A registry on this machine, without TLS; skips where the lane was not asked for or a tool is missing."""
     if not os.environ.get("FAIRLEAD_TEST_IMAGES"):
         pytest.skip("builds images for minutes: make test-images")
-    if missing := [package for tool, package in PACKAGES.items() if not shutil.which(tool)]:
+    if missing := [name for name in PACKAGES if not shutil.which(name)]:
         pytest.skip(f"needs {' '.join(missing)} (Debian: apt-get install {' '.join(missing)})")
     folder = tmp_path_factory.mktemp("registry")
     address = f"127.0.0.1:{free_port()}"
@@ -77,10 +79,10 @@ def test_what_a_registry_has_is_what_was_built(release: Path, registry: str) -> 
 def test_helm_installs_the_chart_from_the_registry(release: Path, registry: str, tmp_path: Path) -> None:
     library = helm_library()
     with running_kubernetes_api(tmp_path) as kubeconfig:
-        action = library.Install(library.Configuration(namespace="default", kubeconfig=kubeconfig))
+        action = library.Install(library.Configuration(namespace="default", kubeconfig=kubeconfig, plain_http=True))
         values = {"database": {"bundled": {"enabled": True}}, "crds": {"install": False}}
         where = f"oci://{registry}/charts/fairlead"
-        asyncio.run(action.run("fairlead", where, values=values, version="0.1.0", plain_http=True, wait=False))
+        asyncio.run(action.run("fairlead", where, values=values, version="0.1.0", wait=False))
         assert stored_release(KubernetesClient.of(kubeconfig), "default", "fairlead", 1) is not None
     assert release.exists()
 
@@ -104,25 +106,25 @@ def test_the_four_processes_start_and_are_ready(release: Path, tmp_path: Path) -
     token = secrets.token_hex(16)
     ports = {name: free_port() for name in ("api", "router", "router-admin", "operator", "engine")}
     with ExitStack() as ends:
-        database = ends.enter_context(fresh_database(ends.enter_context(shared_server())))
+        database = ends.enter_context(by_network(ends.enter_context(fresh_database(ends.enter_context(shared_server())))))
         kubeconfig = Path(ends.enter_context(running_kubernetes_api(tmp_path)))
         known = {"FAIRLEAD_API_URL": f"http://127.0.0.1:{ports['api']}", "FAIRLEAD_API_TOKEN": token}
         by = {"KUBECONFIG_TEXT": kubeconfig.read_text(), "KUBECONFIG": "/tmp/kubeconfig"}
-        tokens = f"operator:operator:{token},router:router:{token}x"
+        tokens = f"system-operator:operator:{token},system-router:router:{token}x"
         started = {
             "api": (
                 {"FAIRLEAD_DATABASE_URL": database, "FAIRLEAD_BOOTSTRAP_TOKENS": tokens},
-                f"fairlead api --host 127.0.0.1 --port {ports['api']}",
+                f"exec fairlead api --host 127.0.0.1 --port {ports['api']}",
             ),
             "router": (
-                known | {"FAIRLEAD_API_TOKEN": f"{token}x", "FAIRLEAD_SPOOL_DIR": "/tmp/spool"},
-                f"fairlead router --port {ports['router']} --admin-port {ports['router-admin']}",
+                known | {"FAIRLEAD_API_TOKEN": f"{token}x", "FAIRLEAD_SPOOL_DIR": "/tmp/spool", "FAIRLEAD_ROUTER_ID": "router-0"},
+                f"exec fairlead router --port {ports['router']} --admin-port {ports['router-admin']}",
             ),
             "operator": (
                 known | by | {"FAIRLEAD_OPERATOR_HEALTH_PORT": str(ports["operator"])},
                 'printf %s "$KUBECONFIG_TEXT" > $KUBECONFIG && exec fairlead operator',
             ),
-            "engine": ({}, f"fairlead-engine --port {ports['engine']}"),
+            "engine": ({}, f"exec fairlead-engine --model tiny --port {ports['engine']}"),
         }
         for process, (variables, command) in started.items():
             told = [f"{name}={value}" for name, value in variables.items()]
@@ -145,10 +147,15 @@ def running(command: list[str], log: Path) -> Iterator[None]:
             print(log.with_suffix(".log").read_text(errors="replace")[-4000:])
 
 
-def free_port() -> int:
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        return int(door.getsockname()[1])
+@contextmanager
+def by_network(url: str) -> Iterator[str]:
+    """The same database at a port of this machine: a container does not see the server's socket."""
+    place = conninfo_to_dict(plain(url))
+    port = free_port()
+    sockets = f"UNIX-CONNECT:{place['host']}/.s.PGSQL.{place.get('port', 5432)}"
+    with subprocess.Popen(["socat", f"TCP-LISTEN:{port},bind=127.0.0.1,fork,reuseaddr", sockets]) as forwarder:
+        yield f"postgresql+psycopg://{place['user']}@127.0.0.1:{port}/{place['dbname']}"
+        forwarder.terminate()
 
 
 def answers(url: str) -> bool:

@@ -110,7 +110,8 @@ def _restore_database(url: str, found: Backup) -> None:
 
 
 def _verify(url: str, manifest: Manifest) -> None:
-    kept = manifest.audit_head and AuditHead(id=manifest.audit_head.id, chain=manifest.audit_head.chain, at=manifest.made_at)
+    head = manifest.audit_head
+    kept = None if head is None else AuditHead(id=head.id, chain=head.chain, at=manifest.made_at)
 
     async def look() -> None:
         verification = await PostgresAudit(Database(UPKEEP, Pulse(url))).verify(kept)

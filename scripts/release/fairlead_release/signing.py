@@ -9,7 +9,7 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
@@ -25,14 +25,16 @@ _SIGNATURE = "dev.cosignproject.cosign/signature"
 _HASH = ec.ECDSA(hashes.SHA256())
 
 Document = dict[str, Any]
-Key = TypeVar("Key", ec.EllipticCurvePrivateKey, ec.EllipticCurvePublicKey)
 
 
 class Signer:
     """The private key of a PEM file without a passphrase."""
 
     def __init__(self, path: Path) -> None:
-        self._key = _on_p256(serialization.load_pem_private_key(path.read_bytes(), password=None), ec.EllipticCurvePrivateKey, path)
+        key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != ec.SECP256R1.name:
+            raise _unusable(path)
+        self._key = key
 
     @property
     def public(self) -> bytes:
@@ -54,7 +56,10 @@ class Judge:
     """The public key of a PEM file."""
 
     def __init__(self, path: Path) -> None:
-        self._key = _on_p256(serialization.load_pem_public_key(path.read_bytes()), ec.EllipticCurvePublicKey, path)
+        key = serialization.load_pem_public_key(path.read_bytes())
+        if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != ec.SECP256R1.name:
+            raise _unusable(path)
+        self._key = key
 
     def check(self, name: str, content: bytes, signature: str) -> None:
         """Raises ValueError with `name` where the signature is not this key's over this content."""
@@ -71,10 +76,8 @@ class Judge:
         return found
 
 
-def _on_p256(key: object, kind: type[Key], path: Path) -> Key:
-    if isinstance(key, kind) and key.curve.name == "secp256r1":
-        return key
-    raise ValueError(f"{path.name} is no key on the curve P-256: make one with `openssl ecparam -name prime256v1 -genkey -noout`")
+def _unusable(path: Path) -> ValueError:
+    return ValueError(f"{path.name} is no key on the curve P-256: make one with `openssl ecparam -name prime256v1 -genkey -noout`")
 
 
 def _encoded(payload: bytes) -> bytes:
