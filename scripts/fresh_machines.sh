@@ -8,6 +8,7 @@
 # Needs root, mmdebstrap (and ubuntu-archive-keyring for Ubuntu, dnf for Fedora) and the system's mirror; a system without its mirror is skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export PATH=$PATH:/usr/sbin:/sbin
 kept=${FRESH_ROOTS:-/var/tmp/fairlead-roots}
 authorities=/etc/ssl/certs/ca-certificates.crt
 [ "$(id -u)" = 0 ] || { echo "fresh_machines.sh makes and enters roots of other systems: run it as root" >&2; exit 2; }
@@ -15,7 +16,7 @@ mkdir -p "$kept"
 [ $# -gt 0 ] || set -- debian-12 debian-13 ubuntu-24.04 fedora-42
 
 bootstrap() { # SYSTEM FOLDER
-  local packages=make,git,python3,ca-certificates
+  local packages=make,git,python3,ca-certificates,passwd
   case $1 in
     debian-12) mmdebstrap --quiet --mode=root --variant=apt --include=$packages bookworm "$2" ;;
     debian-13) mmdebstrap --quiet --mode=root --variant=apt --include=$packages trixie "$2" ;;
