@@ -8,6 +8,7 @@ Postgres. A path of the real API that nobody has made data for answers an exampl
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -29,7 +30,10 @@ from fairlead_testing.fakes.public_api.pools import Pools
 from fairlead_testing.fakes.public_api.search import Search
 from fairlead_testing.fakes.public_api.series import SeriesOverTime
 from fairlead_testing.fakes.public_api.simulations import SimulationsOfPools
+from fairlead_testing.fakes.public_api.webhooks import Webhooks
 from fairlead_testing.fakes.public_data.world import World
+
+ROOT = Path(__file__).parents[5]
 
 
 class FakePublicApi:
@@ -49,6 +53,7 @@ class FakePublicApi:
         access = Access(world, clock)
         self.sessions, self.tokens, self.login_links = access.sessions, access.tokens, access.login_links
         self.simulations = SimulationsOfPools(self.book, access, clock)
+        self.webhooks = Webhooks(access, clock)
         routes = [
             *access.routes(),
             *Plans(world, self.book, access, clock).routes(),
@@ -58,11 +63,15 @@ class FakePublicApi:
             *Search(world, self.book).routes(access.guard),
             *AdviceOfPools(world, clock).routes(access.guard),
             *self.simulations.routes(access.guard),
+            *self.webhooks.routes(),
             *Pools(world, clock).routes(access.guard),
         ]
         examples = [Route(path, access.guard(example_of(kind))) for path, kind in unmade_paths(routes).items()]
         self.app = Starlette(
-            routes=[Route(one.path, self._open(one.path, one.endpoint), methods=one.methods) for one in [*examples, *routes]]
+            routes=[
+                *(Route(one.path, self._open(one.path, one.endpoint), methods=one.methods) for one in [*examples, *routes]),
+                Route("/openapi.json", _document),
+            ]
         )
 
     def push(self, topic: str, items: Sequence[object]) -> None:
@@ -88,6 +97,10 @@ class FakePublicApi:
                 return refusal.answer()
 
         return handle
+
+
+async def _document(_: Request) -> Response:
+    return Response((ROOT / "docs" / "openapi.json").read_bytes(), media_type="application/json")
 
 
 def _check_parameters(path: str, request: Request) -> None:
