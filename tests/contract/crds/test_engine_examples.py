@@ -11,9 +11,11 @@ import pytest
 import yaml
 
 from fairlead.pools import parse_spec
-from fairlead_operator.manifests import pod
+from fairlead_operator.manifests import group, pod
 from fairlead_operator.pool_identity import PoolIdentity
-from fairlead_testing.running.operator_process import ROOT, running_kubernetes_api
+from fairlead_testing.running.operator_process import ROOT, eventually, running_kubernetes_api
+from fairlead_testing.running.workloads import LEADER_WORKER_SETS, define_leader_worker_sets
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from processkube.testing.clients import KubernetesClient
 
 FILES = sorted((ROOT / "examples" / "engines").glob("*.yaml"))
@@ -21,6 +23,7 @@ PLACES = {
     "InferencePool": "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools",
     "PersistentVolumeClaim": "/api/v1/namespaces/default/persistentvolumeclaims",
     "ResourceClaimTemplate": "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates",
+    "LeaderWorkerSet": LEADER_WORKER_SETS,
     "Pod": "/api/v1/namespaces/default/pods",
 }
 
@@ -42,11 +45,15 @@ def documents(path: Path) -> list[dict[str, Any]]:
 
 def engine_pod(pool: dict[str, Any]) -> dict[str, Any]:
     """The first pod that the operator makes of a pool."""
-    identity = PoolIdentity(namespace="default", name=pool["metadata"]["name"], uid=pool["metadata"]["uid"])
     spec = parse_spec(pool["spec"])
+    identity = identity_of(pool)
     return pod(
         identity, spec, role=spec.roles[0].name, ordinal=1, image="fairlead/engine:1", reason="PoolCreated", now="2026-11-29T00:00:00Z"
     )
+
+
+def identity_of(pool: dict[str, Any]) -> PoolIdentity:
+    return PoolIdentity(namespace="default", name=pool["metadata"]["name"], uid=pool["metadata"]["uid"])
 
 
 def volume(made: dict[str, Any]) -> dict[str, Any]:
@@ -94,18 +101,44 @@ CLAIMS: dict[str, Callable[[dict[str, Any]], bool]] = {
         and limits(made)["rdma/ib"] == "1"
     ),
     "autoscaled-nodes": lambda made: made["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] == "true",
+    "kueue": lambda made: made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "inference",
 }
 """What each example promises, of the pod as an API server stores it."""
+GROUPS = ("two-nodes",)
+"""The examples whose instances are groups."""
 
 
 def test_every_example_of_an_engine_promises_something() -> None:
-    assert [path.stem for path in FILES] == sorted(CLAIMS)
+    assert [path.stem for path in FILES] == sorted({*CLAIMS, *GROUPS})
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_an_example_and_the_pod_made_of_it_are_taken(path: Path, client: KubernetesClient) -> None:
     stored = [apply(client, document) for document in documents(path)]
-    assert CLAIMS[path.stem](apply(client, engine_pod(stored[-1])))
+    if path.stem not in GROUPS:
+        assert CLAIMS[path.stem](apply(client, engine_pod(stored[-1])))
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_an_example_of_several_nodes_becomes_groups_whose_pods_know_each_other(name: str, client: KubernetesClient) -> None:
+    define_leader_worker_sets(client)
+    pool = client.call("GET", f"{PLACES['InferencePool']}/{name}")
+    spec, identity = parse_spec(pool["spec"]), identity_of(pool)
+    made = apply(client, group(identity, spec, engine_pod(pool), spec.roles[0].name, nodes=2))["metadata"]["name"]
+    address, path = f"{made}-0.{made}.default", PLACES["Pod"]
+    for index, pod_name in enumerate((f"{made}-0", f"{made}-0-1")):
+        found = eventually(lambda pod_name=pod_name: found_pod(client, f"{path}/{pod_name}"), f"{pod_name} is there")  # type: ignore[misc]
+        variables = {one["name"]: one.get("value") for one in engine(found)["env"]}
+        assert variables.items() >= {"LWS_LEADER_ADDRESS": address, "LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": str(index)}.items()
+        assert limits(found)["nvidia.com/gpu"] == "8"
+        assert ("--headless" in engine(found)["args"]) is bool(index)
+        assert ("readinessProbe" in engine(found)) is not bool(index)
+
+
+def found_pod(client: KubernetesClient, path: str) -> dict[str, Any] | None:
+    response = client.session.get(client.server + path, timeout=PATIENCE_SECONDS)
+    document: dict[str, Any] | None = response.json() if response.ok else None
+    return document
 
 
 def test_a_field_that_no_pod_has_is_refused_once_a_pod_is_made(client: KubernetesClient) -> None:
@@ -113,5 +146,5 @@ def test_a_field_that_no_pod_has_is_refused_once_a_pod_is_made(client: Kubernete
     pool["metadata"]["name"] = "misspelt"
     pool["spec"]["roles"][0]["template"]["spec"]["nodeSelectors"] = {}
     stored = apply(client, pool)
-    with pytest.raises(AssertionError, match='unknown field \\\\?"spec.nodeSelectors'):
+    with pytest.raises(AssertionError, match=r"unknown field .*nodeSelectors"):
         apply(client, engine_pod(stored))

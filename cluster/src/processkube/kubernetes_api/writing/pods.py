@@ -127,7 +127,11 @@ def _default_tolerations(spec: Object) -> None:
 
 
 def initial_status(pod: Object) -> Object:
-    return {"phase": "Pending", "qosClass": qos_class(pod)}
+    status = {"phase": "Pending", "qosClass": qos_class(pod)}
+    if not at_path(pod, "spec", "schedulingGates"):
+        return status
+    message = "Scheduling is blocked due to non-empty scheduling gates"
+    return {**status, "conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": message}]}
 
 
 def qos_class(pod: Object) -> str:
