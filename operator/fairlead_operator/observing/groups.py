@@ -81,7 +81,7 @@ def _leader(found: Document, pod: Document | None, workers: list[Document]) -> d
 
 
 def _status(pod: Document | None) -> dict[str, Any]:
-    """The leader's status. One that ends or has ended is made again with its group, so it is no loss for good."""
+    """The leader's status. One that ends or has ended is made again with its group, so it is not lost for good."""
     if pod is None:
         return {"phase": "Pending"}
     status: dict[str, Any] = dict(pod.get("status") or {})
