@@ -9,12 +9,12 @@ from fairlead.instances import InstanceState, Role, instance_name
 from fairlead.pool_roles import role_object_name
 from fairlead.pools import GROUP, VERSION, PoolSpec
 from fairlead.revisions import revision_name
-from fairlead_operator.observing.groups import LEADER
 from fairlead_operator.pod_marks import (
     CREATED_ANNOTATION,
     FAILURES_ANNOTATION,
     HASH_ANNOTATION,
     INSTANCE_LABEL,
+    LEADER,
     ORDINAL_ANNOTATION,
     REVISION_ANNOTATION,
     ROLE_LABEL,

@@ -29,8 +29,7 @@ from fairlead_operator.applying.workloads import scale_workload
 from fairlead_operator.cluster import Cluster, ClusterRefused, Resource
 from fairlead_operator.events import EventRecorder
 from fairlead_operator.manifests import group, pod
-from fairlead_operator.observing.groups import LEADER
-from fairlead_operator.pod_marks import DRAIN_REASON_ANNOTATION, FLIP_ANNOTATION, WARMED_ANNOTATION
+from fairlead_operator.pod_marks import DRAIN_REASON_ANNOTATION, FLIP_ANNOTATION, LEADER, WARMED_ANNOTATION
 from fairlead_operator.pod_patches import end_of_drain_patch, flip_patch, least_cost, state_annotations
 from fairlead_operator.pod_templates import spans, spec_hash
 from fairlead_operator.pool_identity import PoolIdentity

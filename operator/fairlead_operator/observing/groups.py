@@ -11,9 +11,8 @@ from typing import Any
 
 from fairlead.conditions.facts import Trouble
 from fairlead.instance_marks import GROUP_LABEL
+from fairlead_operator.pod_marks import LEADER
 
-LEADER = "-0"
-"""What the controller appends to the set's name for the leader of its first group."""
 GROUP = "leaderWorkerSet"
 """Member of a leader's document: its LeaderWorkerSet."""
 WORKERS = "workers"

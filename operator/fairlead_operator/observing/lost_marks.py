@@ -12,13 +12,13 @@ from fairlead.instance_marks import GROUP_LABEL, POOL_LABEL
 from fairlead.instances import InstanceState, Role, instance_name
 from fairlead.pools import KIND, PoolSpec
 from fairlead_operator.manifests import MANAGED_BY
-from fairlead_operator.observing.groups import LEADER
 from fairlead_operator.pod_marks import (
     CREATED_ANNOTATION,
     DRAINING_ANNOTATION,
     FAILURES_ANNOTATION,
     HASH_ANNOTATION,
     INSTANCE_LABEL,
+    LEADER,
     ORDINAL_ANNOTATION,
     REVISION_ANNOTATION,
     ROLE_LABEL,
