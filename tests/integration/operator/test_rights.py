@@ -127,9 +127,11 @@ def wait_for_quota(stage: Stage, name: str) -> None:
     """Make an instance that Kueue does not admit."""
     spec = {"containers": [{"name": "engine", "image": "fairlead/engine:1"}], "schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
     template = {"metadata": {"labels": {"kueue.x-k8s.io/managed": "true"}}, "spec": spec}
+    stage.phases.starts = False  # no kubelet sees a pod that waits
     stage.apply(name, replicas=1, roles=[{"name": "both", "template": template}])
     eventually(lambda: stage.condition(name, "Degraded").get("reason") == "WaitingForQuota", "it waits for quota")
     stage.delete(name)
+    stage.phases.starts = True
 
 
 def scale_a_workload(stage: Stage, name: str, kind: str) -> str:
