@@ -118,7 +118,9 @@ def live_as_groups(stage: Stage, name: str) -> None:
     path = f"{LEADER_WORKER_SETS}/{group['metadata']['name']}"
     stage.client.merge(path, {"metadata": {"ownerReferences": None}})
     eventually(lambda: stage.client.call("GET", path)["metadata"].get("ownerReferences"), "the group is taken back")
+    stage.settle(name, 2)
     stage.edit(name, {"replicas": 1})
+    stage.settle(name, 1)
     stage.delete(name)
     eventually(lambda: stage.pool(name) is None, "the pool is gone")
 
