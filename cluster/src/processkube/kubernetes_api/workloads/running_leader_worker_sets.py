@@ -9,8 +9,9 @@ from processkube.kubernetes_api.objects.objects import Object, timestamp
 from processkube.kubernetes_api.storing.store import Key, Stored, StoredChange
 from processkube.kubernetes_api.workloads.executing import Writer
 from processkube.kubernetes_api.workloads.following import PODS, STATEFUL_SETS, Controlled
-from processkube.kubernetes_api.workloads.leader_worker_sets import SET_NAME, decide_leader_worker_set
+from processkube.kubernetes_api.workloads.leader_worker_sets import decide_leader_worker_set
 from processkube.kubernetes_api.workloads.owners import is_controlled_by
+from processkube.kubernetes_api.writing.pod_admission import SET_NAME
 from processkube.kubernetes_api.writing.resources import Resources
 
 LEADER_WORKER_SETS = "leaderworkersets.leaderworkerset.x-k8s.io"
