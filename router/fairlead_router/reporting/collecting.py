@@ -1,7 +1,9 @@
 """Moves records from the schedulers, and the counts of keys, to the disk, in batches.
 
-Five times a second the collector takes what was recorded and cuts it into batches. Each is encoded once, in the form
-that is stored and sent. The collector writes every batch before any of it is sent, as long as the disk accepts them.
+Five times a second the collector takes history, and once a second samples too, and cuts them into batches. Each batch
+is encoded once, in the form that is stored and sent. The collector writes every batch before any of it is sent, as long
+as the disk accepts them. Other routers wait for history, which says where sessions are; samples are counts of whole
+seconds, and a post of them costs as much as a hundred requests.
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ def spooled_changes(spool: Spool) -> tuple[BindingChange, ...]:
 
 
 BATCH_SECONDS = 0.2
-"""Pause between two collections, in seconds."""
+"""Pause between two collections, in seconds; the first one of each second takes samples."""
 
 
 class Collector:
@@ -104,20 +106,24 @@ class Collector:
         self._new_id = new_id
         self._on_spooled = on_spooled
         self._storing = threading.Lock()
+        self._second = -1
+        """The second in which samples were taken last."""
 
     async def collect(self, *, final: bool = False) -> None:
-        """Take all records and put them on disk, with those that it did not accept before. The `final` call waits for
-        the writes of a cancelled call.
+        """Take the records that are due, or all if `final`, and put them on disk, with those that it did not accept
+        before. The `final` call waits for the writes of a cancelled call.
         """
         dropped = 0
         now = self._now()
+        samples, self._second = final or int(now) != self._second, int(now)
         records: dict[str, list[Any]] = {"key_use": list(self._key_use.take(now, final=final))}
         for pool in self._pools.living():
             ended = self._pools.has_ended(pool)
-            taken = pool.scheduler.take_records(now, final=final or ended)
+            whole = samples or ended
+            taken = pool.scheduler.take_records(now, samples=whole, final=final or ended)
             for name in [name for name, kind in ROW_KINDS.items() if kind.of_schedulers]:
                 records.setdefault(name, []).extend(getattr(taken, name))
-            traffic, lost = pool.account.traffic.take(pool.table)
+            traffic, lost = pool.account.traffic.take(pool.table) if whole else ((), 0)
             records.setdefault("traffic", []).extend(traffic)
             pool.counters.unkept_decisions += taken.unkept_decisions
             dropped += taken.dropped + lost

@@ -71,6 +71,7 @@ PAGES = (
     "/search?q=c",
     "/search?q=no-such-thing",
     "/settings",
+    "/docs",
     "/help",
 )
 

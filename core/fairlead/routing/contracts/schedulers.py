@@ -359,7 +359,7 @@ class Scheduler(Protocol):
         it decides.
         """
 
-    def take_records(self, now: float, *, final: bool = False) -> SchedulerRecords:
-        """Hand over all records since the last call. The current second is kept for the next call unless this is the
-        `final` one.
+    def take_records(self, now: float, *, samples: bool = True, final: bool = False) -> SchedulerRecords:
+        """Hand over all records since the last call; without `samples` only history. The current second is kept for the
+        next call unless this is the `final` one.
         """
