@@ -176,7 +176,7 @@ def pools() -> tuple[Any, ...]:
     """The specs of all good examples, in the files' order."""
     documents = (
         one
-        for file in sorted(EXAMPLES.glob("*.yaml"), key=lambda path: path.stem)
+        for file in sorted((*EXAMPLES.glob("*.yaml"), *(EXAMPLES / "engines").glob("*.yaml")), key=lambda path: (path.parent, path.stem))
         for one in yaml.safe_load_all(file.read_text(encoding="utf-8"))
     )
     return tuple(one["spec"] for one in documents if one["kind"] == "InferencePool")

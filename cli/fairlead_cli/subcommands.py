@@ -200,6 +200,18 @@ def _what_if() -> click.Command:
     return what_if
 
 
+def _backup() -> click.Command:
+    from fairlead_cli.backups.commands import backup
+
+    return backup
+
+
+def _restore() -> click.Command:
+    from fairlead_cli.backups.commands import restore
+
+    return restore
+
+
 def _api() -> click.Command:
     from fairlead_host.__main__ import main
 
@@ -259,6 +271,8 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "notices": Subcommand(help="List, make, test and delete webhooks; show the notices sent to them.", load=_notices, extra="web"),
     "what-if": Subcommand(help="Try policies on a pool's recorded traffic, and apply the best one.", load=_what_if, extra="web"),
     "audit": Subcommand(help="Show who did what; verify that the log is unchanged.", load=_audit, extra="web"),
+    "backup": Subcommand(help="Write the database, and what the cluster has of Fairlead, into a file.", load=_backup, extra="api"),
+    "restore": Subcommand(help="Fill an empty database from a backup.", load=_restore, extra="api"),
     "completion": Subcommand(help="Print the completion script of a shell.", load=_completion),
     "api": Subcommand(help="Run the control API and the web UI.", load=_api, extra="api,web"),
     "router": Subcommand(help="Run a gateway.", load=_router, extra="router"),

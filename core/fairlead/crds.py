@@ -9,7 +9,7 @@ from fairlead import pool_roles
 from fairlead.conditions.facts import ConditionType
 from fairlead.definitions import column, count, definition, text
 from fairlead.pool_roles import PoolRoleSpec
-from fairlead.pools import KIND, MAX_NAME, PLURAL, PoolSpec
+from fairlead.pools import KIND, MAX_NAME, MAX_NAME_OF_GROUPS, PLURAL, PoolSpec
 from fairlead.schemas.openapi import structural_schema
 
 _READY = '.status.conditions[?(@.type=="Ready")]'
@@ -30,6 +30,10 @@ def custom_resource_definition() -> dict[str, Any]:
             ),
             "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')": (
                 "metadata.name must start with a letter and hold only a-z, 0-9 and -, because a Service is named like it"
+            ),
+            f"size(self.metadata.name) <= {MAX_NAME_OF_GROUPS} || self.spec.roles.all(role, !has(role.nodes) || role.nodes == 1)": (
+                f"metadata.name must be at most {MAX_NAME_OF_GROUPS} characters where roles[].nodes is above 1, because labels of "
+                "the pods of a group are built from it"
             ),
         },
         columns=(

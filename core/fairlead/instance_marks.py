@@ -5,6 +5,9 @@ operator obeys.
 POOL_LABEL = "fairlead.dev/pool"
 """The label that names the instance's pool."""
 
+GROUP_LABEL = "fairlead.dev/group-of"
+"""The label that names the pool of each pod of an instance with several nodes; only the leader has `POOL_LABEL` too."""
+
 CORDONED_ANNOTATION = "fairlead.dev/cordoned"
 """Set by people: with the value `true` the instance gets no new requests."""
 

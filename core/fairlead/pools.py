@@ -45,6 +45,11 @@ KIND = "InferencePool"
 MAX_NAME = 52
 """Longest pool name: pod names and label values (at most 63 characters) are built from it."""
 
+MAX_NAME_OF_GROUPS = 43
+"""Longest name of a pool whose instances span several nodes: a StatefulSet's revision, which its pods have as a label,
+adds 20 characters to it.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainSpec:

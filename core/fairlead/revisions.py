@@ -8,10 +8,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+_TEMPLATES = ("template", "nodes", "workerTemplate")
+"""What a role's pods are made from."""
+
 
 def revision_data(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The engine and the roles' templates of a spec, as the document has them: `{"engine": {…}, "roles": […]}`."""
-    roles = [{name: role[name] for name in ("name", "template") if name in role} for role in spec.get("roles") or ()]
+    roles = [{name: role[name] for name in ("name", *_TEMPLATES) if name in role} for role in spec.get("roles") or ()]
     return {"engine": dict(spec.get("engine") or {}), "roles": roles}
 
 
@@ -30,15 +33,14 @@ def rolled_back(spec: Mapping[str, Any], data: Mapping[str, Any], only: str | No
 
     `only` names a role: then only its template is rolled back, and the pool's engine stays.
     """
-    templates = {role["name"]: role.get("template") for role in data.get("roles") or ()}
+    templates = {role["name"]: {name: role[name] for name in _TEMPLATES if name in role} for role in data.get("roles") or ()}
     roles = []
     for role in spec.get("roles") or ():
         if only is not None and role["name"] != only:
             roles.append(dict(role))
             continue
-        kept = {name: value for name, value in role.items() if name != "template"}
-        template = templates.get(role["name"])
-        roles.append({**kept, "template": template} if template is not None else kept)
+        kept = {name: value for name, value in role.items() if name not in _TEMPLATES}
+        roles.append({**kept, **templates.get(role["name"], {})})
     if only is not None:
         return {**spec, **({"roles": roles} if roles else {})}
     changed = {name: value for name, value in spec.items() if name not in {"engine", "roles"}}

@@ -11,6 +11,9 @@ from fairlead.instances import MAX_REPLICAS, Role
 from fairlead.schemas.shapes import Rule, nested, text, verbatim, whole
 from fairlead.selectors import SelectorSpec
 
+MAX_NODES = 64
+"""Maximum number of pods of one instance."""
+
 _OBJECT: Mapping[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 """The schema of an object; copied at each use, because YAML would write a shared one as a reference."""
 
@@ -82,6 +85,18 @@ class RoleSpec:
             field="maxReplicas",
             message="maxReplicas of prefill and decode must be at least 1, because neither can serve without the other",
         ),
+        Rule(
+            cel="!has(self.nodes) || self.nodes == 1 || has(self.template)",
+            holds=lambda role: role.spans == 1 or role.template is not None,
+            field="nodes",
+            message="roles[].nodes above 1 needs roles[].template, from which the operator makes the pods of a group; write it",
+        ),
+        Rule(
+            cel="!has(self.workerTemplate) || (has(self.nodes) && self.nodes > 1)",
+            holds=lambda role: role.worker_template is None or role.spans > 1,
+            field="workerTemplate",
+            message="roles[].workerTemplate is only for roles[].nodes above 1; remove it, or write nodes",
+        ),
         *adoption_specs.OF_ROLES,
     )
 
@@ -103,6 +118,18 @@ class RoleSpec:
         "without instances (maxReplicas 0).",
         POD_TEMPLATE_SCHEMA,
     )
+    nodes: int | None = whole(
+        "Pods of one instance, for engines that span several nodes: a leader, which serves, and workers. 1 if left out. "
+        "Above 1, each instance is a LeaderWorkerSet that the operator makes; the group is drained, removed and "
+        "replaced as one.",
+        None,
+        minimum=1,
+        maximum=MAX_NODES,
+    )
+    worker_template: dict[str, Any] | None = verbatim(
+        "Pod template of the workers of an instance with several nodes; without it they run `template`.",
+        POD_TEMPLATE_SCHEMA,
+    )
     selector: SelectorSpec | None = nested(
         SelectorSpec,
         "Labels that select running pods as instances, instead of pods made from a template: pods of a "
@@ -114,6 +141,11 @@ class RoleSpec:
         "The workload of the selected pods, scaled to the role's desired number; without it the pods only get requests.",
         optional=True,
     )
+
+    @property
+    def spans(self) -> int:
+        """The number of pods of one instance."""
+        return self.nodes or 1
 
     @property
     def least(self) -> int:

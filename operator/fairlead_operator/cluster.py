@@ -33,6 +33,8 @@ class Resource(Enum):
     DEPLOYMENTS = ("/apis/apps/v1", "deployments")
     STATEFUL_SETS = ("/apis/apps/v1", "statefulsets")
     LEADER_WORKER_SETS = ("/apis/leaderworkerset.x-k8s.io/v1", "leaderworkersets")
+    QUEUED_WORKLOADS = ("/apis/kueue.x-k8s.io/v1beta2", "workloads")
+    FORMER_QUEUED_WORKLOADS = ("/apis/kueue.x-k8s.io/v1beta1", "workloads")
     AUTOSCALERS = ("/apis/autoscaling/v2", "horizontalpodautoscalers")
     GATEWAY_POOLS = (f"/apis/{GATEWAY_GROUP}/{GATEWAY_VERSION}", GATEWAY_PLURAL)
     OBJECTIVES = ("/apis/llm-d.ai/v1alpha2", "inferenceobjectives")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairlead import pool_roles
-from fairlead.instance_marks import POOL_LABEL
+from fairlead.instance_marks import GROUP_LABEL, POOL_LABEL
 from fairlead.instances import InstanceState, Role, instance_name
 from fairlead.pool_roles import role_object_name
 from fairlead.pools import GROUP, VERSION, PoolSpec
@@ -14,12 +14,21 @@ from fairlead_operator.pod_marks import (
     FAILURES_ANNOTATION,
     HASH_ANNOTATION,
     INSTANCE_LABEL,
+    LEADER,
     ORDINAL_ANNOTATION,
     REVISION_ANNOTATION,
     ROLE_LABEL,
 )
 from fairlead_operator.pod_patches import state_annotations
-from fairlead_operator.pod_templates import engine_container, given_template, pod_template, restricted, spec_hash, with_named_port
+from fairlead_operator.pod_templates import (
+    engine_container,
+    given_template,
+    pod_template,
+    restricted,
+    spec_hash,
+    with_named_port,
+    worker_template,
+)
 from fairlead_operator.pool_identity import PoolIdentity
 
 REPLICAS_ANNOTATION = "fairlead.dev/replicas"
@@ -77,6 +86,39 @@ def pod(
     }
 
 
+def group(identity: PoolIdentity, spec: PoolSpec, leader: Mapping[str, Any], role: Role, nodes: int) -> dict[str, Any]:
+    """The LeaderWorkerSet of one instance with several nodes, whose leader is made from this pod's manifest.
+
+    One set for each instance, and not one for a pool: a set with more groups always ends the last one first, and here
+    the cheapest to lose goes. The template's labels stand on the set too, where Kueue looks for its queue.
+    """
+    name, metadata = leader["metadata"]["name"], leader["metadata"]
+    of_group = {GROUP_LABEL: identity.name, ROLE_LABEL: role.value}
+    labels = {**metadata["labels"], INSTANCE_LABEL: f"{name}{LEADER}"}
+    worker = worker_template(spec, role)
+    of_worker = worker.get("metadata") or {}
+    leader_template = {
+        "metadata": {"labels": {**labels, **of_group}, "annotations": metadata["annotations"]},
+        "spec": leader["spec"],
+    }
+    worker_metadata = {"labels": {**(of_worker.get("labels") or {}), **of_group}, "annotations": of_worker.get("annotations") or {}}
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {**metadata, "labels": labels},
+        "spec": {
+            "replicas": 1,
+            "startupPolicy": "LeaderCreated",
+            "leaderWorkerTemplate": {
+                "size": nodes,
+                "restartPolicy": "RecreateGroupOnPodRestart",
+                "leaderTemplate": leader_template,
+                "workerTemplate": {"metadata": worker_metadata, "spec": worker["spec"]},
+            },
+        },
+    }
+
+
 def revision(identity: PoolIdentity, data: Mapping[str, Any], number: int) -> dict[str, Any]:
     """A ControllerRevision with the data from `fairlead.revisions`; the newest has the highest number."""
     return {
@@ -105,23 +147,24 @@ def service(identity: PoolIdentity, spec: PoolSpec, target: int | str) -> dict[s
     }
 
 
-def disruption_budget(identity: PoolIdentity, role: Role, replicas: int, leaving: int = 0) -> dict[str, Any]:
+def disruption_budget(identity: PoolIdentity, role: Role, replicas: int, leaving: int = 0, nodes: int = 1) -> dict[str, Any]:
     """A PodDisruptionBudget that allows voluntary evictions of one instance of the role at a time.
 
     Its minimum covers `replicas` and the ready instances that are `leaving`: the cluster counts those until their pods
     end, and otherwise would allow as many other evictions at once. `maxUnavailable`, which earlier versions wrote,
     would count from the pool's scale: that is 1 for a pool of prefill and decode, and another number than the one in
     force when a schedule or the load decides it. The null takes it off an earlier version's budget. An instance that is
-    not ready protects nothing and may always go: without that the drain of its node would hang.
+    not ready protects nothing and may always go: without that the drain of its node would hang. Of instances with
+    several `nodes` every pod counts: whichever is evicted, its whole group restarts, and no other may go meanwhile.
     """
-    selector = {"matchLabels": {POOL_LABEL: identity.name, ROLE_LABEL: role.value}}
+    selector = {"matchLabels": {POOL_LABEL if nodes == 1 else GROUP_LABEL: identity.name, ROLE_LABEL: role.value}}
     metadata = {**child_metadata(identity, budget_name(identity, role)), "annotations": {REPLICAS_ANNOTATION: str(replicas)}}
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": metadata,
         "spec": {
-            "minAvailable": max(0, replicas + leaving - 1),
+            "minAvailable": max(0, (replicas + leaving) * nodes - 1),
             "maxUnavailable": None,
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
             "selector": selector,

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+LEADER = "-0"
+"""Appended to a LeaderWorkerSet's name by its controller: the name of the leader of its first group."""
+
 INSTANCE_LABEL = "fairlead.dev/instance"
 ROLE_LABEL = "llm-d.ai/role"
 HASH_ANNOTATION = "fairlead.dev/spec-hash"

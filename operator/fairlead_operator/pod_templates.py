@@ -39,7 +39,10 @@ def spec_hash(spec: PoolSpec, role: Role) -> str:
     has_template = spec.simulated is not None or any(item.template is not None for item in spec.roles if item.name is role)
     if not has_template:
         return hashlib.sha256(b"no template").hexdigest()[:12]
-    canonical = json.dumps(pod_template(spec, role, "fairlead/engine"), sort_keys=True, separators=(",", ":"))
+    template: object = pod_template(spec, role, "fairlead/engine")
+    if (nodes := spans(spec, role)) > 1:
+        template = [nodes, template, worker_template(spec, role)]
+    canonical = json.dumps(template, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
@@ -54,10 +57,7 @@ def pod_template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
     if not any(port.get("containerPort") == spec.engine.port for port in ports):
         is_free = not any(port.get("name") == PORT_NAME for port in ports)
         ports.append({**({"name": PORT_NAME} if is_free else {}), "containerPort": spec.engine.port, "protocol": "TCP"})
-    environment = container["env"] = container.get("env") or []
-    for name, path in (("POD_NAME", "metadata.name"), ("POD_IP", "status.podIP")):
-        if not any(item.get("name") == name for item in environment):
-            environment.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
+    _add_variables(container)
     if container.get("readinessProbe") is None:
         period, timeout = _PROBE_SECONDS[spec.engine.type]
         container["readinessProbe"] = {
@@ -67,6 +67,31 @@ def pod_template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
             "failureThreshold": 3,
         }
     return template
+
+
+def spans(spec: PoolSpec, role: Role) -> int:
+    """The number of pods of one instance of the role."""
+    return next((item.spans for item in spec.roles if item.name is role), 1)
+
+
+def worker_template(spec: PoolSpec, role: Role) -> dict[str, Any]:
+    """The pod template of the workers of an instance with several nodes: their own, or that of the leader as written.
+    They get no port and no probe, as they answer no requests.
+    """
+    given = next((item.worker_template or item.template for item in spec.roles if item.name is role), None)
+    if given is None:
+        raise ValueError(f"a role of several nodes needs a template: {role}")
+    template = deepcopy(given)
+    _add_variables(engine_container(template))
+    return template
+
+
+def _add_variables(container: dict[str, Any]) -> None:
+    """Let a container know its pod's name and address, by variables that it does not have already."""
+    environment = container["env"] = container.get("env") or []
+    for name, path in (("POD_NAME", "metadata.name"), ("POD_IP", "status.podIP")):
+        if not any(item.get("name") == name for item in environment):
+            environment.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
 
 
 def with_named_port(template: Mapping[str, Any], port: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from fairlead_sandbox.demo import POOL_NAME, POOL_NAMESPACE, demo_pool
 from fairlead_sandbox.errors import SandboxError
 from fairlead_sandbox.state_directory import StateDirectory, write_private
 from processkube.errors import ClusterProblem
+from processkube.kubernetes_api.definitions.leader_worker_sets import leader_worker_set_definition
 from processkube.kubernetes_client import APPLY_PATCH, KubernetesClient
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -54,10 +55,13 @@ class ClusterSetup:
             raise SandboxError(f"{source}: there is no kubeconfig to be read ({problem.strerror})") from None
 
     async def apply_definitions(self) -> None:
-        """Apply every definition in `crds/` and wait until it is established."""
+        """Apply every definition in `crds/`, and in the sandbox's own cluster that of LeaderWorkerSets; wait until they
+        are established.
+        """
+        others = () if self._cluster is not None else (leader_worker_set_definition(),)
         async with self._client() as client:
             names = []
-            for document in read_definitions():
+            for document in (*read_definitions(), *others):
                 names.append(document["metadata"]["name"])
                 query = {"fieldManager": FIELD_MANAGER, "force": "true"}
                 await client.request("PATCH", f"{DEFINITIONS}/{names[-1]}", document, content_type=APPLY_PATCH, query=query)

@@ -117,6 +117,15 @@ class GatewayFacts:
     parents: tuple[GatewayParent, ...] = ()
 
 
+class NoRoom(StrEnum):
+    """Why an instance that could run has no place: the reason of Degraded=True."""
+
+    NODES = "Unschedulable"
+    """No node fits; Kubernetes' own word."""
+    QUOTA = "WaitingForQuota"
+    """Kueue has not admitted it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
     """An instance that cannot run: Kubernetes' reason, such as `ImagePullBackOff`, and its message (may be empty)."""

@@ -2,7 +2,7 @@
 progress, and which instance has which fault?
 """
 
-from fairlead.conditions.facts import Condition, ConditionType, PoolFacts
+from fairlead.conditions.facts import Condition, ConditionType, NoRoom, PoolFacts
 from fairlead.conditions.roles import SHORTAGES, below_minimum, count, scaling_words, serving_words, shortage
 from fairlead.instances import InstanceState
 from fairlead.pool_states import InstanceTrouble
@@ -44,16 +44,25 @@ def progressing(facts: PoolFacts) -> Condition:
     old = sum(1 for instance in live if current and instance.spec_hash != current.get(instance.role))
     if facts.rollout_trouble is not None and (old or any(role.replicas for role in facts.desired)):
         reason, why = facts.rollout_trouble
-        still = f"; {old} instances still have the old template" if old else ""
+        still = f"; {old} instances still have the old template{_without_room(facts)}" if old else ""
         return Condition(type=kind, status="False", reason=reason, message=f"{why}{still}")
     if old:
-        return Condition(type=kind, status="True", reason="RollingReplacement", message=f"{old} instances still have the old template")
+        message = f"{old} instances still have the old template{_without_room(facts)}"
+        return Condition(type=kind, status="True", reason="RollingReplacement", message=message)
     if draining:
         return Condition(type=kind, status="True", reason="Draining", message=f"{draining} instances drain")
     scaling = [words for role, instances in facts.by_role if (words := scaling_words(role, instances)) is not None]
     if scaling:
         return Condition(type=kind, status="True", reason="Scaling", message="; ".join(scaling))
     return Condition(type=kind, status="False", reason="Settled", message="Nothing to do")
+
+
+def _without_room(facts: PoolFacts) -> str:
+    """The remedy for a rollout whose next instance finds no room while no old one may go first."""
+    waits = any(trouble.reason in set(NoRoom) for trouble in facts.troubles)
+    if not waits or all(role.rollout.max_unavailable for role in facts.desired):
+        return ""
+    return "; there is no room for one more: with rollout.maxSurge 0 and maxUnavailable 1 an old instance goes first"
 
 
 _NAMED = 5

@@ -125,6 +125,8 @@ class DeleteInstance:
 
     instance: str
     reason: DeletionReason
+    group: str = ""
+    """The LeaderWorkerSet that is deleted in its place, with all pods of the group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

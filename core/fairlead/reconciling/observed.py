@@ -60,6 +60,8 @@ class ObservedInstance:
     """The restarts when it had its full weight last; None = it never had."""
     adopted: bool = False
     """Whether the pod belongs to a workload that the pool selects: Fairlead neither creates nor deletes it."""
+    group: str = ""
+    """The LeaderWorkerSet whose leader this is; empty for an instance of one pod."""
     place: int = 0
     """The ordinal of a pod of an ordered workload. The highest is removed first."""
     template: str = ""
@@ -157,6 +159,8 @@ class DesiredRole:
     drain_timeout_seconds: float
     rollout: RolloutBounds = _DEFAULT_BOUNDS
     warming: Warming = _AT_ONCE
+    nodes: int = 1
+    """The number of pods of one instance."""
     adopts: bool = False
     """Whether the role's instances are pods that it selects; `spec_hash` is then the hash of the selected pods'
     template.

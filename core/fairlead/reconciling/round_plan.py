@@ -95,7 +95,7 @@ class RoundPlan:
         if instance.adopted:
             self.release(instance, ReleaseReason.NOT_SELECTED)
         else:
-            self.actions[instance.id] = DeleteInstance(instance=instance.id, reason=reason)
+            self.actions[instance.id] = DeleteInstance(instance=instance.id, reason=reason, group=instance.group)
 
     def release(self, instance: ObservedInstance, reason: ReleaseReason) -> None:
         self.actions[instance.id] = ReleaseInstance(instance=instance.id, reason=reason)

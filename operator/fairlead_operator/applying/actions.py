@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from fairlead.instances import InstanceState
 from fairlead.pools import PoolSpec
@@ -25,18 +26,23 @@ from fairlead_operator.applying.others_acts import OthersActs
 from fairlead_operator.applying.ownership import is_owned, release
 from fairlead_operator.applying.retrying import ActionRetries, NotOwned
 from fairlead_operator.applying.workloads import scale_workload
-from fairlead_operator.cluster import Cluster, Resource
+from fairlead_operator.cluster import Cluster, ClusterRefused, Resource
 from fairlead_operator.events import EventRecorder
-from fairlead_operator.manifests import pod
-from fairlead_operator.pod_marks import DRAIN_REASON_ANNOTATION, FLIP_ANNOTATION, WARMED_ANNOTATION
+from fairlead_operator.manifests import group, pod
+from fairlead_operator.pod_marks import DRAIN_REASON_ANNOTATION, FLIP_ANNOTATION, LEADER, WARMED_ANNOTATION
 from fairlead_operator.pod_patches import end_of_drain_patch, flip_patch, least_cost, state_annotations
-from fairlead_operator.pod_templates import spec_hash
+from fairlead_operator.pod_templates import spans, spec_hash
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.times import format_time
 
 logger = logging.getLogger(__name__)
 
 _NOTHING_MORE: Mapping[str, str] = MappingProxyType({})
+
+NO_LEADER_WORKER_SETS = (
+    "the cluster does not know LeaderWorkerSets, of which instances with several nodes are made; install their controller "
+    "(lws.sigs.k8s.io), or take nodes out of roles[]"
+)
 
 _DELETION_EVENTS = {
     DeletionReason.DRAINED: ("Drained", "is empty: no router sends it requests, and none runs there"),
@@ -130,17 +136,28 @@ class Applier:
             failures=action.failures,
             pull_secrets=self._pull_secrets,
         )
-        name = body["metadata"]["name"]
-        if await self._cluster.create(Resource.PODS, self._identity.namespace, body):
+        resource, kind, name = Resource.PODS, "Pod", body["metadata"]["name"]
+        if (nodes := spans(spec, action.role)) > 1:
+            resource, kind, body = Resource.LEADER_WORKER_SETS, "LeaderWorkerSet", group(self._identity, spec, body, action.role, nodes)
+        if await self._make(resource, body):
             words = f"{action.reason} {action.replaces}" if action.replaces else action.reason
-            self._record_event("InstanceCreated", f"{name} was created{template} ({words})", name)
+            instance = f"{name}{LEADER}" if nodes > 1 else name
+            self._record_event("InstanceCreated", f"{instance} was created{template} ({words})", instance)
             return
-        found = await self._cluster.get(Resource.PODS, self._identity.namespace, name)
+        found = await self._cluster.get(resource, self._identity.namespace, name)
         if found is not None and not is_owned(found["metadata"], self._identity.uid):
             raise NotOwned(
-                f"Pod {self._identity.namespace}/{name} exists and is not this pool's; delete it, or no instance can have its name"
+                f"{kind} {self._identity.namespace}/{name} exists and is not this pool's; delete it, or no instance can have its name"
             )
         logger.info("instance was made already", extra={"instance": name})
+
+    async def _make(self, resource: Resource, body: dict[str, Any]) -> bool:
+        try:
+            return await self._cluster.create(resource, self._identity.namespace, body)
+        except ClusterRefused as refused:
+            if resource is Resource.LEADER_WORKER_SETS and refused.status == 404:
+                raise ClusterRefused(404, refused.reason, NO_LEADER_WORKER_SETS) from refused
+            raise
 
     async def _record(self, action: RecordState) -> None:
         warm = {WARMED_ANNOTATION: str(action.restarts)} if action.state is InstanceState.SERVING else _NOTHING_MORE
@@ -186,7 +203,8 @@ class Applier:
         return await self._cluster.patch(Resource.PODS, self._identity.namespace, instance, body)
 
     async def _delete(self, action: DeleteInstance) -> None:
-        if await self._cluster.delete(Resource.PODS, self._identity.namespace, action.instance):
+        resource, name = (Resource.LEADER_WORKER_SETS, action.group) if action.group else (Resource.PODS, action.instance)
+        if await self._cluster.delete(resource, self._identity.namespace, name):
             self._others.told(action.instance)
             reason, words = _DELETION_EVENTS[action.reason]
             self._record_event(reason, f"{action.instance} {words}", action.instance)

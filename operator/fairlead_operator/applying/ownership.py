@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fairlead.adoption_specs import ADOPTED_BY_ANNOTATION
-from fairlead.instance_marks import POOL_LABEL
+from fairlead.instance_marks import GROUP_LABEL, POOL_LABEL
 from fairlead.pools import KIND
 from fairlead_operator.applying.retrying import NotOwned
 from fairlead_operator.cluster import Cluster, Resource
@@ -46,13 +46,14 @@ def orphaned_pods(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity
 def strange_pods(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity) -> tuple[str, ...]:
     """Names of pods that have the pool's label and are not its instances.
 
-    Pods of a namesake that is being deleted are left out, and those that a pool adopted.
+    Pods of a namesake that is being deleted are left out, those that a pool adopted, and leaders of groups.
     """
     return tuple(
         sorted(
             document["metadata"]["name"]
             for document in documents
             if document["metadata"].get("labels", {}).get(POOL_LABEL) == identity.name
+            and GROUP_LABEL not in document["metadata"]["labels"]
             and not is_owned(document["metadata"], identity.uid)
             and ADOPTED_BY_ANNOTATION not in (document["metadata"].get("annotations") or {})
             and not document["metadata"].get("deletionTimestamp")

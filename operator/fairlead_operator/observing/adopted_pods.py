@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlead.adoption_specs import ADOPTED_BY_ANNOTATION
-from fairlead.instance_marks import POOL_LABEL
+from fairlead.instance_marks import GROUP_LABEL, POOL_LABEL
 from fairlead.instances import Role
 from fairlead.pools import KIND, PoolSpec
 from fairlead_operator.pool_identity import PoolIdentity
@@ -51,14 +51,14 @@ def selected_role(labels: Mapping[str, str], spec: PoolSpec | None) -> Role | No
 
 
 def claims(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity, spec: PoolSpec | None) -> Iterator[Claim]:
-    """The selected pods that are not the pool's instances yet; without pods that are terminating and workers of a
-    group.
+    """The selected pods that are not the pool's instances yet; without pods that are terminating, workers of a group,
+    and groups that a pool made.
     """
     for document in documents:
         metadata = document["metadata"]
         labels = metadata.get("labels") or {}
         role = selected_role(labels, spec)
-        if role is None or is_adopted(metadata, identity.uid) or labels.get(_WORKER_INDEX, "0") != "0":
+        if role is None or is_adopted(metadata, identity.uid) or labels.get(_WORKER_INDEX, "0") != "0" or GROUP_LABEL in labels:
             continue
         if metadata.get("deletionTimestamp") or (document.get("status") or {}).get("phase") in _ENDED:
             continue

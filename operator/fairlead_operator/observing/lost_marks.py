@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairlead.instance_marks import POOL_LABEL
+from fairlead.instance_marks import GROUP_LABEL, POOL_LABEL
 from fairlead.instances import InstanceState, Role, instance_name
 from fairlead.pools import KIND, PoolSpec
 from fairlead_operator.manifests import MANAGED_BY
@@ -18,6 +18,7 @@ from fairlead_operator.pod_marks import (
     FAILURES_ANNOTATION,
     HASH_ANNOTATION,
     INSTANCE_LABEL,
+    LEADER,
     ORDINAL_ANNOTATION,
     REVISION_ANNOTATION,
     ROLE_LABEL,
@@ -111,9 +112,12 @@ def marks_shown(metadata: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def pool_of(metadata: Mapping[str, Any]) -> str | None:
-    """The name of the pool that a pod belongs to: by its owner, else by its label; None for a pod of no pool."""
+    """The name of the pool that a pod belongs to, also as a worker of a group: by its owner, else by its label; None
+    for a pod of no pool.
+    """
     owner: Mapping[str, Any] = next((one for one in metadata.get("ownerReferences") or () if one.get("kind") == KIND), {})
-    return owner.get("name") or (metadata.get("labels") or {}).get(POOL_LABEL)
+    labels = metadata.get("labels") or {}
+    return owner.get("name") or labels.get(POOL_LABEL) or labels.get(GROUP_LABEL)
 
 
 def made_by(identity: PoolIdentity, name: str, *, last: int) -> bool:
@@ -123,8 +127,9 @@ def made_by(identity: PoolIdentity, name: str, *, last: int) -> bool:
 
 def ordinal_of(name: str, identity: PoolIdentity, role: Role, last: int) -> int | None:
     """The ordinal from which this pool made this name; None if it did not, or not lately."""
+    made = name.removesuffix(LEADER)
     return next(
-        (number for number in range(1, last + _LOOKED_AHEAD) if instance_name(identity.name, identity.uid, role, number) == name), None
+        (number for number in range(1, last + _LOOKED_AHEAD) if instance_name(identity.name, identity.uid, role, number) == made), None
     )
 
 

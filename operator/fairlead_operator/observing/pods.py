@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fairlead.addresses import joined
-from fairlead.conditions.facts import Trouble
+from fairlead.conditions.facts import NoRoom, Trouble
 from fairlead.instance_marks import CORDONED_ANNOTATION, DRAIN_ANNOTATION, WEIGHT_ANNOTATION
 from fairlead.instances import InstanceState, Role, weight_of
 from fairlead.pool_states import InstanceReport
@@ -13,6 +13,7 @@ from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import DrainReason
 from fairlead.reconciling.observed import ObservedInstance, PodHealth
 from fairlead_operator.observing.adopted_pods import is_adopted, selected_role
+from fairlead_operator.observing.groups import GROUP, WORKERS, group_of, is_leaderless
 from fairlead_operator.observing.pod_engines import NO_PORTS, UNKNOWN_ENGINE, PodEngine, ShownPorts, by_template, pod_engine, shown_ports
 from fairlead_operator.observing.workloads import place_of, template_of
 from fairlead_operator.pod_marks import (
@@ -57,6 +58,13 @@ start.
 """
 
 
+GATED = "SchedulingGated"
+"""Kubernetes' reason for a pod that somebody keeps from the scheduler."""
+KUEUE_LABEL = "kueue.x-k8s.io/managed"
+"""The label of a pod that Kueue admits, or not; its webhook sets it."""
+KUEUE_JOB_LABEL = "kueue.x-k8s.io/job-uid"
+"""The label of a Workload: the uid of the object that it stands for."""
+
 _ENDED = frozenset({"Failed", "Succeeded"})
 
 
@@ -75,6 +83,10 @@ class Pod:
     trouble: Trouble | None
     revision: str = ""
     """The revision by which it is decided whether this and another instance can hand KV blocks to each other."""
+    queued_as: str = ""
+    """The uid of what Kueue queues: the pod, or the LeaderWorkerSet of a group."""
+    is_leaderless: bool = False
+    """Whether its LeaderWorkerSet has no leader pod yet."""
     shown: ShownPorts = NO_PORTS
     engine: PodEngine = UNKNOWN_ENGINE
 
@@ -165,6 +177,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         restarts=restarts,
         warmed_restarts=_count(annotations, WARMED_ANNOTATION) if WARMED_ANNOTATION in annotations else None,
         health_reason=health_reason(status, is_deleted=bool(metadata.get("deletionTimestamp"))),
+        group=group_of(document),
     )
     return Pod(
         instance=instance,
@@ -174,10 +187,41 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         weight=weight_of(annotations.get(WEIGHT_ANNOTATION)),
         restarts=restarts,
         reason=annotations.get(STATE_REASON_ANNOTATION, "Unknown"),
-        trouble=trouble_of(metadata["name"], status),
+        trouble=next((found for one in (document, *document.get(WORKERS, ())) if (found := _trouble(one)) is not None), None),
+        queued_as=str((document.get(GROUP) or document)["metadata"].get("uid", "")),
+        is_leaderless=is_leaderless(document),
         revision=annotations.get(REVISION_ANNOTATION, ""),
         shown=shown_ports(document.get("spec") or {}),
     )
+
+
+def _trouble(document: Mapping[str, Any]) -> Trouble | None:
+    metadata, status = document["metadata"], document.get("status") or {}
+    if KUEUE_LABEL in (metadata.get("labels") or {}) and _condition(status, "PodScheduled").get("reason") == GATED:
+        return Trouble(instance=metadata["name"], reason=NoRoom.QUOTA, message="Kueue has not admitted it yet")
+    return trouble_of(metadata["name"], status)
+
+
+def with_words_of_kueue(pods: Iterable[Pod], workloads: Iterable[Mapping[str, Any]]) -> tuple[Pod, ...]:
+    """The pods, with what Kueue's Workloads say of those that wait for quota."""
+    words = {(one["metadata"].get("labels") or {}).get(KUEUE_JOB_LABEL): _refusal(one.get("status") or {}) for one in workloads}
+
+    def told(pod: Pod) -> Pod:
+        said = words.get(pod.queued_as) if waits_for_quota(pod) else None
+        return replace(pod, trouble=replace(pod.trouble, message=said)) if said and pod.trouble is not None else pod
+
+    return tuple(told(pod) for pod in pods)
+
+
+def waits_for_quota(pod: Pod) -> bool:
+    """Whether Kueue keeps the pod from the scheduler."""
+    return pod.trouble is not None and pod.trouble.reason == NoRoom.QUOTA
+
+
+def _refusal(status: Mapping[str, Any]) -> str:
+    """Why a Workload is not admitted: for lack of quota, or, with quota, by a further check."""
+    conditions = (_condition(status, kind) for kind in ("QuotaReserved", "Admitted"))
+    return next((str(one.get("message") or "") for one in conditions if one.get("status") == "False"), "")
 
 
 def pod_health(status: Mapping[str, Any]) -> PodHealth:
@@ -231,8 +275,8 @@ def trouble_of(name: str, status: Mapping[str, Any]) -> Trouble | None:
         if waiting.get("reason") in TROUBLES:
             return Trouble(instance=name, reason=str(waiting["reason"]), message=str(waiting.get("message") or ""))
     scheduled = _condition(status, "PodScheduled")
-    if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
-        return Trouble(instance=name, reason="Unschedulable", message=str(scheduled.get("message") or ""))
+    if scheduled.get("status") == "False" and scheduled.get("reason") == NoRoom.NODES:
+        return Trouble(instance=name, reason=NoRoom.NODES, message=str(scheduled.get("message") or ""))
     return None
 
 

@@ -13,6 +13,7 @@ from fairlead_operator.applying.ownership import delete_others, restore
 from fairlead_operator.applying.retrying import ActionRetries, fingerprint
 from fairlead_operator.cluster import Cluster, Resource
 from fairlead_operator.manifests import disruption_budget, pool_role, service
+from fairlead_operator.pod_templates import spans
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_operator.reconciling.roles import RoleObject, WantedReplicas
 from fairlead_operator.reconciling.specs import SpecInForce
@@ -64,7 +65,7 @@ class Children:
         if not spec.adopts:  # the workload's pods have a Service and a budget of their own: a second budget would block every eviction
             wanted[Resource.SERVICES] = [service(identity, spec, target)]
             wanted[Resource.BUDGETS] = [
-                disruption_budget(identity, role.role, role.replicas, leaving.get(role.role, 0)) for role in desired
+                disruption_budget(identity, role.role, role.replicas, leaving.get(role.role, 0), spans(spec, role.role)) for role in desired
             ]
             wanted[Resource.ROLES] = list(_role_objects(identity, spec, declared, objects))
         right = True

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fairlead.instance_marks import GROUP_LABEL
 from fairlead.instances import Role
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.observed import ObservedInstance
@@ -17,7 +18,8 @@ from fairlead_operator.cluster import Cluster, ClusterRefused, Resource
 from fairlead_operator.gateways.finding import find_objectives
 from fairlead_operator.gateways.objectives import NO_OBJECTIVES, Objectives, read_objectives
 from fairlead_operator.observing.adopted_pods import is_adopted_elsewhere
-from fairlead_operator.observing.pods import Pod, read_pods, with_engines
+from fairlead_operator.observing.groups import has_groups, with_groups
+from fairlead_operator.observing.pods import KUEUE_JOB_LABEL, Pod, read_pods, waits_for_quota, with_engines, with_words_of_kueue
 from fairlead_operator.observing.workloads import WorkloadReading, read_workload, refused_workload
 from fairlead_operator.pod_templates import SELECTED_HASH
 from fairlead_operator.pool_identity import PoolIdentity
@@ -26,6 +28,9 @@ from fairlead_operator.reconciling.revisions import Revisions
 from fairlead_operator.reconciling.roles import RoleObject, WantedReplicas, read_role_objects, wanted_replicas
 from fairlead_operator.reconciling.rollouts import read_rollout, read_rollout_note
 from fairlead_operator.reconciling.specs import SpecInForce
+
+_ASKED_AT_ONCE = 32
+"""Waiting pods of which Kueue is asked why, so that the question stays short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,13 +82,15 @@ class PoolReader:
         self._cluster = cluster
         self._revisions = revisions
         self._serves_gateways = serves_gateways
+        self._has_groups = False
+        """Whether LeaderWorkerSets of the pool were seen; without a leader pod, one shows in no list of pods."""
 
     async def pool(self) -> dict[str, Any] | None:
         """The pool's object; None if there is none."""
         return await self._cluster.get(Resource.POOLS, self._key.namespace, self._key.name)
 
     async def pods(self, identity: PoolIdentity, spec: PoolSpec | None = None) -> list[dict[str, Any]]:
-        """All pods with the pool's label, and those that a role selects.
+        """All pods with the pool's label, and those that a role selects; leaders of groups as `with_groups` has them.
 
         They are read after the pool, so that the pool's status never counts a pod that is not seen here. If a pod is in
         both lists, the later reading counts.
@@ -92,7 +99,24 @@ class PoolReader:
         for role in spec.roles if spec is not None else ():
             if role.selector is not None:
                 found = [*found, *await self._cluster.find(Resource.PODS, self._key.namespace, str(role.selector))]
-        return list({document["metadata"]["name"]: document for document in found}.values())
+        once = list({document["metadata"]["name"]: document for document in found}.values())
+        wants_groups = spec is not None and any(role.spans > 1 for role in spec.roles)
+        return await self._with_groups(identity, once) if wants_groups or self._has_groups or has_groups(once) else once
+
+    async def _with_groups(self, identity: PoolIdentity, pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        sets = await self._sets(identity)
+        self._has_groups = bool(sets)
+        members = await self._cluster.find(Resource.PODS, identity.namespace, f"{GROUP_LABEL}={identity.name}") if sets else []
+        return with_groups(pods, sets, members)
+
+    async def _sets(self, identity: PoolIdentity) -> list[dict[str, Any]]:
+        """The LeaderWorkerSets that have the pool's label; none in a cluster without that kind."""
+        try:
+            return await self._cluster.find(Resource.LEADER_WORKER_SETS, identity.namespace, identity.selector())
+        except ClusterRefused as refused:
+            if refused.status != 404:
+                raise
+            return []
 
     async def read(self, identity: PoolIdentity, pool: dict[str, Any], pods: list[dict[str, Any]], in_force: SpecInForce) -> PoolReading:
         """The input of a round: the pool and its pods, read before, and its roles' objects."""
@@ -130,7 +154,20 @@ class PoolReader:
         specs = {template: former.spec for template, former in formers.items()}
         templates = Counter(pod.instance.spec_hash for pod in pods if pod.instance.spec_hash in formers)
         names = dict.fromkeys(formers[template].name for template, _ in templates.most_common())
-        return with_engines(pods, in_force.spec, specs), tuple(names)
+        found = with_engines(pods, in_force.spec, specs)
+        return with_words_of_kueue(found, await self._queued(identity, found)), tuple(names)
+
+    async def _queued(self, identity: PoolIdentity, pods: tuple[Pod, ...]) -> list[dict[str, Any]]:
+        """Kueue's Workloads of the pods that wait for quota; none where it cannot be asked."""
+        waiting = sorted(pod.queued_as for pod in pods if waits_for_quota(pod))[:_ASKED_AT_ONCE]
+        selector = f"{KUEUE_JOB_LABEL} in ({','.join(waiting)})"
+        for resource in (Resource.QUEUED_WORKLOADS, Resource.FORMER_QUEUED_WORKLOADS) if waiting else ():
+            try:
+                return await self._cluster.find(resource, identity.namespace, selector)
+            except ClusterRefused as refused:
+                if refused.status not in {403, 404}:
+                    raise
+        return []
 
     async def _workloads(
         self, identity: PoolIdentity, spec: PoolSpec | None, documents: list[dict[str, Any]], pods: tuple[Pod, ...]

@@ -26,6 +26,7 @@ from fairlead_operator.applying.retrying import ActionRetries
 from fairlead_operator.cluster import ClusterError, Resource
 from fairlead_operator.events import EventRecorder
 from fairlead_operator.observing.adopted_pods import claims
+from fairlead_operator.observing.groups import GROUP
 from fairlead_operator.observing.lost_marks import made_by
 from fairlead_operator.observing.pods import Pod
 from fairlead_operator.pool_identity import PoolIdentity
@@ -281,8 +282,9 @@ class PoolReconciler:
         is_own = partial(made_by, identity, last=given)
         for document in orphaned_pods(documents, identity):
             name = document["metadata"]["name"]
+            resource, orphan = (Resource.LEADER_WORKER_SETS, document[GROUP]) if GROUP in document else (Resource.PODS, document)
             if await self._retries.attempt(
-                identity, ("adopt", name), partial(adopt, self._dependencies.cluster, identity, Resource.PODS, document)
+                identity, ("adopt", name), partial(adopt, self._dependencies.cluster, identity, resource, orphan)
             ):
                 words = f"{name} {'had lost its ownerReference, which is put back' if is_own(name) else 'was left by an earlier pool'}"
                 self._recorder.record(identity, self._dependencies.clock(), "InstanceAdopted", words, instance=name)

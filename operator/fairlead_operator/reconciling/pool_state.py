@@ -17,6 +17,7 @@ from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.table_content import outlook
 from fairlead.tables import InstanceEntry, Outlook, PriorityClass
 from fairlead_operator.observing.field_managers import owner_of, spec_manager, who_changed
+from fairlead_operator.observing.groups import LEADERLESS_SECONDS, no_leader
 from fairlead_operator.observing.pods import Pod
 from fairlead_operator.pod_templates import PORT_NAME
 from fairlead_operator.reconciling.roles import WantedReplicas
@@ -131,9 +132,12 @@ def target_ports(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> tuple[int, ...
     return tuple(dict.fromkeys((*(port for port, _ in found.most_common()), *wanted)))
 
 
-def troubles_of(pods: tuple[Pod, ...]) -> tuple[Trouble, ...]:
-    """The troubles that keep instances from running; instances that are being deleted are left out."""
-    return tuple(pod.trouble for pod in pods if pod.trouble is not None and not pod.instance.terminating)
+def troubles_of(pods: tuple[Pod, ...], now: float) -> tuple[Trouble, ...]:
+    """The troubles that keep instances from running at a Unix time; instances that are being deleted are left out."""
+    late = (pod for pod in pods if pod.is_leaderless and now - pod.instance.created_at >= LEADERLESS_SECONDS)
+    leaderless = {pod.instance.id: no_leader(pod.instance.group) for pod in late}
+    found = (pod.trouble or leaderless.get(pod.instance.id) for pod in pods if not pod.instance.terminating)
+    return tuple(trouble for trouble in found if trouble is not None)
 
 
 def selecting_nothing(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> tuple[str, ...]:

@@ -139,7 +139,7 @@ class PoolWriter:
             observations=round_.answer.known,
             api_problem=round_.answer.problem,
             slo_percentile=round_.schedules.told.slo.percentile if round_.schedules is not None else None,
-            troubles=troubles_of(round_.reading.pods),
+            troubles=troubles_of(round_.reading.pods, round_.now),
             apply_problem=self._retries.problem,
             strangers=round_.reading.strangers,
             rollout=round_.rollout.now,

@@ -150,6 +150,7 @@ def desired_roles(
             drain_timeout_seconds=spec.drain.timeout_seconds,
             rollout=RolloutBounds(max_surge=spec.rollout.max_surge, max_unavailable=spec.rollout.max_unavailable),
             warming=Warming(seconds=spec.routing.warming.duration_seconds, first_weight=spec.routing.warming.first_weight),
+            nodes=role.spans,
             adopts=role.selector is not None,
             workload=workloads.get(role.name),
             replace_stalled_after_seconds=spec.engine.replace_stalled_after_seconds,
@@ -160,8 +161,13 @@ def desired_roles(
 
 
 def desired_pool(ratio: RatioSpec | None, roles: tuple[DesiredRole, ...]) -> DesiredPool | None:
-    """The planner's input about the pool, with the `ratio` in force; None without a spec in force."""
-    return DesiredPool(roles=roles, role_change=RoleChange(ratio.method.value)) if ratio is not None else None
+    """The planner's input about the pool, with the `ratio` in force; None without a spec in force. An instance of
+    several nodes never changes its role: a restart of its group would undo that.
+    """
+    if ratio is None:
+        return None
+    change = RoleChange.REPLACE if any(role.nodes > 1 for role in roles) else RoleChange(ratio.method.value)
+    return DesiredPool(roles=roles, role_change=change)
 
 
 def scale_steps(

@@ -110,6 +110,10 @@ def _check_flips(spec: PoolSpec) -> None:
     flips = [path for path, ratio in spec.ratios() if ratio.mode is RatioMode.AUTO and ratio.method is RatioMethod.ROLE_FLIP]
     if not flips:
         return
+    groups = next((f"spec.roles[{place}].nodes" for place, role in enumerate(spec.roles) if role.spans > 1), None)
+    if groups is not None:
+        remedy = f"write Replace: an instance of several nodes ({groups}) keeps its role"
+        raise InvalidInput(f"spec.{flips[0]}.method", RatioMethod.ROLE_FLIP.value, remedy)
     templates = [written(role).get("template") or {} for role in spec.roles]
     found = sorted(differences(templates[0], templates[-1]))
     if found:

@@ -20,7 +20,7 @@ from fairlead_testing.running.chart import RIGHTS, applied_rights, granted, righ
 from fairlead_testing.running.kubernetes_api import service_account_kubeconfig
 from fairlead_testing.running.operator_process import ROLES, Stage, eventually, health
 from fairlead_testing.running.recording_proxy import RecordingProxy, recording_proxy
-from fairlead_testing.running.workloads import PLACES, define_leader_worker_sets, make_workload
+from fairlead_testing.running.workloads import LEADER_WORKER_SETS, PLACES, define_leader_worker_sets, make_workload
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.chart_values import EXTERNAL, merged
 from processkube.testing.clients import KubernetesClient
@@ -94,11 +94,46 @@ def live_a_whole_life(stage: Stage, name: str) -> None:
     stage.edit(split, {"roles": [{"name": "prefill", "replicas": 1}, {"name": "decode", "replicas": 2}]})
     eventually(lambda: stage.client.call("GET", f"{ROLES}/{split}-decode")["spec"].get("pinned") == 2, "the role is pinned")
     define_leader_worker_sets(stage.client)
+    live_as_groups(stage, f"{name}-groups")
     adopting = [scale_a_workload(stage, f"{name}-{kind.lower()}", kind) for kind in ("Deployment", "StatefulSet", "LeaderWorkerSet")]
     for one in (name, split, *adopting):
         stage.delete(one)
     for one in (name, split, *adopting):
         eventually(lambda one=one: stage.pool(one) is None, "the pool is gone")  # type: ignore[misc]
+
+
+def live_as_groups(stage: Stage, name: str) -> None:
+    """Make an instance of two nodes, find the name of another taken, take one back that lost its owner, remove one."""
+    stage.phases.selectors.append("fairlead.dev/group-of")
+    template = {"spec": {"containers": [{"name": "engine", "image": "fairlead/engine:1"}]}}
+    pool = stage.apply(name, replicas=1, roles=[{"name": "both", "nodes": 2, "template": template}])
+    stage.settle(name, 1)
+    wait_for_quota(stage, f"{name}-queued")
+    [group] = stage.client.call("GET", LEADER_WORKER_SETS)["items"]
+    second = instance_name(name, pool["metadata"]["uid"], Role.BOTH, 2)
+    stage.client.call("POST", LEADER_WORKER_SETS, {**group, "metadata": {"name": second}, "status": None})
+    stage.edit(name, {"replicas": 2})
+    eventually(lambda: stage.condition(name, "Degraded").get("reason") == "ChildNotOurs", "the taken name is told")
+    stage.client.call("DELETE", f"{LEADER_WORKER_SETS}/{second}", {"propagationPolicy": "Background"})
+    path = f"{LEADER_WORKER_SETS}/{group['metadata']['name']}"
+    stage.client.merge(path, {"metadata": {"ownerReferences": None}})
+    eventually(lambda: stage.client.call("GET", path)["metadata"].get("ownerReferences"), "the group is taken back")
+    stage.settle(name, 2)
+    stage.edit(name, {"replicas": 1})
+    stage.settle(name, 1)
+    stage.delete(name)
+    eventually(lambda: stage.pool(name) is None, "the pool is gone")
+
+
+def wait_for_quota(stage: Stage, name: str) -> None:
+    """Make an instance that Kueue does not admit."""
+    spec = {"containers": [{"name": "engine", "image": "fairlead/engine:1"}], "schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
+    template = {"metadata": {"labels": {"kueue.x-k8s.io/managed": "true"}}, "spec": spec}
+    stage.phases.starts = False  # no kubelet sees a pod that waits
+    stage.apply(name, replicas=1, roles=[{"name": "both", "template": template}])
+    eventually(lambda: stage.condition(name, "Degraded").get("reason") == "WaitingForQuota", "it waits for quota")
+    stage.delete(name)
+    stage.phases.starts = True
 
 
 def scale_a_workload(stage: Stage, name: str, kind: str) -> str:

@@ -21,7 +21,8 @@ from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceTrouble
 from fairlead.reconciling.actions import DeleteInstance
 from fairlead.reconciling.next_actions import next_actions
-from fairlead.reconciling.observed import PodHealth
+from fairlead.reconciling.observed import PodHealth, RolloutBounds
+from fairlead.reconciling.rollout_progress import RolloutTrouble
 from fairlead.scaling.bounds import BoundsInForce
 from fairlead.scaling.targets import RoleTarget, TargetReason
 from fairlead_testing.worlds.pool_worlds import answer, instance, seen, wanted, wanted_pool
@@ -71,6 +72,23 @@ def test_every_situation_has_every_condition_once() -> None:
 
 def test_a_pool_that_asks_for_no_gateway_says_nothing_of_gateways() -> None:
     assert ConditionType.GATEWAY_READY not in [condition.type for condition in pool_conditions(SETTLED)]
+
+
+@pytest.mark.parametrize("reason", ["Unschedulable", "WaitingForQuota"])
+def test_a_rollout_that_finds_no_room_names_the_remedy_until_old_instances_may_go_first(reason: str) -> None:
+    old, trouble = wanted(2, spec_hash="new"), Trouble(instance="c", reason=reason, message="0/3 nodes are available")
+    stuck = replace(SETTLED, desired=(old,), troubles=(trouble,))
+    remedy = "with rollout.maxSurge 0 and maxUnavailable 1 an old instance goes first"
+    assert remedy in message_of(stuck, "Progressing")
+    late = replace(stuck, rollout_trouble=(RolloutTrouble.LATE, "no further instance updated"))
+    assert remedy in message_of(late, "Progressing")
+    done = replace(stuck, desired=(replace(old, rollout=RolloutBounds(max_surge=0, max_unavailable=1)),))
+    assert remedy not in message_of(done, "Progressing")
+    assert remedy not in message_of(replace(stuck, troubles=()), "Progressing")
+
+
+def message_of(facts: PoolFacts, kind: str) -> str:
+    return next(one.message for one in pool_conditions(facts) if one.type == kind)
 
 
 def test_a_refused_spec_makes_the_pool_not_ready_though_its_instances_are() -> None:

@@ -492,3 +492,14 @@ async def test_instances_that_end_in_a_foreground_deletion_are_told_to_the_route
     await stage.round()
     await stage.round()
     assert {item.state for item in stage.api.states[-1].instances} == {"Draining"}
+
+
+async def test_groups_in_a_cluster_without_leader_worker_sets_are_refused_with_the_remedy() -> None:
+    stage = VirtualStage()
+    stage.cluster.unknown.add(Resource.LEADER_WORKER_SETS)
+    template = {"spec": {"containers": [{"name": "engine", "image": "engine:1"}]}}
+    stage.apply(replicas=1, roles=[{"name": "both", "nodes": 2, "template": template}])
+    await stage.round()
+    assert stage.condition("Degraded")["reason"] == "ActionFailed"
+    assert "install their controller (lws.sigs.k8s.io), or take nodes out of roles[]" in stage.condition("Degraded")["message"]
+    assert posts(stage) == 0, "no single pod is made in place of a group"

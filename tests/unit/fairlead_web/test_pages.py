@@ -23,6 +23,8 @@ PAGES = (
     "/pools/default/chat/heatmap?view=table&metric=ttft_p95&sort=latest&aggregate=mean",
     "/pools/default/chat/heatmap?group=node&compare=day&stack=kv_usage,hit_rate&sort=pain",
     f"/pools/default/chat/instances/{INSTANCE}/explanation?metric=ttft_p95",
+    "/pools/default/chat/differences",
+    f"/pools/default/chat/differences?instances={INSTANCE}",
     "/pools/default/chat/instances",
     f"/pools/default/chat/instances/{INSTANCE}",
     "/pools/default/chat/spec",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.conditions.facts import ActionFailureReason, SpecRefusal
+from fairlead.conditions.facts import ActionFailureReason, NoRoom, SpecRefusal
 from fairlead.conditions.roles import SHORTAGES
 from fairlead.gateway_keys import KeyRefusal
 from fairlead.reconciling.rollout_progress import RolloutTrouble
@@ -55,7 +55,7 @@ def of_conditions() -> set[str]:
         and any(isinstance(name, ast.Name) and name.id in {"reason", "NOT_ANSWERED_YET"} for name in one.targets)
         for text in texts(one.value)
     }
-    enums: tuple[type[StrEnum], ...] = (SpecRefusal, ActionFailureReason, RolloutTrouble, EngineTrouble)
+    enums: tuple[type[StrEnum], ...] = (SpecRefusal, ActionFailureReason, NoRoom, RolloutTrouble, EngineTrouble)
     troubles = {reason for call in calls("Trouble", "operator") for reason in given(call, "reason")} - {"reason"}
     return written | chosen | {*SHORTAGES, *TROUBLES} | troubles | {one.value for enum in enums for one in enum}
 

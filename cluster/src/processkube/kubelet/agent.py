@@ -68,6 +68,8 @@ class NodeAgent:
         """The node as the API has it; None before it is created."""
         self._waiting: dict[str, Mapping[str, Any]] = {}
         """Pods that this node cannot take now, by uid."""
+        self._placed: dict[str, Mapping[str, Any]] = {}
+        """Pods that have a part of this node, by uid: bound to it, and not ended."""
         self._slots = asyncio.Semaphore(STARTS_AT_ONCE)
         self._dirty = asyncio.Event()
 
@@ -82,6 +84,7 @@ class NodeAgent:
                         continue
                     if event["type"] == "DELETED":
                         self._forget(event["object"]["metadata"]["uid"])
+                        await self._take_waiting()
                     else:
                         await self._take(event["object"])
             except ClusterProblem as problem:
@@ -144,6 +147,7 @@ class NodeAgent:
         for uid in [uid for uid in self._workers if uid not in present]:
             self._forget(uid)
         self._waiting = {uid: manifest for uid, manifest in self._waiting.items() if uid in present}
+        self._placed = {uid: manifest for uid, manifest in self._placed.items() if uid in present}
         for uid, state in list(self._remembered.items()):
             if uid not in present and uid not in self._workers:
                 self._end_remembered(uid, state)
@@ -155,6 +159,8 @@ class NodeAgent:
         metadata, spec = manifest["metadata"], manifest["spec"]
         if spec.get("nodeName") not in {None, "", self._node} or spec.get("schedulingGates"):
             return
+        if spec.get("nodeName"):
+            await self._note_place(manifest)
         if not spec.get("nodeName") and not await self._fits(manifest):
             return
         try:
@@ -166,14 +172,23 @@ class NodeAgent:
         if worker is not None:
             worker.update(pod, manifest)
         elif not pod.node:
+            self._placed[metadata["uid"]] = manifest
             await self._tolerantly(self._bind(pod), pod_name(manifest))
         elif (manifest.get("status") or {}).get("phase") not in {"Succeeded", "Failed"} or pod.deleted:
             self._begin(pod, manifest)
 
+    async def _note_place(self, manifest: Mapping[str, Any]) -> None:
+        """Note that the pod has a part of this node, or that it has ended and others may have it."""
+        uid = manifest["metadata"]["uid"]
+        if (manifest.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}:
+            self._placed[uid] = manifest
+        elif self._placed.pop(uid, None) is not None:
+            await self._take_waiting()
+
     async def _fits(self, manifest: Mapping[str, Any]) -> bool:
         """Whether this node takes the pod. If not, the pod waits for a change of the node, and its status says why."""
         uid = manifest["metadata"]["uid"]
-        problem = refusal(self._node_object, manifest) if self._node_object is not None else None
+        problem = refusal(self._node_object, manifest, self._placed.values()) if self._node_object is not None else None
         if problem is None and self._node_object is not None:
             self._waiting.pop(uid, None)
             return True
@@ -190,6 +205,9 @@ class NodeAgent:
 
     async def _node_changed(self, node: Mapping[str, Any] | None) -> None:
         self._node_object = node
+        await self._take_waiting()
+
+    async def _take_waiting(self) -> None:
         for manifest in list(self._waiting.values()):
             await self._take(manifest)
 
@@ -287,6 +305,7 @@ class NodeAgent:
         """Drop a pod whose object is gone from the API."""
         self._refused.pop(uid, None)
         self._waiting.pop(uid, None)
+        self._placed.pop(uid, None)
         if uid in self._workers:
             self._workers[uid].abandon()
 

@@ -1,10 +1,11 @@
-"""Whether a node takes a new pod, in the words of Kubernetes' scheduler.
+"""Whether a node takes a new pod, in the words of Kubernetes' scheduler and by the order of its filters.
 
-Pure. It considers only cordons and taints, which keep every new pod away; it ignores resources, selectors and
-affinities.
+Pure. It considers cordons, taints, `nodeSelector`, ports of the host, devices (`nvidia.com/gpu: 1`) and claims of
+devices, for which there is no driver. It ignores CPU and memory, affinities, and nodes other than its own.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from processkube.tolerations import tolerates
@@ -12,20 +13,78 @@ from processkube.tolerations import tolerates
 _REPELLING = frozenset({"NoSchedule", "NoExecute"})
 _CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 """The taint that a pod must tolerate to be placed on a cordoned node."""
+_NEVER = "Preemption is not helpful for scheduling."
+_NOT_NOW = "No preemption victims found for incoming pod."
+"""What becomes free when other pods end: here no pod is ever ended for another."""
 
 
-def refusal(node: Mapping[str, Any], pod: Mapping[str, Any]) -> str | None:
-    """Why the only node cannot take the pod, as the condition PodScheduled says it; None = it can."""
-    tolerations = pod["spec"].get("tolerations") or ()
+def refusal(node: Mapping[str, Any], pod: Mapping[str, Any], others: Iterable[Mapping[str, Any]] = ()) -> str | None:
+    """Why the only node cannot take the pod, as the condition PodScheduled says it; None = it can. `others` are the
+    pods that the node has.
+    """
+    spec, present = pod["spec"], [other["spec"] for other in others]
+    reason, preemption = _of_the_node(node, spec), _NEVER
+    if reason is None and _host_ports(spec) & set().union(*(_host_ports(other) for other in present)):
+        reason, preemption = "node(s) didn't have free ports for the requested pod ports", _NOT_NOW
+    if reason is None:
+        reason, preemption = _missing_device(node, spec, present)
+    if reason is None and spec.get("resourceClaims"):
+        reason, preemption = "cannot allocate all claims", _NEVER
+    if reason is None:
+        return None
+    none_is_available = "0/1 nodes are available: 1"
+    return f"{none_is_available} {reason}. preemption: {none_is_available} {preemption}"
+
+
+def _of_the_node(node: Mapping[str, Any], spec: Mapping[str, Any]) -> str | None:
+    """Why the node takes no such pod, whatever else runs on it."""
+    tolerations = spec.get("tolerations") or ()
 
     def repels(taint: Mapping[str, Any]) -> bool:
         return taint.get("effect") in _REPELLING and not any(tolerates(one, taint) for one in tolerations)
 
     if node["spec"].get("unschedulable") and repels(_CORDON):
-        reason = "node(s) were unschedulable"
-    elif taint := next((one for one in node["spec"].get("taints") or () if repels(one)), None):
-        reason = f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
-    else:
-        return None
-    none_is_available = "0/1 nodes are available: 1"
-    return f"{none_is_available} {reason}. preemption: {none_is_available} Preemption is not helpful for scheduling."
+        return "node(s) were unschedulable"
+    if taint := next((one for one in node["spec"].get("taints") or () if repels(one)), None):
+        return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
+    labels = (node.get("metadata") or {}).get("labels") or {}
+    if any(labels.get(name) != value for name, value in (spec.get("nodeSelector") or {}).items()):
+        return "node(s) didn't match Pod's node affinity/selector"
+    return None
+
+
+def _missing_device(node: Mapping[str, Any], spec: Mapping[str, Any], present: Iterable[Mapping[str, Any]]) -> tuple[str | None, str]:
+    """The first device of which the node has too few, and whether it could be free later."""
+    total = {name: int(amount) for name, amount in ((node.get("status") or {}).get("allocatable") or {}).items() if _is_device(name)}
+    used: Counter[str] = sum((_devices(other) for other in present), Counter())
+    for name, wanted in sorted(_devices(spec).items()):
+        if wanted > total.get(name, 0) - used[name]:
+            return f"Insufficient {name}", _NOT_NOW if wanted <= total.get(name, 0) else _NEVER
+    return None, _NEVER
+
+
+def _devices(spec: Mapping[str, Any]) -> Counter[str]:
+    """The devices that a pod asks for: those of its containers together, and at least what an init container needs."""
+    wanted = _sum_of(spec.get("containers") or ())
+    for container in spec.get("initContainers") or ():
+        wanted |= _sum_of((container,))
+    return wanted
+
+
+def _sum_of(containers: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for container in containers:
+        resources = container.get("resources") or {}
+        asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+        found.update({name: int(amount) for name, amount in asked.items() if _is_device(name)})
+    return found
+
+
+def _is_device(name: str) -> bool:
+    """Whether a resource is counted in whole pieces: it has a domain that is not Kubernetes' own."""
+    return "/" in name and not name.partition("/")[0].endswith("kubernetes.io")
+
+
+def _host_ports(spec: Mapping[str, Any]) -> set[tuple[str, int]]:
+    ports = (port for container in spec.get("containers") or () for port in container.get("ports") or ())
+    return {(port.get("protocol", "TCP"), int(port["hostPort"])) for port in ports if port.get("hostPort")}

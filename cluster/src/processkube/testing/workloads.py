@@ -21,6 +21,7 @@ _GROUPS = {
     "controllerrevisions": "apis/apps/v1",
     "jobs": "apis/batch/v1",
     "endpointslices": "apis/discovery.k8s.io/v1",
+    "leaderworkersets": "apis/leaderworkerset.x-k8s.io/v1",
 }
 LABELS = {"app": "web"}
 

@@ -100,6 +100,7 @@ class FakeCluster:
 
     async def create(self, resource: Resource, namespace: str, body: dict[str, Any]) -> bool:
         self._called("create", resource, body["metadata"]["name"])
+        self._demand(resource)
         if (resource, body["metadata"]["name"]) in self.objects:
             return False
         self.put(resource, body)

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from fairlead_testing.running.operator_process import eventually
+from fairlead_testing.waiting import PATIENCE_SECONDS
+from processkube.kubernetes_api.definitions.leader_worker_sets import leader_worker_set_definition
 from processkube.testing.clients import KubernetesClient
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
@@ -21,36 +24,17 @@ def make_workload(client: KubernetesClient, kind: str, name: str, replicas: int)
     if kind == "StatefulSet":
         spec["serviceName"] = name
     if kind == "LeaderWorkerSet":
-        spec = {"replicas": replicas}
+        spec = {"replicas": replicas, "leaderWorkerTemplate": {"size": 1, "workerTemplate": template}}
     version = "leaderworkerset.x-k8s.io/v1" if kind == "LeaderWorkerSet" else "apps/v1"
     metadata = {"name": name, "namespace": "default", "labels": {"team": "search"}}
     return client.call("POST", PLACES[kind], {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})
 
 
 def define_leader_worker_sets(client: KubernetesClient) -> None:
-    """The kind LeaderWorkerSet with its scale subresource, and no controller of it."""
-    names = {"kind": "LeaderWorkerSet", "plural": "leaderworkersets", "singular": "leaderworkerset", "listKind": "LeaderWorkerSetList"}
-    scale = {
-        "specReplicasPath": ".spec.replicas",
-        "statusReplicasPath": ".status.replicas",
-        "labelSelectorPath": ".status.hpaPodSelector",
-    }
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": schema},
-        "subresources": {"status": {}, "scale": scale},
-    }
-    metadata = {"name": "leaderworkersets.leaderworkerset.x-k8s.io"}
-    approved = {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/lws"}
-    body = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {**metadata, "annotations": approved},
-        "spec": {"group": "leaderworkerset.x-k8s.io", "scope": "Namespaced", "names": names, "versions": [version]},
-    }
+    """The kind LeaderWorkerSet; in processkube its controller then acts too."""
+    body = leader_worker_set_definition()
     known = client.call("GET", _DEFINITIONS)["items"]
-    if not any(one["metadata"]["name"] == metadata["name"] for one in known):
+    if not any(one["metadata"]["name"] == body["metadata"]["name"] for one in known):
         client.call("POST", _DEFINITIONS, body)
+    until_served = client.server + LEADER_WORKER_SETS
+    eventually(lambda: client.session.get(until_served, timeout=PATIENCE_SECONDS).ok, "the kind is served")

@@ -34,6 +34,8 @@ class PodPhases:
     """Seconds between two looks at all pods."""
     frozen: set[str] = field(default_factory=set)
     nodes: set[str] = field(default_factory=set)
+    selectors: list[str] = field(default_factory=lambda: ["fairlead.dev/pool"])
+    """Labels of the pods that are moved."""
     addresses: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     ending: threading.Event = field(default_factory=threading.Event)
 
@@ -45,8 +47,9 @@ class PodPhases:
                 beaten_at = time.monotonic()
                 for node in self.nodes.copy():
                     self.beat(node)
-            for pod in self.client.call("GET", "/api/v1/namespaces/default/pods?labelSelector=fairlead.dev/pool")["items"]:
-                self._move(pod)
+            for selector in self.selectors:
+                for pod in self.client.call("GET", f"/api/v1/namespaces/default/pods?labelSelector={selector}")["items"]:
+                    self._move(pod)
 
     def beat(self, node: str) -> None:
         """Say that a node is ready, as its kubelet does every few seconds; a silent one is lost after 40 s."""

@@ -8,7 +8,7 @@ from fairlead.conditions.facts import Trouble
 from fairlead.instances import InstanceState
 from fairlead.reconciling.observed import PodHealth
 from fairlead_operator.observing.field_managers import spec_manager, who_changed
-from fairlead_operator.observing.pods import health_reason, pod_health, read_pod, trouble_of, with_engines
+from fairlead_operator.observing.pods import health_reason, pod_health, read_pod, trouble_of, with_engines, with_words_of_kueue
 from fairlead_operator.times import format_time, parse_time
 
 
@@ -216,3 +216,35 @@ def test_a_change_of_the_replicas_alone_is_told_as_their_owners() -> None:
     assert who_changed(pool({"model": "m", "replicas": 2})) == "kubectl"
     assert who_changed(pool({"model": "m", "replicas": 2, "slo": {}})) == "gitops", "more than one member changed"
     assert who_changed(pool(None)) == "gitops"
+
+
+def gated(labels: dict[str, str], uid: str = "u-1") -> dict[str, Any]:
+    said = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "blocked"}
+    return {"metadata": {"name": "p", "uid": uid, "labels": labels}, "status": {"phase": "Pending", "conditions": [said]}}
+
+
+def workload(uid: str, **conditions: tuple[str, str]) -> dict[str, Any]:
+    said = [{"type": kind, "status": status, "message": message} for kind, (status, message) in conditions.items()]
+    return {"metadata": {"labels": {"kueue.x-k8s.io/job-uid": uid}}, "status": {"conditions": said}}
+
+
+@pytest.mark.parametrize(
+    ("workloads", "message"),
+    [
+        ([], "Kueue has not admitted it yet"),
+        ([workload("another", QuotaReserved=("False", "no quota"))], "Kueue has not admitted it yet"),
+        (
+            [workload("u-1", QuotaReserved=("False", "insufficient unused quota for nvidia.com/gpu"))],
+            "insufficient unused quota for nvidia.com/gpu",
+        ),
+        ([workload("u-1", QuotaReserved=("True", "reserved"), Admitted=("False", "a check waits"))], "a check waits"),
+    ],
+)
+def test_a_pod_that_kueue_does_not_admit_waits_for_quota_with_kueues_words(workloads: list[dict[str, Any]], message: str) -> None:
+    [pod] = with_words_of_kueue([read_pod(gated({"kueue.x-k8s.io/managed": "true"}))], workloads)
+    assert pod.trouble == Trouble(instance="p", reason="WaitingForQuota", message=message)
+
+
+def test_a_pod_that_somebody_else_keeps_from_the_scheduler_waits_for_no_quota() -> None:
+    [pod] = with_words_of_kueue([read_pod(gated({"kueue.x-k8s.io/queue-name": "q"}))], [workload("u-1", QuotaReserved=("False", "no"))])
+    assert pod.trouble is None

@@ -156,6 +156,9 @@ _TABLE: tuple[tuple[str, str, str, str, bool, str, str, str], ...] = (
     ("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", True, "", "", ""),
     ("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", False, "", "", ""),
     ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", False, "", "", ""),
+    ("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", True, "", "", "s"),
+    ("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates", True, "", "", ""),
+    ("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", False, "", "", "g"),
     ("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, "pc", "", "g"),
     ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, "crd,crds",
      "api-extensions", "sg"),
@@ -176,6 +179,8 @@ def _builtin(group: str, version: str, kind: str, plural: str, namespaced: bool,
     definition = f"io.k8s.api.{version}.{kind}"
     if kind == "Event":
         definition = f"io.k8s.api.{'events' if group else 'core'}.{version}.{kind}"
+    if kind == "ResourceClaim":
+        definition = f"io.k8s.api.resource.{version}.{kind}"
     return ResourceKind(
         group=group,
         version=version,

@@ -13,6 +13,7 @@ from processkube.kubernetes_api.workloads.deploying import Deployments, ReplicaS
 from processkube.kubernetes_api.workloads.following import Controlled, Controller, Refused
 from processkube.kubernetes_api.workloads.queueing import WorkQueue
 from processkube.kubernetes_api.workloads.running_jobs import Jobs
+from processkube.kubernetes_api.workloads.running_leader_worker_sets import LeaderWorkerSets
 from processkube.kubernetes_api.workloads.running_stateful_sets import StatefulSets
 from processkube.kubernetes_api.writing.resources import Resources
 
@@ -30,6 +31,7 @@ class WorkloadControllers:
             ReplicaSets(resources, self._controlled),
             StatefulSets(resources, self._controlled),
             Jobs(resources, self._controlled),
+            LeaderWorkerSets(resources, self._controlled),
         )
         self._by_resource = {one.resource: one for one in self._controllers}
         self._queue: WorkQueue[tuple[str, Key]] = WorkQueue(resources.clock)

@@ -1,10 +1,12 @@
 """What the admission plugins ServiceAccount and Priority ask of a new pod, and add: its account and its priority class
-must exist.
+must exist; and what the webhook of LeaderWorkerSets adds to pods of a group.
 
 The first does not add the volume with the account's token: processkube's kubelet mounts one for pods that ask for it.
 """
 
 from __future__ import annotations
+
+import hashlib
 
 from processkube.kubernetes_api.objects.errors import Forbidden
 from processkube.kubernetes_api.objects.objects import Object
@@ -40,3 +42,30 @@ def admit_priority(store: Store, pod: Object, name: str) -> None:
         raise Forbidden(f'pods "{name}" is forbidden: {why}', details={"name": name, "kind": "pods"})
     pod["spec"]["priority"] = found.object.get("value", 0)
     pod["spec"]["preemptionPolicy"] = found.object.get("preemptionPolicy", "PreemptLowerPriority")
+
+
+_DOMAIN = "leaderworkerset.sigs.k8s.io"
+SET_NAME, WORKER_INDEX, GROUP_INDEX = f"{_DOMAIN}/name", f"{_DOMAIN}/worker-index", f"{_DOMAIN}/group-index"
+GROUP_KEY, REVISION, SIZE = f"{_DOMAIN}/group-key", f"{_DOMAIN}/template-revision-hash", f"{_DOMAIN}/size"
+LEADER_NAME = f"{_DOMAIN}/leader-name"
+
+
+def complete_member(pod: Object) -> None:
+    """Give a new pod of a group the labels and variables that the set's webhook adds, in place."""
+    metadata = pod["metadata"]
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    if SET_NAME not in labels or SIZE not in annotations:
+        return
+    ordinal = metadata.get("name", "").rpartition("-")[2]
+    if labels.get(WORKER_INDEX) == "0":
+        labels.setdefault(GROUP_INDEX, ordinal)
+        labels.setdefault(
+            GROUP_KEY, hashlib.sha1(f"{metadata['namespace']}/{metadata['name']}".encode(), usedforsecurity=False).hexdigest()
+        )
+    else:
+        labels[WORKER_INDEX] = ordinal
+    address = f"{labels[SET_NAME]}-{labels[GROUP_INDEX]}.{pod['spec'].get('subdomain', '')}.{metadata['namespace']}"
+    added = {"LWS_LEADER_ADDRESS": address, "LWS_GROUP_SIZE": annotations[SIZE], "LWS_WORKER_INDEX": labels[WORKER_INDEX]}
+    for container in [*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())]:
+        kept = [one for one in container.get("env", ()) if one["name"] not in added]
+        container["env"] = [*({"name": name, "value": value} for name, value in added.items()), *kept]

@@ -102,9 +102,17 @@ def default_pod(pod: Object) -> None:
     default_pod_spec(spec)
     for container in [*spec.get("containers", ()), *spec.get("initContainers", ())]:
         _default_requests(container["resources"])
+        if spec.get("hostNetwork"):
+            _default_host_ports(container)
     spec.setdefault("enableServiceLinks", True)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     _default_tolerations(spec)
+
+
+def _default_host_ports(container: Object) -> None:
+    """On the host's network, a container's port is a port of the node."""
+    for port in container.get("ports", ()):
+        port.setdefault("hostPort", port.get("containerPort"))
 
 
 def _default_tolerations(spec: Object) -> None:
@@ -119,7 +127,11 @@ def _default_tolerations(spec: Object) -> None:
 
 
 def initial_status(pod: Object) -> Object:
-    return {"phase": "Pending", "qosClass": qos_class(pod)}
+    status = {"phase": "Pending", "qosClass": qos_class(pod)}
+    if not at_path(pod, "spec", "schedulingGates"):
+        return status
+    message = "Scheduling is blocked due to non-empty scheduling gates"
+    return {**status, "conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": message}]}
 
 
 def qos_class(pod: Object) -> str:
@@ -160,10 +172,24 @@ def pod_spec_faults(spec: Object, path: str, further_volumes: Collection[str] = 
 
 
 def pod_faults(pod: Object, old: Object | None) -> list[Cause]:
-    causes = [*pod_spec_faults(pod.get("spec", {}), "spec"), *_deletion_cost_faults(pod)]
+    causes = [*pod_spec_faults(pod.get("spec", {}), "spec"), *_host_port_faults(pod.get("spec", {})), *_deletion_cost_faults(pod)]
     if old is not None and _frozen_part(pod) != _frozen_part(old):
         causes.append(forbidden_value("spec", f"pod updates may not change fields other than {_MUTABLE_SPEC}"))
     return causes
+
+
+def _host_port_faults(spec: Object) -> list[Cause]:
+    if not spec.get("hostNetwork"):
+        return []
+    return [
+        invalid_value(
+            f"spec.{group}[{index}].ports[{place}].hostPort", port["hostPort"], "must match `containerPort` when `hostNetwork` is true"
+        )
+        for group in ("containers", "initContainers")
+        for index, container in enumerate(spec.get(group, ()))
+        for place, port in enumerate(container.get("ports", ()))
+        if port.get("hostPort") != port.get("containerPort")
+    ]
 
 
 def _deletion_cost_faults(pod: Object) -> list[Cause]:

@@ -30,7 +30,7 @@ from processkube.kubernetes_api.storing.store import Store, Stored
 from processkube.kubernetes_api.writing.admitting import FieldValidation, check, decode_object, fill_defaults
 from processkube.kubernetes_api.writing.builtin_rules import first_status
 from processkube.kubernetes_api.writing.client_side_apply import inherited_fields, sync_last_applied
-from processkube.kubernetes_api.writing.pod_admission import ACCOUNTS, admit_account, admit_priority
+from processkube.kubernetes_api.writing.pod_admission import ACCOUNTS, admit_account, admit_priority, complete_member
 from processkube.kubernetes_api.writing.pods import DEFAULT_ACCOUNT
 from processkube.kubernetes_api.writing.server_side_apply import (
     APPLY,
@@ -104,8 +104,7 @@ class Resources:
         self._refuse_missing_namespace(kind, namespace, given)
         fill_defaults(kind, item, None, lambda: [one.object for one in self.store.list(kind.storage)])
         if kind.kind == "Pod":
-            admit_account(self.store, item, given)
-            admit_priority(self.store, item, given)
+            self._admit_pod(item, given)
         if not kind.custom and (status := first_status(item)) is not None:
             item["status"] = {**status, **item.get("status", {})}
         check(kind, item, None)
@@ -188,14 +187,18 @@ class Resources:
         self._refuse_missing_namespace(kind, namespace, item["metadata"]["name"])
         fill_defaults(kind, item, None, lambda: [one.object for one in self.store.list(kind.storage)])
         if kind.kind == "Pod":
-            admit_account(self.store, item, item["metadata"]["name"])
-            admit_priority(self.store, item, item["metadata"]["name"])
+            self._admit_pod(item, item["metadata"]["name"])
         if not kind.custom and (status := first_status(item)) is not None:
             item["status"] = status
         check(kind, item, None)
         item["metadata"]["managedFields"] = write_ownership(owners)
         self._establish(kind, item)
         return self._finish_create(kind, namespace, item, options, warnings)
+
+    def _admit_pod(self, pod: Object, name: str) -> None:
+        admit_account(self.store, pod, name)
+        admit_priority(self.store, pod, name)
+        complete_member(pod)
 
     def _finish_create(self, kind: ResourceKind, namespace: str, item: Object, options: WriteOptions, warnings: tuple[str, ...]) -> Written:
         if not options.dry_run:

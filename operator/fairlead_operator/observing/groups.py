@@ -1,0 +1,93 @@
+"""Instances of several pods: a LeaderWorkerSet with one group, whose leader pod is the instance. Pure.
+
+The leader is read as if it were a pod of the pool's own: what stands on the LeaderWorkerSet, its owner and its
+deletion, counts for it. The controller of LeaderWorkerSets ends a leader to restart its group; the instance is then
+lost for a while and comes back under the same name. Before its first pod is there, the set's template shows what it
+will be.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fairlead.conditions.facts import Trouble
+from fairlead.instance_marks import GROUP_LABEL
+from fairlead_operator.pod_marks import LEADER
+
+GROUP = "leaderWorkerSet"
+"""Member of a leader's document: its LeaderWorkerSet."""
+WORKERS = "workers"
+"""Member of a leader's document: the other pods of its group."""
+_SET_NAME = "leaderworkerset.sigs.k8s.io/name"
+_ENDED = frozenset({"Failed", "Succeeded"})
+_RESTARTS = "GroupRestarts"
+LEADERLESS_SECONDS = 30.0
+"""Age at which a set without a leader pod is a trouble; usually its controller takes less than a second."""
+
+Document = Mapping[str, Any]
+
+
+def has_groups(documents: Iterable[Document]) -> bool:
+    """Whether one of these pods is the leader of a group."""
+    return any(GROUP_LABEL in (document["metadata"].get("labels") or {}) for document in documents)
+
+
+def with_groups(pods: Sequence[Document], sets: Iterable[Document], members: Iterable[Document]) -> list[dict[str, Any]]:
+    """The pods of the pool, with a leader for each of its LeaderWorkerSets; `members` are all pods of its groups.
+
+    A leader that is left over from a deleted set is left out: nobody needs to look after it.
+    """
+    by_name = {pod["metadata"]["name"]: pod for pod in pods}
+    members, leaders = list(members), {}
+    for found in sets:
+        name = f"{found['metadata']['name']}{LEADER}"
+        workers = [one for one in members if _set_of(one) == found["metadata"]["name"] and one["metadata"]["name"] != name]
+        leaders[name] = _leader(found, by_name.get(name), workers)
+    others = [dict(pod) for pod in pods if GROUP_LABEL not in (pod["metadata"].get("labels") or {})]
+    return [*others, *leaders.values()]
+
+
+def group_of(document: Document) -> str:
+    """The name of a leader's LeaderWorkerSet; empty for a pod without one."""
+    found: Document = document.get(GROUP) or {}
+    return str(found["metadata"]["name"]) if found else ""
+
+
+def is_leaderless(document: Document) -> bool:
+    """Whether this is a LeaderWorkerSet that has no leader pod."""
+    return bool(document.get(GROUP)) and bool(document["metadata"].get("uid") == document[GROUP]["metadata"].get("uid"))
+
+
+def no_leader(group: str) -> Trouble:
+    """The trouble of a set whose leader pod does not come."""
+    words = (
+        f"LeaderWorkerSet {group} has no leader pod: look at its events and those of StatefulSet {group}, and whether its controller runs"
+    )
+    return Trouble(instance=f"{group}{LEADER}", reason="LeaderMissing", message=words)
+
+
+def _leader(found: Document, pod: Document | None, workers: list[Document]) -> dict[str, Any]:
+    metadata, template = found["metadata"], found["spec"]["leaderWorkerTemplate"]["leaderTemplate"]
+    own = pod if pod is not None else {"metadata": {**template["metadata"], "uid": metadata.get("uid")}, "spec": template["spec"]}
+    shown = {
+        **own["metadata"],
+        "name": f"{metadata['name']}{LEADER}",
+        "namespace": metadata.get("namespace"),
+        "ownerReferences": metadata.get("ownerReferences") or [],
+        "deletionTimestamp": metadata.get("deletionTimestamp"),
+        "creationTimestamp": own["metadata"].get("creationTimestamp") or metadata.get("creationTimestamp"),
+    }
+    return {**own, "metadata": shown, "status": _status(pod), GROUP: found, WORKERS: workers}
+
+
+def _status(pod: Document | None) -> dict[str, Any]:
+    """The leader's status. One that ends or has ended is made again with its group, so it is not lost for good."""
+    if pod is None:
+        return {"phase": "Pending"}
+    status: dict[str, Any] = dict(pod.get("status") or {})
+    if status.get("phase") in _ENDED or pod["metadata"].get("deletionTimestamp"):
+        return {"phase": "Pending", "reason": status.get("reason") or _RESTARTS, "podIP": status.get("podIP")}
+    return status
+
+
+def _set_of(pod: Document) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(_SET_NAME, ""))
