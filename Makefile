@@ -16,7 +16,7 @@ CODE := core controlplane operator router simulator webui cli host sandbox serve
 # Some containers set it. Then each process compiles all its modules again, which takes longer than most tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up down test nightly first-pages test-cluster test-vllm test-api-fuzz test-pages check lint types layers static docs guard generate cluster reproductions simulation unit coverage integration browser sandbox screenshots clean
+.PHONY: help up down test nightly first-pages test-cluster test-vllm test-api-fuzz test-pages test-images images release check lint types layers static docs guard generate cluster reproductions simulation unit coverage integration browser sandbox screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -31,9 +31,10 @@ test: .venv/ready ## set everything up and pass every test; four lanes only if t
 	@$(MAKE) --no-print-directory $(if $(CI)$(ARGS)$(ALL_LANES),$(RESTING),$(addprefix $(PASSED),$(RESTING))) unit
 	@$(MAKE) --no-print-directory --jobs=2 integration sandbox
 
-nightly: .venv/ready ## what `make test` leaves out: all examples of property tests, long simulations, many requests that the API's document allows
+nightly: .venv/ready ## what `make test` leaves out: all examples of property tests, long simulations, many requests that the API's document allows, soaks
 	@$(MAKE) --no-print-directory cluster reproductions simulation unit QUICK= ARGS="--hypothesis-profile=all $(ARGS)"
 	@$(MAKE) --no-print-directory first-pages test-api-fuzz
+	$(BIN)/python -m pytest -q -rs -m nightly tests/chaos
 
 first-pages: .venv/ready ## type every command of docs/ten-minutes.md, which-policy.md and life-of-a-request.md at a sandbox
 	$(BIN)/python -m pytest -q -rs tests/e2e/sandbox/test_first_pages.py $(ARGS)
@@ -48,6 +49,16 @@ test-cluster: .venv/ready ## the operator's, the chart's and the acceptance test
 test-vllm: .venv/ready ## a router before two real vLLM engines on this machine's processor: 6 GB of downloads and of memory
 	@scripts/ensure-vllm.sh
 	FAIRLEAD_TEST_VLLM="$(CURDIR)/.venv-tools" $(BIN)/python -m pytest -q -rs tests/vllm $(ARGS)
+
+images: ## images of the four processes, as OCI layouts below OUT (dist): ARCH=amd64,arm64, BASE=<image>|bootstrap
+	@scripts/release/images.sh $(or $(OUT),dist)
+
+release: .venv/ready ## all of a release in the folder OUT (dist), pushed to REGISTRY where that is given: docs/releasing.md
+	@scripts/release/release.sh $(or $(OUT),dist)
+
+test-images: .venv/ready ## push a release to a registry on this machine and start its images as the chart does: OUT=<folder of one>, else a new one
+	@scripts/ensure-helm.sh
+	FAIRLEAD_TEST_IMAGES=$(or $(OUT),new) $(BIN)/python -m pytest -q -rs -n 0 tests/images $(ARGS)
 
 cluster: .venv/ready ## the suites of processkube, the sandbox's Kubernetes, in parallel
 	$(UNIT_BIN)/python -m pytest $(LANE) -n 2 --dist loadfile --no-loadscope-reorder cluster/tests $(ARGS)

@@ -15,12 +15,12 @@ done
 # A venv that was cut short, or made without ensurepip, has python and no pip.
 if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
   echo "creating .venv with $("$python" --version)"
-  "$python" -m venv --clear .venv 2>/dev/null || {
-    if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
-      apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null && "$python" -m venv --clear .venv
-    else
-      echo "python's venv module is missing: install it (Debian: apt-get install python3-venv) and repeat" >&2; exit 1
-    fi
+  make_venv() { "$python" -m venv --clear .venv >/dev/null 2>&1; }
+  may_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
+  install_venv() { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$1"; }
+  package=$("$python" -c 'import sys; print(f"python3.{sys.version_info[1]}-venv")')
+  make_venv || { may_install && echo "installing $package" && install_venv "$package" >/dev/null 2>&1 && make_venv; } || {
+    echo "python's venv module is missing: install it (Debian, Ubuntu: apt-get install $package) and repeat" >&2; exit 1
   }
 fi
 if ! .venv/bin/uv --version 2>/dev/null | grep -q "uv $UV_VERSION"; then

@@ -1,5 +1,6 @@
-"""Write the chart's copies of what has its home elsewhere: the CRDs of `crds/`, and in values.schema.json the variables
-of each process's `settings`. `--check` writes nothing and says what is out of date.
+"""Write the chart's copies of what has its home elsewhere: the CRDs of `crds/`, in values.schema.json the variables of
+each process's `settings`, and the numbers by which it computes the routers' limit of memory. `--check` writes nothing
+and says what is out of date.
 """
 
 import json
@@ -13,7 +14,9 @@ from fairlead_process.environment import Variable, variables
 from fairlead_process.kinds import Choice, Number, Switch, Whole
 from fairlead_process.logs import LogSettings
 from fairlead_process.starting import FaultSettings
-from fairlead_router.settings import RouterSettings
+from fairlead_router import limits
+from fairlead_router.serving.body_memory import BYTES_EACH, SHARE_OF_MEMORY
+from fairlead_router.settings import RouterSettings, Sizes
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "helm" / "fairlead"
@@ -38,6 +41,9 @@ SET_BY_THE_CHART = {
     },
 }  # fmt: skip
 """Variables that follow from other values, or that have no use in a pod."""
+
+SIZES = {"FAIRLEAD_MAX_BODY_BYTES", "FAIRLEAD_MAX_UPLOAD_BYTES", "FAIRLEAD_KEPT_PROMPTS_BYTES"}
+"""Settings that always count for the routers' memory; FAIRLEAD_BODY_MEMORY_BYTES does where it is set."""
 
 
 def settings_schema(process: str) -> dict[str, Any]:
@@ -67,6 +73,22 @@ def _most(most: float | None) -> dict[str, Any]:
     return {} if most is None else {"maximum": most}
 
 
+def router_memory() -> str:
+    """The numbers of `fairlead_router.limits.needed_memory`, for the template `fairlead.routerMemory`."""
+    defaults = {one.name: default for one, default in variables(Sizes) if one.name in SIZES}
+    numbers = {
+        "process": limits.PROCESS_BYTES,
+        "readingEach": limits.READING_EACH,
+        "readingValuesEach": limits.READING_VALUES_EACH,
+        "mostForValues": limits.MOST_FOR_VALUES,
+        "bytesEach": BYTES_EACH,
+        "shareOfMemory": SHARE_OF_MEMORY,
+        "step": limits.MEMORY_STEP,
+        "defaults": defaults,
+    }
+    return json.dumps(numbers, indent=2) + "\n"
+
+
 def rendered() -> dict[Path, str]:
     """File → content, for every generated file."""
     files = {CHART / "files" / "crds" / path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "crds").glob("*.yaml"))}
@@ -74,6 +96,7 @@ def rendered() -> dict[Path, str]:
     document = json.loads(schema.read_text(encoding="utf-8"))
     for process in PROCESSES:
         document["$defs"][f"{process}Settings"] = settings_schema(process)
+    files[CHART / "files" / "router-memory.json"] = router_memory()
     return {**files, schema: json.dumps(document, indent=2, ensure_ascii=False) + "\n"}
 
 

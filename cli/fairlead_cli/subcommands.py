@@ -188,10 +188,28 @@ def _tokens() -> click.Command:
     return tokens
 
 
+def _notices() -> click.Command:
+    from fairlead_cli.notices import notices
+
+    return notices
+
+
 def _what_if() -> click.Command:
     from fairlead_cli.what_if import what_if
 
     return what_if
+
+
+def _backup() -> click.Command:
+    from fairlead_cli.backups.commands import backup
+
+    return backup
+
+
+def _restore() -> click.Command:
+    from fairlead_cli.backups.commands import restore
+
+    return restore
 
 
 def _api() -> click.Command:
@@ -250,8 +268,11 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "advice": Subcommand(help="Show the pools' problems, their causes, and the plans that would help.", load=_advice, extra="web"),
     "keys": Subcommand(help="List, create and revoke API keys of the gateway's clients; show their use.", load=_keys, extra="web"),
     "tokens": Subcommand(help="List, create and revoke tokens of the control API.", load=_tokens, extra="web"),
+    "notices": Subcommand(help="List, make, test and delete webhooks; show the notices sent to them.", load=_notices, extra="web"),
     "what-if": Subcommand(help="Try policies on a pool's recorded traffic, and apply the best one.", load=_what_if, extra="web"),
     "audit": Subcommand(help="Show who did what; verify that the log is unchanged.", load=_audit, extra="web"),
+    "backup": Subcommand(help="Write the database, and what the cluster has of Fairlead, into a file.", load=_backup, extra="api"),
+    "restore": Subcommand(help="Fill an empty database from a backup.", load=_restore, extra="api"),
     "completion": Subcommand(help="Print the completion script of a shell.", load=_completion),
     "api": Subcommand(help="Run the control API and the web UI.", load=_api, extra="api,web"),
     "router": Subcommand(help="Run a gateway.", load=_router, extra="router"),

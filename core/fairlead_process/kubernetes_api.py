@@ -28,6 +28,8 @@ _document = msgspec.json.Decoder(dict[str, Any])
 
 _SECONDS = 10.0
 _CONNECT_SECONDS = 3.0
+LONGEST_RETRY_AFTER = 60.0
+"""Seconds that a server may have its caller wait: a wrong answer must not stop a caller for a day."""
 
 
 class ClusterError(Exception):
@@ -44,12 +46,13 @@ class ClusterUnavailable(ClusterError):
     """No usable answer; the call may or may not have had its effect.
 
     `status` is None if there was no answer; `is_late` then says whether a write was sent and only its answer came too
-    late.
+    late. `retry_after` are the seconds that the server asks its caller to wait, at most LONGEST_RETRY_AFTER.
     """
 
-    def __init__(self, message: str, status: int | None = None, *, is_late: bool = False) -> None:
+    def __init__(self, message: str, status: int | None = None, *, is_late: bool = False, retry_after: float = 0.0) -> None:
         self.status = status
         self.is_late = is_late
+        self.retry_after = retry_after
         super().__init__(message)
 
 
@@ -146,9 +149,9 @@ class KubernetesApi:
         headers = {"Accept": "application/json", "Content-Type": content}
         written = as_go_writes(body) if body is not None else None
         login = self._login
-        status, data = await self._send(login, method, path, query, headers, written)
+        status, data, retry_after = await self._send(login, method, path, query, headers, written)
         if status == 401:
-            status, data = await self._send(await self._later_than(login), method, path, query, headers, written)
+            status, data, retry_after = await self._send(await self._later_than(login), method, path, query, headers, written)
         if status < 300:
             try:
                 return decoder.decode(data)
@@ -159,7 +162,7 @@ class KubernetesApi:
         text, reason, field = _explain(data)
         line = f"{method} {path}: {status} {text}"
         if status in {401, 429} or status >= 500:
-            raise ClusterUnavailable(line, status)
+            raise ClusterUnavailable(line, status, retry_after=retry_after)
         raise ClusterRefused(status, reason, line, text, field)
 
     async def _later_than(self, refused: _Login) -> _Login:
@@ -172,7 +175,7 @@ class KubernetesApi:
 
     async def _send(
         self, login: _Login, method: str, path: str, query: Sequence[tuple[str, str]], headers: Mapping[str, str], body: bytes | None
-    ) -> tuple[int, bytes]:
+    ) -> tuple[int, bytes, float]:
         configuration = login.configuration
         writes = method != "GET"
         total = self._write_seconds if writes else _SECONDS
@@ -192,13 +195,18 @@ class KubernetesApi:
                     server_hostname=configuration.tls_server_name,
                     timeout=timeout,
                 ) as response:
-                    return response.status, await response.read()
+                    return response.status, await response.read(), _retry_after(response.headers.get("Retry-After", ""))
         except aiohttp.ConnectionTimeoutError as error:
             raise ClusterUnavailable(f"{method} {path}: {error}") from error
         except TimeoutError as error:
             raise ClusterUnavailable(f"{method} {path}: no answer within {total:g} s", is_late=writes) from error
         except (aiohttp.ClientError, OSError) as error:
             raise ClusterUnavailable(f"{method} {path}: {str(error) or type(error).__name__}") from error
+
+
+def _retry_after(text: str) -> float:
+    """Seconds of a Retry-After header; 0 without one, or when it is a date."""
+    return min(float(text), LONGEST_RETRY_AFTER) if text.isdecimal() and text.isascii() else 0.0
 
 
 def as_go_writes(document: Mapping[str, Any]) -> bytes:
@@ -223,17 +231,20 @@ def _session(api: client.ApiClient) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(connector=connector)
 
 
-async def open_session(kubeconfig: str | None, connections: int, *traces: aiohttp.TraceConfig) -> tuple[str, aiohttp.ClientSession]:
+async def open_session(
+    kubeconfig: str | None, connections: int, *traces: aiohttp.TraceConfig, middlewares: Sequence[aiohttp.ClientMiddlewareType] = ()
+) -> tuple[str, aiohttp.ClientSession]:
     """The server's address and a session with the same credentials, for a framework that makes its own requests.
 
-    The session opens at most `connections` connections and reports its requests to `traces`. Raises
-    ClusterNotConfigured.
+    The session opens at most `connections` connections and reports its requests to `traces`, after they have passed
+    the `middlewares`. Raises ClusterNotConfigured.
     """
     api = await _log_in(kubeconfig)
     authorization = await api.configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
     connector = aiohttp.TCPConnector(limit=connections, ssl=api.rest_client.ssl_context)
     headers = {"Authorization": authorization} if authorization else None
-    return api.configuration.host, aiohttp.ClientSession(connector=connector, headers=headers, trace_configs=list(traces))
+    session = aiohttp.ClientSession(connector=connector, headers=headers, trace_configs=list(traces), middlewares=middlewares)
+    return api.configuration.host, session
 
 
 def _require_a_file(kubeconfig: str) -> None:

@@ -28,7 +28,7 @@ class CommandOption:
 
 
 def page(introduction: str, common: Section, sections: Sequence[Section], options: Sequence[CommandOption]) -> str:
-    """The page as Markdown. Variables in `common` are listed only once."""
+    """The page as Markdown. Variables in `common` are listed only once, and those that must be set first."""
     everywhere = {found.name for settings in common.settings for found, _ in variables(settings)}
     parts = [introduction.strip(), _section(common, set()), *(_section(one, everywhere) for one in sections), _options(options)]
     return "\n".join(parts)
@@ -45,6 +45,7 @@ def _options(options: Sequence[CommandOption]) -> str:
 
 def _section(section: Section, without: set[str]) -> str:
     found_here = [(found, default) for settings in section.settings for found, default in variables(settings)]
+    found_here.sort(key=lambda each: each[1] is not MISSING)
     rows = [_row(found, default) for found, default in found_here if found.name not in without]
     head = ["| Variable | Values | Default | Meaning | Consequence |", "|---|---|---|---|---|"]
     return "\n".join(["", f"## {section.title}", "", section.started_by, "", *head, *rows, ""])

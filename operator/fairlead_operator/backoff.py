@@ -54,8 +54,10 @@ class ActionBackoff:
         return refusal if refusal is not None and refusal.decided_at <= now < refusal.again_at else None
 
     def add(self, action: Hashable, problem: ActionFailure, now: float, *, took: float = 0.0, is_passing: bool = False) -> FailedAction:
-        """Record a refusal that took this many seconds. The pause is at least that long; otherwise the pool would wait
-        for refusals most of the time. A refusal that `is_passing` is reported only when it recurs.
+        """Record a refusal that took this many seconds, or whose server asks for as many.
+
+        The pause is at least that long; otherwise the pool would wait for refusals most of the time. A refusal that
+        `is_passing` is reported only when it recurs.
         """
         before = self._known.get(action)
         times = before.times + 1 if before is not None else 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fairlead.tables import PoolKey
-from fairlead_operator.cluster import ClusterError
+from fairlead_operator.cluster import ClusterError, ClusterUnavailable
 from fairlead_operator.settings import Pace
 
 logger = logging.getLogger(__name__)
@@ -92,10 +92,12 @@ class PoolWorker:
     async def _repeat(self, step: Callable[[], Awaitable[float | None]]) -> None:
         """Take step after step until one returns None.
 
-        A failed step is repeated after 0.5, 1, 2, … seconds, at most as long as a settled pool waits.
+        A failed step is repeated after 0.5, 1, 2, … seconds, at most as long as a settled pool waits, and not before
+        the server wishes, whatever happens meanwhile.
         """
         pace, failures = self._turns.pace, 0
         while True:
+            least = pace.least
             async with self._turn, self._turns.places:
                 self._wish.clear()
                 try:
@@ -103,15 +105,15 @@ class PoolWorker:
                 except ClusterError as error:
                     logger.warning("reconciling failed", extra={"pool": self._name, "error": str(error)})
                     due, failures = min(pace.settled, 0.5 * 2 ** min(failures, 10)), failures + 1
+                    least = max(least, error.retry_after) if isinstance(error, ClusterUnavailable) else least
                 except Exception:  # one pool's bug must not end the operator; it is logged with its traceback and the step repeated
                     logger.exception("reconciling broke", extra={"pool": self._name})
                     due, failures = min(pace.settled, 0.5 * 2 ** min(failures, 10)), failures + 1
             if due is None:
                 return
-            await self._pause(due)
+            await self._pause(due, least)
 
-    async def _pause(self, due: float) -> None:
-        least = self._turns.pace.least
+    async def _pause(self, due: float, least: float) -> None:
         await asyncio.sleep(least)
         try:
             await asyncio.wait_for(self._wish.wait(), max(0.0, due * (0.8 + 0.2 * self._turns.chance()) - least))

@@ -19,6 +19,7 @@ from typing import Any, Protocol, cast
 
 import aiohttp
 import kopf
+import msgspec
 
 from fairlead import pool_roles
 from fairlead.errors import InvalidInput
@@ -251,8 +252,39 @@ async def log_in(kubeconfig: str | None, connections: int, trace: aiohttp.TraceC
     A session created by kopf has no bound: when many pools appear at once it opens a connection for each, and the
     renewal of the Lease would wait behind them all.
     """
-    server, session = await open_session(kubeconfig, connections, trace)
+    server, session = await open_session(kubeconfig, connections, trace, middlewares=(begin_watches_again, take_whole_answers))
     return kopf.AiohttpSession(server=server, aiohttp_session=session)
+
+
+async def begin_watches_again(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Have a watch begin at the present state when the server has forgotten the version from which it should go on.
+
+    Servers say so within the stream, which kopf understands, or as the answer's status, which would end the operator.
+    """
+    answer = await send(request)
+    for pause in EndlessPauses():
+        if answer.status != 410 or "watch" not in request.url.query:
+            break
+        answer.release()
+        logger.warning("a watch begins again: its version is too old for the server", extra={"path": request.url.path})
+        await asyncio.sleep(pause)
+        request.url = request.url.without_query_params("resourceVersion")
+        answer = await send(request)
+    return answer
+
+
+async def take_whole_answers(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Take an answer that was cut off or holds no document for none: kopf then asks again, and would end otherwise."""
+    answer = await send(request)
+    if "watch" in request.url.query:
+        return answer
+    try:
+        body = await answer.read()
+        if answer.status < 300:
+            msgspec.json.decode(body, type=msgspec.Raw)
+    except (aiohttp.ClientPayloadError, msgspec.DecodeError) as error:
+        raise aiohttp.ClientConnectionError(f"the answer is not whole: {error}") from error
+    return answer
 
 
 async def stop(memo: kopf.Memo) -> None:

@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from math import ceil
 
 from fairlead_process.doors import DoorPlan
-from fairlead_router.serving.body_memory import BYTES_EACH, memory_for_bodies
-from fairlead_router.settings import MEBIBYTE, RouterSettings
+from fairlead_router.serving.body_memory import BYTES_EACH, SHARE_OF_MEMORY, memory_for_bodies
+from fairlead_router.settings import MEBIBYTE, Sizes
 
 OPERATORS = DoorPlan(name="operators", wanted=64)
 PICKER = DoorPlan(name="picker", wanted=1024)
 PICKER_HEALTH = DoorPlan(name="picker health", wanted=64)
 OTHER_ROUTERS = DoorPlan(name="other routers", wanted=256)
+PUBLISHERS = DoorPlan(name="engines that publish KV events", wanted=1024)
 EVENT_SOURCES = "KV events"
 FILES_OF_SOURCE = 4
 """Of ZMQ: its socket, the one that watches it, the connection, and a replay."""
 
 
-def door_plans(settings: RouterSettings) -> tuple[DoorPlan, ...]:
+def door_plans(settings: Sizes) -> tuple[DoorPlan, ...]:
     """The ports that connections come in by, that of clients first: each of them may need one to an engine. Beside them
     the sources of KV events, to which the router connects.
     """
     clients = DoorPlan(name="clients", wanted=settings.max_connections, files=2)
     health = () if settings.picker_health_port is None else (PICKER_HEALTH,)
     events = DoorPlan(name=EVENT_SOURCES, wanted=settings.kv_event_sources, files=FILES_OF_SOURCE)
-    return clients, OPERATORS, OTHER_ROUTERS, events, *(() if settings.picker_port is None else (PICKER,)), *health
+    picker = () if settings.picker_port is None else (PICKER,)
+    publishers = () if settings.kv_events_port is None else (PUBLISHERS,)
+    return clients, OPERATORS, OTHER_ROUTERS, events, *publishers, *picker, *health
 
 
 PROCESS_BYTES = 256 * MEBIBYTE
 """The process without a request: the interpreter and its libraries, tables, what is known of engines' caches."""
 MOST_FOR_VALUES = 288 * MEBIBYTE
 """Reading a body of as many JSON values as one may have (`protocols.requests`)."""
+
+READING_EACH, READING_VALUES_EACH = 6, 32
+"""Bytes of memory for each byte of the largest body while it is read: of one long text, and of small values."""
+MEMORY_STEP = 64 * MEBIBYTE
 
 REMEDY = (
     "give it more memory (`router.resources` of the chart), or set FAIRLEAD_MAX_BODY_BYTES, FAIRLEAD_MAX_UPLOAD_BYTES,"
@@ -69,11 +78,20 @@ class MemoryLimits:
             "available_mib": self.available // MEBIBYTE,
         }
 
+    def words(self) -> str:
+        """The worst case and its parts, for a person."""
+        parts = {
+            "process": self.process,
+            "kept prompts": self.kept_prompts,
+            "reading one body": self.reading,
+            "bodies in progress": int(BYTES_EACH * self.bodies),
+        }
+        return f"{_shown(self.worst_case)}: " + ", ".join(f"{name} {_shown(size)}" for name, size in parts.items())
 
-def memory_limits(settings: RouterSettings, available: int) -> MemoryLimits:
+
+def memory_limits(settings: Sizes, available: int) -> MemoryLimits:
     """The worst case by the settings, in a process that has `available` bytes."""
-    largest = max(settings.max_body_bytes, settings.max_upload_bytes)
-    reading = max(6 * settings.max_body_bytes, min(32 * settings.max_body_bytes, MOST_FOR_VALUES))
+    largest, reading = _largest(settings), _reading(settings)
     besides = PROCESS_BYTES + settings.kept_prompts_bytes + reading
     return MemoryLimits(
         process=PROCESS_BYTES,
@@ -83,3 +101,40 @@ def memory_limits(settings: RouterSettings, available: int) -> MemoryLimits:
         largest=largest,
         available=available,
     )
+
+
+def needed_memory(settings: Sizes) -> int:
+    """Bytes that a process should be given, in whole MEMORY_STEPs: enough for the worst case by the settings. Where no
+    setting says what bodies may take, they have their usual share. The chart computes it as well
+    (`fairlead.routerMemory`), from the same numbers.
+    """
+    besides = PROCESS_BYTES + settings.kept_prompts_bytes + _reading(settings)
+    if settings.body_memory_bytes is not None:
+        least = besides + BYTES_EACH * settings.body_memory_bytes
+    else:
+        least = max(besides / (1 - BYTES_EACH * SHARE_OF_MEMORY), besides + BYTES_EACH * 2 * _largest(settings))
+    return MEMORY_STEP * ceil(least / MEMORY_STEP)
+
+
+def _largest(settings: Sizes) -> int:
+    return max(settings.max_body_bytes, settings.max_upload_bytes)
+
+
+def _reading(settings: Sizes) -> int:
+    body = settings.max_body_bytes
+    return max(READING_EACH * body, min(READING_VALUES_EACH * body, MOST_FOR_VALUES))
+
+
+def budget_lines(settings: Sizes, available: int) -> Iterator[tuple[str, str]]:
+    """What a process with these settings may take, for a person: a subject and its words each."""
+    limits, needed = memory_limits(settings, available), needed_memory(settings)
+    doors = ", ".join(f"{plan.name} {plan.wanted}" for plan in door_plans(settings))
+    yield "Connections", f"{doors}; fewer where the limit of open files is too low"
+    yield "Heads", f"{_shown(settings.max_header_bytes)} each at most, beside what follows"
+    yield "Bodies", f"{_shown(limits.bodies)} in progress together, {_shown(limits.largest)} each at most"
+    yield "Worst case", limits.words()
+    yield "Memory", f"{_shown(available)} here; {_shown(needed)} is enough" + ("" if limits.fit else f", so {REMEDY}")
+
+
+def _shown(size: int) -> str:
+    return f"{ceil(size / MEBIBYTE)} MiB" if size >= MEBIBYTE else f"{ceil(size / 1024)} KiB"

@@ -7,13 +7,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import secrets
 import socket
 import uuid
+from functools import partial
 
 import click
 import uvloop
 
+from fairlead.errors import InvalidInput
 from fairlead.routing.contracts.schedulers import Scheduler
 from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
@@ -22,7 +25,8 @@ from fairlead_client.internal import SystemApi
 from fairlead_process.clock import AwakeClock, SteadyClock
 from fairlead_process.commands import run_program
 from fairlead_process.doors import Door, take_files
-from fairlead_process.memory import give_back
+from fairlead_process.environment import read
+from fairlead_process.memory import give_back, memory_in_use
 from fairlead_process.policies import installed_policies
 from fairlead_process.starting import begin, bind, one_line_errors
 from fairlead_process.tasks import Tasks
@@ -35,7 +39,8 @@ from fairlead_router.gateway.gateway import Gateway
 from fairlead_router.gateway.informing import Informing
 from fairlead_router.gateway.prompt_tokens import PromptTokens
 from fairlead_router.gateway.routed_requests import RoutedRequests
-from fairlead_router.limits import EVENT_SOURCES, REMEDY, door_plans, memory_limits
+from fairlead_router.kv_events.central import CentralPlace
+from fairlead_router.limits import EVENT_SOURCES, OTHER_ROUTERS, PUBLISHERS, REMEDY, budget_lines, door_plans, memory_limits
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.picking.picker import Picker
 from fairlead_router.picking.serving import PickerListeners, PickerServer
@@ -46,7 +51,7 @@ from fairlead_router.pools.keys import GatewayKeys
 from fairlead_router.pools.kv_event_following import FOLLOW_SECONDS, KvEventFollower
 from fairlead_router.pools.pool_training import TRAIN_SECONDS, PoolTraining
 from fairlead_router.pools.pools import Pools, SchedulerFactory
-from fairlead_router.pools.table_cache import KeptRouters, TableCache
+from fairlead_router.pools.table_cache import KeptLife, KeptRouters, TableCache
 from fairlead_router.pools.table_stream import TableFollower
 from fairlead_router.relaying.cache_moves import CacheMoves
 from fairlead_router.relaying.calls import Calls
@@ -64,11 +69,13 @@ from fairlead_router.reporting.collecting import BATCH_SECONDS, Collector, spool
 from fairlead_router.reporting.delivering import Delivery
 from fairlead_router.reporting.spool import Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
-from fairlead_router.serving.body_memory import BodyMemory, memory_of_process
+from fairlead_router.serving.body_memory import BodyMemory, MemoryShare, memory_of_process
 from fairlead_router.serving.client_connections import ConnectionLimits
 from fairlead_router.serving.cors import Cors
 from fairlead_router.serving.http_server import GatewayServer, server_config
-from fairlead_router.settings import RouterSettings, read_settings
+from fairlead_router.settings import MEBIBYTE, RouterSettings, Sizes, read_settings
+from fairlead_router.tracing.exporting import SpanExport, otlp_sender
+from fairlead_router.tracing.tracer import Tracer
 from fairlead_router.training.trainer import Trainer
 
 TICK_SECONDS = 0.02
@@ -105,20 +112,20 @@ class Router:
         self.keys = GatewayKeys(settings.gateway_keys, self.metrics, required=settings.gateway_keys_required)
         self.upstream = UpstreamPool(self.now, connect_seconds=settings.timeouts.connect)
         self.awake = AwakeClock(self.now)
+        self.limits = memory_limits(settings, memory_of_process())
+        self.body_memory = BodyMemory(self.limits.bodies, self.limits.largest)
         self.kv_events = KvEventFollower(
             self.pools,
             self.upstream,
             self.metrics,
             self.now,
-            settings.kv_events_port,
+            self._central_place(),
             hosts=settings.kv_event_hosts,
             most_sources=self.doors[EVENT_SOURCES].most,
         )
         silences = Silences(self.awake)
         lives = EngineLives(silences, self.kv_events.events_heard, self.now)
         self.calls = Calls(settings.timeouts, silences, self.now, f"{settings.router_id}-{start_id}", lives.moved)
-        self.limits = memory_limits(settings, memory_of_process())
-        self.body_memory = BodyMemory(self.limits.bodies, self.limits.largest)
         self.informing = Informing(self.pools, self.upstream, self.metrics)
         sender = Sender(self.upstream, self.calls)
         asking = UsageAsking(sender, self.now)
@@ -131,7 +138,17 @@ class Router:
         self.heirs = Heirs(self.pools, self.calls, proxy, prompts, lambda: self.informing.draining, self.now)
         direct = DirectRelay(sender, self.upstream, self.calls, self.now, tries=settings.max_retries + 1)
         self.prompt_tokens, trusted = PromptTokens(self.upstream, self.now), settings.trusts_priority_headers
-        routed = RoutedRequests(self.pools, self.keys, self.calls, self.prompt_tokens, held, self.now, trusted=trusted)
+        routed = RoutedRequests(
+            self.pools,
+            self.keys,
+            self.calls,
+            self.prompt_tokens,
+            held,
+            self.now,
+            trusted=trusted,
+            explains=settings.explains_without_key,
+            traces=settings.otlp_endpoint is not None,
+        )
         self.gateway = Gateway(
             settings,
             self.pools,
@@ -179,6 +196,11 @@ class Router:
             lambda: uuid.uuid4().hex,
             told,
         )
+        self.spans = SpanExport(otlp_sender(settings.otlp_endpoint, settings.router_id)) if settings.otlp_endpoint else None
+        tracer: Tracer | None = None
+        if self.spans is not None:
+            tracer, counts = Tracer(settings.router_id, self.spans.offer), self.spans.counts
+            self.metrics.spans = lambda: counts
         self.collector = Collector(
             settings.router_id,
             self.pools,
@@ -188,6 +210,7 @@ class Router:
             self.now,
             lambda: uuid.uuid4().hex,
             self.delivery.wake,
+            tracer,
         )
         self.follower = TableFollower(settings.router_id, self.api, self.pools, self.keys, self.cache, self.metrics, self._synced, self.now)
         self.scraper = EngineScraper(self.pools, self.upstream, silences, lives, self.metrics, self.now)
@@ -199,9 +222,17 @@ class Router:
         directories: list[Directory] = [] if told is None else [told]
         if settings.routers_dir is not None:
             directories.append(Folder(settings.routers_dir))
-        self.company = Company(directories, settings.router_id, self.pools, self.metrics, self.now, ask_listener) if directories else None
+        door = self.doors[OTHER_ROUTERS.name]
+        self.company: Company | None = None
+        if directories:
+            self.company = Company(directories, settings.router_id, self.pools, self.metrics, self.now, ask_listener, door)
         self._tasks = Tasks()
         self._ticks = 0
+
+    def _central_place(self) -> CentralPlace | None:
+        port = self.settings.kv_events_port
+        share = partial(MemoryShare, self.body_memory)
+        return None if port is None else CentralPlace(port, self.doors[PUBLISHERS.name], share)
 
     def connection_limits(self) -> ConnectionLimits:
         """Limits of a client's connection."""
@@ -231,6 +262,7 @@ class Router:
         """Load what an earlier process left on disk: unsent reports, last tables, bindings, prefixes, what was observed
         of engines, keys. Raises OSError.
         """
+        self._say_how_the_last_ended()
         self.spool.open()
         tables, bindings = self.cache.load()
         keys = self.cache.load_gateway_keys()
@@ -246,6 +278,17 @@ class Router:
         if tables or len(self.spool):
             found = {"pools": len(tables), "bindings": len(bindings), "prefixes_of_instances": recalled, "unsent_batches": len(self.spool)}
             logger.info("recalled from disk", extra=found)
+
+    def _say_how_the_last_ended(self) -> None:
+        before, now = self.cache.load_life(), self.now()
+        if before is not None:
+            had = {"memory_mib": before.memory // MEBIBYTE, "available_mib": before.available // MEBIBYTE}
+            extra = {**had, "seen_seconds_ago": round(now - before.at)}
+            logger.warning("the process before this one was ended from outside: a kill, missing memory, or its machine", extra=extra)
+        self.cache.keep_life(self._life())
+
+    def _life(self) -> KeptLife:
+        return KeptLife(memory=memory_in_use(), available=self.limits.available, at=self.now())
 
     def _recall_routers(self) -> None:
         """Recall the number of routers: a router that was not alone before its restart does not count itself alone
@@ -263,6 +306,8 @@ class Router:
         self._tasks.every(TICK_SECONDS, "tick", self._tick)
         self._tasks.start("stream", self.follower.follow_forever)
         self._tasks.every(BATCH_SECONDS, "collect", self.collector.collect)
+        if self.spans is not None:
+            self.spans.start()
         self._tasks.start("send", self.delivery.send_forever)
         self._tasks.every(SCRAPE_SECONDS, "scrape", self.scraper.scrape)
         self._tasks.every(DOUBTED_SECONDS, "doubted lists", self.scraper.read_doubted)
@@ -277,12 +322,13 @@ class Router:
             self._tasks.every(LOOK_SECONDS, "routers", self.company.look)
 
     async def keep_prefixes(self) -> None:
-        """Write to disk what instances are assumed to hold, what was observed of engines, and how many routers are
-        live. A restarted router reads it.
+        """Write to disk what instances are assumed to hold, what was observed of engines, how many routers are live,
+        and this process's memory. A restarted router reads it.
         """
         memories, engines, told_at = self.pools.prefix_memories(), self.pools.engine_memories(), self.pools.routers_told_at
         await asyncio.to_thread(self.cache.keep_prefixes, memories)
         await asyncio.to_thread(self.cache.keep_engines, engines)
+        await asyncio.to_thread(self.cache.keep_life, self._life())
         if told_at is not None:
             await asyncio.to_thread(self.cache.keep_routers, KeptRouters(live=self.pools.routers, told_at=told_at))
 
@@ -336,11 +382,14 @@ class Router:
         await self.trainer.close()
         await self.collector.collect(final=True)
         await self.delivery.finish(GOODBYE_SECONDS)
+        if self.spans is not None:
+            await asyncio.to_thread(self.spans.close, GOODBYE_SECONDS)
         await self._tasks.stop()
         if self.company is not None:
             self.company.close()
         self.upstream.close()
         await self.api.close()
+        self.cache.end_life()
 
 
 async def serve(
@@ -383,7 +432,20 @@ async def serve(
     logger.info("stopped")
 
 
-@click.command()
+class _RouterCommand(click.Command):
+    """Its help ends with what a process would take by the environment's settings."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See click."""
+        try:
+            lines = list(budget_lines(read(Sizes, os.environ), memory_of_process()))
+        except InvalidInput as problem:
+            lines = [("Not known", str(problem))]
+        with formatter.section("Limits, by the settings in the environment (docs/settings.md)"):
+            formatter.write_dl(lines)
+
+
+@click.command(cls=_RouterCommand)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
 @click.option("--admin-host", default="127.0.0.1", show_default=True, help="Where /metrics and /debug/pools are served.")

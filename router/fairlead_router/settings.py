@@ -8,7 +8,7 @@ from fairlead.errors import InvalidInput
 from fairlead.plausibility import Hosts
 from fairlead.tables import PoolKey
 from fairlead_process.environment import group, read, variable
-from fairlead_process.kinds import PORT, File, Number, Parsed, Switch, Text, Whole
+from fairlead_process.kinds import PORT, Address, File, Number, Parsed, Switch, Text, Whole
 from fairlead_process.logs import LogSettings
 from fairlead_process.shared_variables import API_URLS
 
@@ -90,7 +90,95 @@ class Timeouts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RouterSettings:
+class Sizes:
+    """The settings by which a process shares its files and its memory (`fairlead_router.limits`)."""
+
+    max_body_bytes: int = field(
+        default=32 * MEBIBYTE,
+        metadata=variable("FAIRLEAD_MAX_BODY_BYTES", Whole("bytes", 1024), "a JSON body, decoded", "larger ones get 413"),
+    )
+    max_upload_bytes: int = field(
+        default=32 * MEBIBYTE,
+        metadata=variable("FAIRLEAD_MAX_UPLOAD_BYTES", Whole("bytes", 1024), "a form, decoded", "larger ones get 413"),
+    )
+    body_memory_bytes: int | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_BODY_MEMORY_BYTES",
+            Whole("bytes", 1024),
+            "the bodies of all requests in progress together, waiting ones and unread answers included; at least the largest allowed body",
+            "requests beyond it get 503 with Retry-After; an API key has half of it. The process takes half as much again, and what the line"
+            " `limits` of its log says",
+            default_shown="a quarter of the memory of the container or machine, less where the rest is not enough, and at least two of the"
+            " largest bodies",
+        ),
+    )
+    kept_prompts_bytes: int = field(
+        default=64 * MEBIBYTE,
+        metadata=variable(
+            "FAIRLEAD_KEPT_PROMPTS_BYTES",
+            Whole("bytes", 0),
+            "the last prompts of sessions, kept in memory to be computed elsewhere when their instance leaves (`handOverBudget`)",
+            "beyond it the longest unused go; their sessions are computed again with their next turn",
+        ),
+    )
+    max_header_bytes: int = field(
+        default=64 * 1024,
+        metadata=variable("FAIRLEAD_MAX_HEADER_BYTES", Whole("bytes", 1024), "request line and headers", "larger ones get 431"),
+    )
+    max_connections: int = field(
+        default=8192,
+        metadata=variable(
+            "FAIRLEAD_MAX_CONNECTIONS",
+            Whole("connections", 1),
+            "clients' connections; fewer where the limit of open files does not allow two for each",
+            "further ones get 503",
+        ),
+    )
+    kv_events_port: int | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_KV_EVENTS_PORT",
+            Whole("port", 1, 65535),
+            "port of every address at which engines connect to publish KV events, by ZMQ",
+            "without it only engines that bind an endpoint are followed; docs/kv-events.md",
+            default_shown="none",
+        ),
+    )
+    kv_event_sources: int = field(
+        default=1024,
+        metadata=variable(
+            "FAIRLEAD_KV_EVENT_SOURCES",
+            Whole("sources", 1),
+            "sources of KV events (an engine has one for each data-parallel rank) that a process follows; each takes up to four files, and where"
+            " these are short all of them a sixteenth",
+            "for engines beyond it the router uses its own history",
+        ),
+    )
+    picker_port: int | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_PICKER_PORT",
+            Whole("port", 1, 65535),
+            "port of the endpoint picker (Envoy's ext_proc, at the host of `--host`), for gateways that send requests themselves",
+            "without it there is none; docs/endpoint-picker.md",
+            default_shown="none",
+        ),
+    )
+    picker_health_port: int | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_PICKER_HEALTH_PORT",
+            Whole("port", 1, 65535),
+            "a second port with gRPC health checks only, never with TLS, for probes",
+            "without it health is asked at the picker's own port",
+            default_shown="none",
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterSettings(Sizes):
     """All settings of the router's process. Sizes are in bytes."""
 
     api_urls: tuple[str, ...] = field(metadata=API_URLS)
@@ -151,35 +239,6 @@ class RouterSettings:
             "beyond it samples go, oldest first, then history",
         ),
     )
-    max_body_bytes: int = field(
-        default=32 * MEBIBYTE,
-        metadata=variable("FAIRLEAD_MAX_BODY_BYTES", Whole("bytes", 1024), "a JSON body, decoded", "larger ones get 413"),
-    )
-    max_upload_bytes: int = field(
-        default=32 * MEBIBYTE,
-        metadata=variable("FAIRLEAD_MAX_UPLOAD_BYTES", Whole("bytes", 1024), "a form, decoded", "larger ones get 413"),
-    )
-    body_memory_bytes: int | None = field(
-        default=None,
-        metadata=variable(
-            "FAIRLEAD_BODY_MEMORY_BYTES",
-            Whole("bytes", 1024),
-            "the bodies of all requests in progress together, waiting ones and unread answers included; at least the largest allowed body",
-            "requests beyond it get 503 with Retry-After; an API key has half of it. The process takes half as much again, and what the line"
-            " `limits` of its log says",
-            default_shown="a quarter of the memory of the container or machine, less where the rest is not enough, and at least two of the"
-            " largest bodies",
-        ),
-    )
-    kept_prompts_bytes: int = field(
-        default=64 * MEBIBYTE,
-        metadata=variable(
-            "FAIRLEAD_KEPT_PROMPTS_BYTES",
-            Whole("bytes", 0),
-            "the last prompts of sessions, kept in memory to be computed elsewhere when their instance leaves (`handOverBudget`)",
-            "beyond it the longest unused go; their sessions are computed again with their next turn",
-        ),
-    )
     cors_origins: tuple[str, ...] = field(
         default=(),
         metadata=variable(
@@ -188,19 +247,6 @@ class RouterSettings:
             "web pages that may call the gateway from a browser, by their origin; `*` is every page",
             "without it browsers keep pages of other origins out; with `*` and no API keys every page that somebody opens can use the engines",
             default_shown="none",
-        ),
-    )
-    max_header_bytes: int = field(
-        default=64 * 1024,
-        metadata=variable("FAIRLEAD_MAX_HEADER_BYTES", Whole("bytes", 1024), "request line and headers", "larger ones get 431"),
-    )
-    max_connections: int = field(
-        default=8192,
-        metadata=variable(
-            "FAIRLEAD_MAX_CONNECTIONS",
-            Whole("connections", 1),
-            "clients' connections; fewer where the limit of open files does not allow two for each",
-            "further ones get 503",
         ),
     )
     max_retries: int = field(
@@ -263,16 +309,6 @@ class RouterSettings:
             "at most 10 a second in a pool are kept so; a key may as it says",
         ),
     )
-    kv_events_port: int | None = field(
-        default=None,
-        metadata=variable(
-            "FAIRLEAD_KV_EVENTS_PORT",
-            Whole("port", 1, 65535),
-            "port of every address at which engines connect to publish KV events, by ZMQ",
-            "without it only engines that bind an endpoint are followed; docs/kv-events.md",
-            default_shown="none",
-        ),
-    )
     kv_event_hosts: Hosts = field(
         default_factory=Hosts,
         metadata=variable(
@@ -280,36 +316,6 @@ class RouterSettings:
             Parsed(lambda text: _event_hosts(text), "names, `*.` with the end of a name, addresses or networks, with commas", "hosts"),
             "hosts besides its own at which an engine may say that it publishes KV events, such as `*.engines.svc` or `10.0.0.0/8`",
             "routers connect to what engines name there",
-            default_shown="none",
-        ),
-    )
-    kv_event_sources: int = field(
-        default=1024,
-        metadata=variable(
-            "FAIRLEAD_KV_EVENT_SOURCES",
-            Whole("sources", 1),
-            "sources of KV events (an engine has one for each data-parallel rank) that a process follows; each takes up to four files, and where"
-            " these are short all of them a sixteenth",
-            "for engines beyond it the router uses its own history",
-        ),
-    )
-    picker_port: int | None = field(
-        default=None,
-        metadata=variable(
-            "FAIRLEAD_PICKER_PORT",
-            Whole("port", 1, 65535),
-            "port of the endpoint picker (Envoy's ext_proc, at the host of `--host`), for gateways that send requests themselves",
-            "without it there is none; docs/endpoint-picker.md",
-            default_shown="none",
-        ),
-    )
-    picker_health_port: int | None = field(
-        default=None,
-        metadata=variable(
-            "FAIRLEAD_PICKER_HEALTH_PORT",
-            Whole("port", 1, 65535),
-            "a second port with gRPC health checks only, never with TLS, for probes",
-            "without it health is asked at the picker's own port",
             default_shown="none",
         ),
     )
@@ -374,6 +380,16 @@ class RouterSettings:
             Number("", 0, 1),
             "share of sessions whose requests are recorded for simulations: arrivals, lengths, hashes of prompt blocks; no text",
             "1 writes a row for every request; with 0 simulations have only traces that are uploaded",
+        ),
+    )
+    otlp_endpoint: str | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_OTLP_ENDPOINT",
+            Address("http://otel-collector:4318"),
+            "the OpenTelemetry collector that gets traces of the requests whose decisions are kept, by OTLP over HTTP",
+            "without it no traces are made, and `traceparent` is only passed on; docs/tracing.md",
+            default_shown="none",
         ),
     )
     timeouts: Timeouts = field(default_factory=Timeouts, metadata=group(Timeouts))

@@ -56,15 +56,15 @@ def _leave(number: int, _frame: object) -> NoReturn:
 
 def _summary_when_ready(child: "subprocess.Popen[bytes]", directory: StateDirectory, log_path: Path, say: Callable[[str], None]) -> str:
     shown: set[str] = set()
-    deadline = time.monotonic() + WAIT_SECONDS
-    began = time.monotonic()
-    while time.monotonic() < deadline:
+    began = moved_at = time.monotonic()
+    while time.monotonic() < moved_at + WAIT_SECONDS:
         ended = child.poll() is not None
         note = directory.read_run()
         if note is not None and note.supervisor_pid == child.pid:
             for process in note.processes:
                 if process.state in {"ready", "done"} and process.name not in shown:
                     shown.add(process.name)
+                    moved_at = time.monotonic()
                     say(f"  {time.monotonic() - began:5.1f} s  {process.name} {process.state}")
             if note.phase == "ready":
                 return note.summary
@@ -73,7 +73,7 @@ def _summary_when_ready(child: "subprocess.Popen[bytes]", directory: StateDirect
             raise StartFailed(said if "(log: " in said else f"{said} (log: {log_path})")
         time.sleep(0.1)
     child.terminate()
-    raise StartFailed(f"the sandbox was not ready within {WAIT_SECONDS:g} s (log: {log_path})")
+    raise StartFailed(f"the sandbox is not ready, and no process became so within {WAIT_SECONDS:g} s (log: {log_path})")
 
 
 def _last_line(text: str) -> str:

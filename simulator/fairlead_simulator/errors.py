@@ -41,14 +41,23 @@ class ContextTooLong(SimulatorError):
 
 
 class TraceInvalid(SimulatorError):
-    """One line of a trace (or the whole file, then `line` is 0) cannot be used."""
+    """One line of a trace (or the whole file, then `line` is 0) cannot be used.
+
+    Parts of `field` and `problem` may be the file's, of any length and sign: the message is short, and one line.
+    """
 
     def __init__(self, file: str, line: int, field: str, problem: str) -> None:
+        field, problem = _one_line(field, 200), _one_line(problem, 600)
         self.file = file
         self.line = line
         self.field = field
         place = f"{file}:{line}" if line else file
         super().__init__(f"{place}: {field}: {problem}" if field else f"{place}: {problem}")
+
+
+def _one_line(text: str, longest: int) -> str:
+    short = text if len(text) <= longest else f"{text[:longest]}..."
+    return short if short.isprintable() else "".join(sign if sign.isprintable() else "?" for sign in short)
 
 
 class RecordsUnusable(SimulatorError):

@@ -5,15 +5,17 @@
 import asyncio
 import logging
 import time
+from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any
 from urllib.parse import quote_plus
 
 import httpx
-import orjson
+import msgspec
 from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import JWKRegistry, KeySet
@@ -23,9 +25,12 @@ from fairlead_api.infra.errors import IdentityProviderUnavailable, NotAuthentica
 from fairlead_api.oidc_settings import OidcSettings
 from fairlead_client.resources.access import AccessRole, OidcLoginRequest, OidcProvider
 from fairlead_client.tls import client_context
+from fairlead_process.json_documents import DEEPEST, decode_json, nests_deeper
 
 SIGNED_BY_KEY_PAIR = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
 """Accepted signature algorithms, if the provider offers them. A shared secret would not prove which side signed."""
+
+_ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 LEEWAY_SECONDS = 60
 """How much the clocks of the provider and of this process may differ."""
@@ -50,6 +55,10 @@ class Expected:
 
 def checked(token: str, keys: Mapping[str, Any], algorithms: Sequence[str], expected: Expected, now: datetime) -> dict[str, Any]:
     """The claims of an ID token. `keys` is the provider's JWK set. Raises NoSuchKey, BadToken."""
+    if len(token) > LONGEST_TOKEN:
+        raise BadToken(f"the ID token is invalid: it has more than {LONGEST_TOKEN} characters")
+    if any(nests_deeper(part, DEEPEST) for part in _parts(token)):
+        raise BadToken(f"the ID token is invalid: it nests deeper than {DEEPEST} levels")
     try:
         found = jwt.decode(token, _usable(keys["keys"]), [one for one in algorithms if one in SIGNED_BY_KEY_PAIR])
         jwt.JWTClaimsRegistry(
@@ -65,18 +74,25 @@ def checked(token: str, keys: Mapping[str, Any], algorithms: Sequence[str], expe
     except InvalidKeyIdError as error:
         raise NoSuchKey(str(error)) from error
     except (JoseError, KeyError, TypeError, ValueError) as error:
-        why = str(error) if isinstance(error, JoseError) else "it is not written as one"
+        why = _shown(error) if isinstance(error, JoseError) else "it is not written as one"
         raise BadToken(f"the ID token is invalid: {why}") from error
     audience, party = found.claims["aud"], found.claims.get("azp")
-    if (isinstance(audience, list) and len(audience) > 1 and party is None) or party not in {None, expected.client_id}:
+    if (isinstance(audience, list) and len(audience) > 1 and party is None) or party not in (None, expected.client_id):
         raise BadToken("the ID token is invalid: it was made for another client (azp)")
     return found.claims
+
+
+def _parts(token: str) -> list[bytes]:
+    """Head and claims; other than base64 is left to the library."""
+    with suppress(ValueError):
+        return [urlsafe_b64decode(part.encode() + b"==") for part in token.split(".")[:2]]
+    return []
 
 
 def _usable(keys: Iterable[Any]) -> KeySet:
     """The keys that can be used; others are passed over (RFC 7517, section 5). Raises NoSuchKey if none is left."""
     found = []
-    for key in keys:
+    for key in islice(keys, MOST_KEYS):
         # whatever is wrong with one key, in the words of any library, is no reason to refuse the others
         with suppress(Exception):
             found.append(JWKRegistry.import_key(key))
@@ -98,7 +114,12 @@ AGAIN_SECONDS = 10
 PLAIN_JSON = {"accept": "application/json", "accept-encoding": "identity"}
 
 MOST_GROUPS = 1000
+MOST_KEYS = 100
+"""Keys of the provider that are looked at: each costs time at every sign-in."""
+LONGEST_TOKEN = 256 * 1024
+"""Characters of an ID token."""
 LONGEST_NAME = 200
+LONGEST_ADDRESS = 2000
 REFUSED = "identity-provider-refused"
 
 
@@ -205,7 +226,7 @@ class OpenIdProvider:
         if not isinstance(token, str):
             raise BadToken("the identity provider gave no ID token; is `openid` among FAIRLEAD_OIDC_SCOPES?")
         expected = Expected(issuer=self.issuer, client_id=self._client_id, nonce=nonce)
-        named = metadata.document.get("id_token_signing_alg_values_supported") or ["RS256"]
+        named = _words(metadata.document, "id_token_signing_alg_values_supported", "RS256")
         try:
             return checked(token, metadata.keys, named, expected, now)
         except NoSuchKey:
@@ -223,7 +244,7 @@ class OpenIdProvider:
             "code_verifier": answer.code_verifier,
         }
         headers, secret = {}, self._settings.client_secret
-        ways = document.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+        ways = _words(document, "token_endpoint_auth_methods_supported", "client_secret_basic")
         if secret is None:
             form["client_id"] = self._client_id
         elif "client_secret_basic" in ways or "client_secret_post" not in ways:
@@ -234,18 +255,18 @@ class OpenIdProvider:
         status, found = await self._ask("POST", _text(document, "token_endpoint"), headers, form)
         if status == 200:
             return found
-        error = str(found.get("error"))[:100]
-        told = f"{error}: {str(found['error_description'])[:300]}" if found.get("error_description") else error
-        if status >= 500 or error in {"invalid_client", "unauthorized_client"}:
+        error, description = found.get("error"), found.get("error_description")
+        told = f"{_shown(error)}: {_shown(description)}" if description else _shown(error)
+        if status >= 500 or error in ("invalid_client", "unauthorized_client"):
             raise self._away(f"the identity provider does not give tokens to client {self._client_id!r}: {status} {told}")
         raise NotAuthenticated(REFUSED, f"the identity provider refused the code: {told}; sign in again")
 
     async def _completed(self, document: Mapping[str, Any], tokens: Mapping[str, Any], claims: Mapping[str, Any]) -> Mapping[str, Any]:
         """The claims, completed with those that only the userinfo endpoint returns. Raises NotAuthenticated."""
         place, token = document.get("userinfo_endpoint"), tokens.get("access_token")
-        if not isinstance(place, str) or not isinstance(token, str):
+        if not _is_address(place) or not isinstance(token, str):
             return claims
-        status, found = await self._ask("GET", place, {"authorization": f"Bearer {token}"})
+        status, found = await self._ask("GET", str(place), {"authorization": f"Bearer {token}"})
         if status != 200:
             raise self._away(f"the identity provider does not say who signed in: {status}")
         if found.get("sub") != claims["sub"]:  # Core 5.3.2: else they could be another person's claims
@@ -271,7 +292,7 @@ class OpenIdProvider:
     async def _read(self, now: float) -> _Metadata:
         status, document = await self._ask("GET", self.issuer.rstrip("/") + "/.well-known/openid-configuration")
         if status != 200 or document.get("issuer") != self.issuer:
-            named = f"names itself {document['issuer']!r}" if document.get("issuer") else f"answers {status}"
+            named = f"names itself {_shown(document['issuer'])!r}" if document.get("issuer") else f"answers {status}"
             raise self._away(f"the identity provider {self.issuer} {named}; is FAIRLEAD_OIDC_ISSUER right?")
         status, keys = await self._ask("GET", _text(document, "jwks_uri"))
         if status != 200 or not isinstance(keys.get("keys"), list):
@@ -284,12 +305,12 @@ class OpenIdProvider:
         """Status and JSON object. Raises IdentityProviderUnavailable."""
         try:
             status, content = await self._read_whole(method, url, {**PLAIN_JSON, **(headers or {})}, form)
-            found = orjson.loads(content) if content else {}
+            found = decode_json(content, _ANY) if content else {}
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise self._away(f"the identity provider does not answer: {type(error).__name__} {error}") from error
+            raise self._away(f"the identity provider does not answer: {type(error).__name__} {_shown(error)}") from error
         except TimeoutError as error:
             raise self._away(f"the identity provider does not answer in full within {TIMEOUT_SECONDS:g} s at {url}") from error
-        except ValueError as error:
+        except msgspec.DecodeError as error:
             raise self._away(f"the identity provider does not answer with JSON at {url}: {status}") from error
         if not isinstance(found, dict):
             raise self._away(f"the identity provider does not answer with a JSON object at {url}: {status}")
@@ -316,8 +337,30 @@ class OpenIdProvider:
         return IdentityProviderUnavailable(detail, AGAIN_SECONDS)
 
 
-def _text(document: Mapping[str, Any], name: str) -> str:
+def _words(document: Mapping[str, Any], name: str, usual: str) -> list[str]:
+    """The words of a list; the usual one where the provider names none."""
     found = document.get(name)
-    if not isinstance(found, str):
-        raise IdentityProviderUnavailable(f"the identity provider names no {name}", AGAIN_SECONDS)
-    return found
+    return [one for one in found if isinstance(one, str)] if found and isinstance(found, list) else [usual]
+
+
+def _shown(value: object) -> str:
+    """What the provider says, for a message: at most 300 characters on one line."""
+    text = value if isinstance(value, str) else str(value) if isinstance(value, int | float | Exception | None) else type(value).__name__
+    return "".join(sign if sign.isprintable() else "?" for sign in text[:300])
+
+
+def _text(document: Mapping[str, Any], name: str) -> str:
+    """An address of the provider. Raises IdentityProviderUnavailable."""
+    found = document.get(name)
+    if not _is_address(found):
+        raise IdentityProviderUnavailable(f"the identity provider names no {name} that can be used", AGAIN_SECONDS)
+    return str(found)
+
+
+def _is_address(found: object) -> bool:
+    if not isinstance(found, str) or len(found) > LONGEST_ADDRESS or not found.isprintable():
+        return False
+    with suppress(httpx.InvalidURL, ValueError):
+        url = httpx.URL(found)
+        return url.scheme in ("http", "https") and bool(url.host)
+    return False

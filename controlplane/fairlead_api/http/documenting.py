@@ -41,6 +41,16 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         },
         "for everything": {"name": "ci"},
     },
+    "WebhookRequest": {
+        "every notice to a program": {"name": "on-call", "url": "https://hooks.example.com/fairlead"},
+        "what hurts one pool, to Slack": {
+            "name": "chat in #on-call",
+            "url": "https://hooks.slack.com/services/T0/B0/x",
+            "form": "slack",
+            "kinds": ["pool.out-of-slo", "instance.lost", "instance.stalled"],
+            "pools": ["default/chat"],
+        },
+    },
     "GatewayKeyChange": {"may have decisions kept": {"explain": True}},
     "EngineFit": {
         "fitted to a file of records": {
@@ -305,7 +315,7 @@ HEADERS = {
 """Headers of answers: type and meaning."""
 
 _NO_DATABASE = frozenset({"/healthz", "/v1/login-modes"})
-_CONFLICTS = ("/plans", "/simulations", "/gateway-keys", "/plan", "/apply", "/undo", "/again")
+_CONFLICTS = ("/plans", "/simulations", "/gateway-keys", "/webhooks", "/plan", "/apply", "/undo", "/again")
 """Endings of paths whose writes may conflict with the present state; so may all writes of routers and the operator."""
 
 

@@ -11,11 +11,11 @@ from typing import Protocol
 
 from fairlead.errors import InvalidInput
 from fairlead.percentages import percentage
-from fairlead.tables import PoolKey, SloFacts
+from fairlead.tables import PoolKey
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.infra.sharing import Recent
 from fairlead_api.infra.times import parse_range
-from fairlead_api.loads.heatmaps import Grid, Kept, Place, limit_of
+from fairlead_api.loads.heatmaps import Grid, Kept, Limits, Place
 from fairlead_client.resources.heatmaps import GOOD_WHEN_HIGH, METRICS
 from fairlead_client.resources.load_explanations import LoadExplanation, Moved, Senders, SenderShare, WindowChange, WindowFigure
 
@@ -49,13 +49,13 @@ class Stretch:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretches:
     """The figures of all instances of a pool in the stretch and in the one before it, the instances' rows, and the
-    current SLO.
+    current limits.
     """
 
     now: Mapping[str, Stretch]
     before: Mapping[str, Stretch]
     places: Mapping[str, Place]
-    slo: SloFacts
+    limits: Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +179,7 @@ def _figure(metric: str, instance: str, others: Sequence[str], found: Stretches)
     now, before = (_value(stretches.get(instance), metric) for stretches in (found.now, found.before))
     of = 1 if metric in GOOD_WHEN_HIGH else 0
     values = [value[of] for name in others if (value := _value(found.now.get(name), metric)) is not None]
-    limit = limit_of(metric, found.slo)
+    limit = found.limits.of(metric)
     return WindowFigure(
         metric=metric,
         unit=METRICS[metric],

@@ -15,6 +15,8 @@ from fairlead_client.resources.heatmaps import GOOD_WHEN_HIGH, GROUPS, METRICS, 
 
 MAX_ROWS = 512
 MAX_COLUMNS = 360
+MANY_ROWS = 16
+"""Rows above which the order `auto` is the worst first: hot rows are no longer found at a glance among them."""
 KV_LIMIT = 0.9
 """Share of used KV cache above which engines start to preempt."""
 
@@ -111,9 +113,22 @@ def check(metric: str, columns: int, aggregate: str, sort: str, group: str) -> N
         raise InvalidInput("columns", columns, f"write 1 to {MAX_COLUMNS}")
 
 
-def limit_of(metric: str, slo: SloFacts) -> float | None:
-    """The absolute limit of a metric; None if it has none."""
-    return {"ttft_p95": slo.ttft_seconds, "tpot_p95": slo.tpot_seconds, "kv_usage": KV_LIMIT}.get(metric)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What limits an instance's load: the SLO in force, and the uncached prompt tokens that an instance computes in a
+    second as routers measured it, None before they did.
+    """
+
+    slo: SloFacts
+    prefill_speed: float | None = None
+
+    def of(self, metric: str) -> float | None:
+        """The absolute limit of a metric; None if it has none, or if it is not known yet. That of pending prefill is
+        the routers' own: what an instance computes within the TTFT target.
+        """
+        pending = None if self.prefill_speed is None else round(self.slo.ttft_seconds * self.prefill_speed)
+        known = {"ttft_p95": self.slo.ttft_seconds, "tpot_p95": self.slo.tpot_seconds, "kv_usage": KV_LIMIT}
+        return (known | {"pending_prefill_tokens": pending or None}).get(metric)
 
 
 def heatmap(
@@ -124,7 +139,7 @@ def heatmap(
     where: Grid,
     slices: Iterable[Slice],
     instances: Mapping[str, Place],
-    slo: SloFacts,
+    limits: Limits,
     migrations: Sequence[HeatmapMigration],
     migrations_total: int,
     group: str = "instance",
@@ -136,7 +151,7 @@ def heatmap(
     precedence over gone ones, then the order decides. A group's cell is the maximum over its instances, or the mean
     over all their seconds.
     """
-    limit = limit_of(metric, slo)
+    limit = limits.of(metric)
     name_of = _naming(group, instances)
     living = [name for name, place in instances.items() if place.state is not InstanceState.GONE]
     rows: dict[str, dict[str, Place]] = {}
@@ -148,6 +163,7 @@ def heatmap(
         for name in lines.take(list(block)):
             rows.setdefault(name_of(name), {})[name] = instances.get(name, UNKNOWN)
     made = [_row(name, list(places.values()), lines.values(name), limit) for name, places in rows.items()]
+    sort = sort if sort != "auto" else "pain" if len(made) > MANY_ROWS else "name"
     order = _order(sort, metric, limit)
     places_of = {row.instance: order(row) for row in made}
     kept = sorted(made, key=lambda row: (row.state is InstanceState.GONE, places_of[row.instance]))[:MAX_ROWS]
@@ -165,6 +181,7 @@ def heatmap(
         maximum=1.0 if share else max(top, limit or 0.0),
         limit=limit,
         group=group,
+        sort=sort,
         rows_total=len(made),
         rows=sorted(kept, key=lambda row: places_of[row.instance]),
         migrations=_grouped(migrations, name_of, where) if group != "instance" else list(migrations),

@@ -17,6 +17,7 @@ from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.times import parse_range
+from fairlead_api.loads.differing import differences, region_of
 from fairlead_api.loads.explaining import LoadExplaining
 from fairlead_api.loads.heatmaps import MAX_COLUMNS, Kept, check, grid, heatmap
 from fairlead_api.loads.store.samples import PostgresLoads
@@ -24,7 +25,7 @@ from fairlead_api.loads.store.windows import PostgresLoadWindows
 from fairlead_api.settings import Settings
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.heatmaps import Heatmap
-from fairlead_client.resources.load_explanations import LoadExplanation
+from fairlead_client.resources.load_explanations import Differences, LoadExplanation
 
 
 class HeatmapReading:
@@ -42,10 +43,10 @@ class HeatmapReading:
         begun, ended = parse_range(start, end, now)
         begun = begun or now
         where = grid(begun, ended or now, columns, self._kept.finest(begun, now))
-        slices, instances, slo = await self._store.slices(pool, metric, where, mean=aggregate == "mean")
+        slices, instances, limits = await self._store.slices(pool, metric, where, mean=aggregate == "mean")
         moves, total = await self._store.moves(pool, where)
         # the largest map takes 8 to 18 ms, under load several times that, for which everybody else would wait
-        return await asyncio.to_thread(heatmap, str(pool), metric, aggregate, sort, where, slices, instances, slo, moves, total, group)
+        return await asyncio.to_thread(heatmap, str(pool), metric, aggregate, sort, where, slices, instances, limits, moves, total, group)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,9 @@ def heatmap_cells(found: Heatmap) -> Iterator[HeatmapCell]:
                 yield HeatmapCell(instance=row.instance, state=row.state, role=row.role, at=at, value=value, breach=column in breaches)
 
 
-def load_routes(guard: Guard, heatmaps: HeatmapReading, explaining: LoadExplaining, clock: Callable[[], datetime]) -> Routes:
+def load_routes(
+    guard: Guard, heatmaps: HeatmapReading, windows: PostgresLoadWindows, explaining: LoadExplaining, clock: Callable[[], datetime]
+) -> Routes:
     """Under /v1/pools/{namespace}/{name}."""
     routes = Routes(prefix="/v1", tags=["pools"])
     viewer = guard.needs(AccessRole.VIEWER)
@@ -113,6 +116,25 @@ def load_routes(guard: Guard, heatmaps: HeatmapReading, explaining: LoadExplaini
         pool = PoolKey(namespace=namespace, name=name)
         return answer(await explaining.explain(pool, instance, metric, start, end, clock()))
 
+    @routes.get("/pools/{namespace}/{name}/differences", response_model=Differences)
+    async def get_differences(
+        namespace: str,
+        name: str,
+        instances: str,
+        caller: Viewer,
+        start: Annotated[str, Query(alias="from")] = "now-5m",
+        end: Annotated[str, Query(alias="to")] = "now",
+        rest_from: str = "now-1h",
+        rest_to: str = "now",
+    ) -> Response:
+        """What differs between the recorded requests of some `instances` (ids, separated by commas) from `from` to `to`
+        and the other ones of the pool from `rest_from` to `rest_to`: sessions, classes, reasons, prompt lengths, hits,
+        nodes and revisions whose shares differ by more than three standard errors, the surest first.
+        """
+        region, begun, ended = region_of(instances, start, end, (rest_from, rest_to), clock())
+        seen = await windows.seen(PoolKey(namespace=namespace, name=name), begun, ended)
+        return answer(differences(region, seen))
+
     return routes
 
 
@@ -124,5 +146,6 @@ def kept_of(settings: Settings) -> Kept:
 def feature(infra: Infra, guard: Guard) -> Feature:
     """Heatmaps and explanations of load."""
     kept = kept_of(infra.settings)
-    explaining = LoadExplaining(PostgresLoadWindows(infra.reads), kept, infra.of_hours)
-    return Feature(routes=(load_routes(guard, HeatmapReading(PostgresLoads(infra.reads), kept), explaining, infra.clock),))
+    windows = PostgresLoadWindows(infra.reads)
+    explaining = LoadExplaining(windows, kept, infra.of_hours)
+    return Feature(routes=(load_routes(guard, HeatmapReading(PostgresLoads(infra.reads), kept), windows, explaining, infra.clock),))

@@ -6,7 +6,7 @@ from fairlead.tables import PoolKey
 from fairlead_client.public.calling import ApiCalls, Query, path_of, segment
 from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
-from fairlead_client.resources.load_explanations import LoadExplanation
+from fairlead_client.resources.load_explanations import Differences, LoadExplanation
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.predictors import Predictor
@@ -106,3 +106,12 @@ class PoolCalls(ApiCalls):
         query = {"metric": metric, "from": start, "to": end}
         path = f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}/explanation"
         return await self._call("GET", path, LoadExplanation, query=query)
+
+    async def differences(
+        self, pool: PoolKey, instances: str, *, start: str = "now-5m", end: str = "now", rest_start: str = "now-1h", rest_end: str = "now"
+    ) -> Differences:
+        """What differs between the requests of these instances, separated by commas, from `start` to `end`, and the
+        rest of those from `rest_start` to `rest_end`, at most a day.
+        """
+        query = {"instances": instances, "from": start, "to": end, "rest_from": rest_start, "rest_to": rest_end}
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/differences", Differences, query=query)

@@ -31,9 +31,10 @@ class Heatmap:
 
     `metric` is one of METRICS. `group` is what a row shows: an `instance`, or all of a `role` or `node`. Columns are
     `step_seconds` wide from `start`; a cell is the maximum (or mean) of its seconds. `maximum` is the top of the scale:
-    the data's maximum, at least the limit; 1 for shares. `rows_total` counts all rows; `rows` holds fewer only if there
-    are more than can be shown. `migrations_total` counts all migrations of the range; `migrations` leaves out those
-    within one group, and holds only the busiest if there are more pairs of rows and columns than can be shown.
+    the data's maximum, at least the limit; 1 for shares. `sort` is the order of the rows, never `auto`. `rows_total`
+    counts all rows; `rows` holds fewer only if there are more than can be shown. `migrations_total` counts all
+    migrations of the range; `migrations` leaves out those within one group, and holds only the busiest if there are
+    more pairs of rows and columns than can be shown.
     """
 
     pool: str
@@ -51,6 +52,7 @@ class Heatmap:
     rows: list[HeatmapRow]
     migrations: list["HeatmapMigration"]
     migrations_total: int
+    sort: str = "name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,5 +90,7 @@ GOOD_WHEN_HIGH = frozenset({"hit_rate"})
 GROUPS = ("instance", "role", "node")
 """What a row of a heatmap can show."""
 
-SORTS = ("name", "max", "latest", "pain")
-"""Orders of rows: role and name, largest value, newest value, or how far and how long over the limit."""
+SORTS = ("name", "max", "latest", "pain", "auto")
+"""Orders of rows: role and name, largest value, newest value, or how far and how long over the limit; `auto` is the
+last of these above 16 rows, else role and name.
+"""

@@ -150,3 +150,38 @@ class LoadExplanation:
     arrived: Moved
     left: Moved
     changes: list[WindowChange]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A value of the recorded requests whose share inside of a region differs from its share outside.
+
+    `about` is `session`, `class`, `reason` (of the routing decision), `prompt` (its length), `hits` (the part of the
+    prompt that was cached), `node` or `revision` (of the pool's spec). `inside` and `outside` count recorded requests;
+    the shares (0-1) weigh each by how rarely its kind is recorded, and `error` is the standard error of their
+    difference.
+    """
+
+    about: str
+    value: str
+    inside: int
+    outside: int
+    inside_share: float
+    outside_share: float
+    error: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differences:
+    """What differs between the recorded requests of `instances` from `start` to `end` and the rest of the range, the
+    surest first: only shares that differ by more than three standard errors. With `enough` False there are too few
+    requests on one side to say anything.
+    """
+
+    instances: list[str]
+    start: datetime
+    end: datetime
+    inside: int
+    outside: int
+    enough: bool
+    found: list[Difference]

@@ -88,18 +88,27 @@ class ActionRetries:
                 raise
             reason = ActionFailureReason.CHILD_NOT_OURS if isinstance(error, NotOwned) else ActionFailureReason.ACTION_FAILED
             words = str(error) or f"no answer within {SLOW_SECONDS:g} s, after another write had waited for longer"
-            self._failed(identity, what, ActionFailure(reason=reason, message=words), began, is_conflict=_is_conflict(error))
+            asked_for = error.retry_after if isinstance(error, ClusterUnavailable) else 0.0
+            problem = ActionFailure(reason=reason, message=words)
+            self._failed(identity, what, problem, began, asked_for, is_conflict=_is_conflict(error))
             return False
         self._refusals.clear(what)
         return True
 
     def _failed(
-        self, identity: PoolIdentity, what: tuple[Hashable, ...], problem: ActionFailure, began: float, *, is_conflict: bool
+        self,
+        identity: PoolIdentity,
+        what: tuple[Hashable, ...],
+        problem: ActionFailure,
+        began: float,
+        asked_for: float,
+        *,
+        is_conflict: bool,
     ) -> None:
         now = self._clock()
         if now - began >= SLOW_SECONDS:
             self._slow[what[:-1]] = problem
-        refusal = self._refusals.add(what, problem, now, took=now - began, is_passing=is_conflict)
+        refusal = self._refusals.add(what, problem, now, took=max(now - began, asked_for), is_passing=is_conflict)
         self.problem = self.problem or (refusal.with_next_try(refusal.told) if refusal.told is not None else None)
         if refusal.is_news:
             logger.warning("action refused", extra={"pool": identity.name, "reason": problem.reason, "error": problem.message})

@@ -71,10 +71,11 @@ class _Caller:
 
 class Callers:
     """All routers that are connected to ask this one, whose name is `router`. It hears only routers that know the
-    `secret`; others learn nothing.
+    `secret`; others learn nothing. `left` is called with each connection that has ended.
     """
 
-    def __init__(self, pools: Pools, router: str, secret: str, now: Callable[[], float]) -> None:
+    def __init__(self, pools: Pools, router: str, secret: str, now: Callable[[], float], left: Callable[[RouterConnection], None]) -> None:
+        self._left = left
         self._pools = pools
         self._router = router
         self._secret = secret
@@ -134,6 +135,7 @@ class Callers:
             connection.close()
 
     def _end(self, connection: RouterConnection) -> None:
+        self._left(connection)
         self._strangers.pop(connection, None)
         caller = self._callers.pop(connection, None)
         if caller is not None:

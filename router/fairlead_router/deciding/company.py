@@ -11,7 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from fairlead.reports.shares import Apart
 from fairlead.routing.contracts.sharing import decider_of
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
+from fairlead_process.accepting import BoundedServer
+from fairlead_process.doors import Door
 from fairlead_router.deciding.callers import Callers
+from fairlead_router.deciding.connections import RouterConnection
 from fairlead_router.deciding.decider import OtherRouter
 from fairlead_router.deciding.frames import PROTOCOL, Alive
 from fairlead_router.deciding.listed import Directory, Listed
@@ -24,6 +27,7 @@ LOOK_SECONDS = 0.25
 LATE_SECONDS = 1.0
 """A look that is later than this means that the process was suspended: it first hears what others said meanwhile."""
 LOOPBACK = "127.0.0.1"
+MOST_CONNECTIONS = 256
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +37,7 @@ class Company:
     answer counts as absent, and without others this router decides for all its pools. Where directories differ, the
     last one wins.
 
-    It listens at `listener`, or else at a free port of the loopback.
+    It listens at `listener`, or else at a free port of the loopback, and lets them in by `door`.
     """
 
     def __init__(
@@ -44,6 +48,7 @@ class Company:
         metrics: RouterMetrics,
         now: Callable[[], float],
         listener: socket.socket | None = None,
+        door: Door | None = None,
     ) -> None:
         self._directories = directories
         self._router = router_id
@@ -52,9 +57,10 @@ class Company:
         self._now = now
         self._listener = listener
         self._secret = secrets.token_hex(32)
-        self._callers = Callers(pools, router_id, self._secret, now)
+        self._door = door or Door(MOST_CONNECTIONS)
+        self._callers = Callers(pools, router_id, self._secret, now, self._door.leave)
         self._meeting = Meeting(self._others_end)
-        self._server: asyncio.Server | None = None
+        self._server: BoundedServer | None = None
         self._stopping = False
         self._apart = Apart.NOT_FOUND
         self._looked_at = 0.0
@@ -62,7 +68,7 @@ class Company:
     async def look(self) -> None:
         """Runs several times a second: connect to new routers, drop those that left, ask the router that decides."""
         if self._server is None and not self._stopping:
-            await self._listen()
+            self._listen()
         now = asyncio.get_running_loop().time()
         in_time, self._looked_at = now - self._looked_at < LATE_SECONDS, now
         self._callers.let_go()
@@ -99,14 +105,11 @@ class Company:
         self._callers.close()
         self._meeting.close()
 
-    async def _listen(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._listener is None:
-            self._server = await loop.create_server(self._callers.connection, LOOPBACK, 0)
-        else:
-            self._server = await loop.create_server(self._callers.connection, sock=self._listener)
+    def _listen(self) -> None:
+        listener = self._listener or socket.create_server((LOOPBACK, 0))
+        self._server = BoundedServer(listener, self._door, self._callers.connection, RouterConnection.close, lambda: b"")
 
-    def _own(self, server: asyncio.Server) -> Listed:
+    def _own(self, server: BoundedServer) -> Listed:
         host, port = server.sockets[0].getsockname()[:2]
         return Listed(router=self._router, host=host, port=port, secret=self._secret, protocol=PROTOCOL)
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
+from fairlead_process.doors import STRANGER_SECONDS
 from fairlead_router.deciding.frames import LARGEST_FRAME, LARGEST_GREETING, Body, Frame, FrameError, FrameReader, encode
 
 SILENCE_SECONDS = 1.5
@@ -52,6 +53,15 @@ class RouterConnection(asyncio.Protocol):
     def is_overdue(self) -> bool:
         """Whether the other's time to prove its identity is over."""
         return self._loop.time() - self._made_at > GREETING_SECONDS
+
+    def may_go(self) -> bool:
+        """See `Visitor`: when it is silent, or has not proven its identity for a while."""
+        is_stranger = self._reader.largest == LARGEST_GREETING
+        return self.is_silent or (is_stranger and self._loop.time() - self._made_at > STRANGER_SECONDS)
+
+    def turn_away(self) -> None:
+        """See `Visitor`."""
+        self.close()
 
     def trust(self) -> None:
         """The peer has proven its identity: accept larger frames."""

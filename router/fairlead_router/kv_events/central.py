@@ -1,47 +1,85 @@
-"""Engines that connect to the router to publish their KV events, as Heimdall's and llm-d's do: one bound socket.
+"""Engines that connect to the router to publish their KV events, as Heimdall's and llm-d's do: one bound port.
 
 Messages are told apart by their topic (`kv@<pod>@<model>`). Behind a Service with several routers, or in a pod of
 several processes, only one hears an engine; the others ask its replay endpoint once a second for what is new.
+
+Whoever reaches the port may connect: the connections have a door and a share of the files of their own, the bytes of
+messages that have not come whole are part of the budget for bodies, and above MOST_BYTES_A_SECOND no connection is read
+beyond its share.
 """
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections import Counter, deque
+from collections.abc import Callable
 from contextlib import suppress
-from time import perf_counter
-from typing import Any
-
-import zmq
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
 
 from fairlead.addresses import host_of
 from fairlead.kv_events.sequences import SourceState
-from fairlead.plausibility import LONGEST_TOPIC, MESSAGE_BYTES, MOST_INTEGER
-from fairlead_router.kv_events.reading import SlicedReader, Socket
+from fairlead.plausibility import LONGEST_TOPIC, MOST_INTEGER
+from fairlead_process.accepting import BoundedServer
+from fairlead_process.doors import IDLE_SECONDS, STRANGER_SECONDS, Door
 from fairlead_router.kv_events.subscriptions import MOST_BYTES_A_SECOND, MOST_MESSAGES_WAITING, MOST_TRIES, Subscription
+from fairlead_router.kv_events.zmtp import OPENING, NotZmtp, PublisherReader
 
 MOST_UNKNOWN_TOPICS = 1_000
-_NOBLOCK = int(zmq.NOBLOCK)
+GREETING_SECONDS = 10.0
+"""A connection that has not said by then that it is a publisher's is closed."""
+MOST_WAITING_EACH = 16 * 1024 * 1024
+"""Bytes of an engine's messages that wait to be read."""
 
 
-class CentralSocket:
-    """The bound socket. Raises zmq.ZMQError where `port` cannot be bound at `host`."""
+def every_address(port: int) -> socket.socket:
+    """A listening socket at this port of all addresses, IPv6 and IPv4. Raises OSError."""
+    if socket.has_dualstack_ipv6():
+        with suppress(OSError):  # the kernel may have IPv6 switched off
+            return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", port))
 
-    def __init__(self, context: zmq.Context[Socket], host: str, port: int, reader: SlicedReader) -> None:
-        self._reader = reader
+
+class Share(Protocol):
+    """A connection's part of the process's memory for what arrives."""
+
+    held: int
+
+    def take(self, size: int) -> bool:
+        """Hold this many bytes more, if there is room for them."""
+
+    def release(self, size: int | None = None) -> None:
+        """Hold this many bytes less, or none at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class CentralPlace:
+    """Where engines connect to, by which door, and whence each connection gets its share of the memory."""
+
+    port: int
+    door: Door
+    share: Callable[[], Share]
+
+
+class CentralPort:
+    """The port. `place.share` has the bytes of unfinished messages. Make it inside a running event loop.
+
+    Raises OSError where another process has the port.
+    """
+
+    def __init__(self, place: CentralPlace) -> None:
         self._by_topic: dict[bytes, CentralSubscription] = {}
         self.unknown: Counter[bytes] = Counter()
         """Messages by topic that no followed instance has now; of the thousand topics that were new last."""
-        self._socket = context.socket(zmq.SUB)
-        self._socket.linger = 0
-        self._socket.rcvhwm = MOST_MESSAGES_WAITING
-        self._socket.maxmsgsize = MESSAGE_BYTES
-        self._socket.subscribe(b"")
-        try:
-            self._socket.bind(f"tcp://{host}:{port}")
-        except zmq.ZMQError:
-            self._socket.close(linger=0)
-            raise
-        reader.watch(self._socket, self)
+        self.place = place
+        self._loop = asyncio.get_running_loop()
+        self._bytes = 0
+        """Bytes of this second."""
+        self._read: dict[Publisher, None] = {}
+        """Connections that have sent something in it."""
+        self._connected: dict[Publisher, None] = {}
+        self._server = BoundedServer(every_address(place.port), place.door, lambda: Publisher(self), place.door.leave, lambda: b"")
 
     def join(self, subscription: CentralSubscription) -> None:
         """Hand it all messages of its topic. The first one of several with the same topic has them."""
@@ -59,35 +97,126 @@ class CentralSocket:
         names = (instance.encode(), address.encode(), host_of(address).encode())
         return next((topic.decode("utf-8", "replace") for topic in self.unknown if pod_of(topic) in names), None)
 
-    def read(self, until: float) -> bool:
-        """See `Readable`."""
-        while perf_counter() < until:
-            try:
-                frames = self._socket.recv_multipart(_NOBLOCK)
-            except zmq.Again:
-                return False
-            self._take(frames)
-        return True
-
-    def give_up(self) -> None:
-        """See `Readable`: arriving messages are no longer read, and its subscriptions live on replays."""
-        self._reader.unwatch(self._socket)
-
     def close(self) -> None:
-        """Take no more connections."""
-        with suppress(KeyError, ValueError):
-            self._reader.unwatch(self._socket)
-        self._socket.close(linger=0)
+        """Take no more connections, and end those that are there."""
+        self._server.close()
+        for connection in tuple(self._connected):
+            connection.close()
 
-    def _take(self, frames: list[bytes]) -> None:
+    def came(self, publisher: Publisher) -> None:
+        """A connection was made."""
+        self._connected[publisher] = None
+
+    def left(self, publisher: Publisher) -> None:
+        """It has ended."""
+        self._connected.pop(publisher, None)
+        self._read.pop(publisher, None)
+        self.place.door.leave(publisher)
+
+    def take(self, frames: list[bytes]) -> bool:
+        """A message; returns whether it is of an instance that is followed."""
         subscription = self._by_topic.get(frames[0])
         if subscription is not None:
             subscription.hear(frames)
-            return
+            return True
         topic = frames[0][:LONGEST_TOPIC]  # anybody who reaches the port may send one of many megabytes
         if topic not in self.unknown and len(self.unknown) >= MOST_UNKNOWN_TOPICS:
             del self.unknown[next(iter(self.unknown))]  # of a pod that is gone, most likely
         self.unknown[topic] += 1
+        return False
+
+    def may_read_on(self, publisher: Publisher, size: int) -> bool:
+        """Count bytes that came; False when the connection must wait for the next second, as all together are beyond
+        MOST_BYTES_A_SECOND and it has had its share.
+        """
+        if not self._read:
+            self._loop.call_later(1.0, self._next_second)
+        self._read[publisher] = None
+        self._bytes += size
+        return self._bytes <= MOST_BYTES_A_SECOND or publisher.bytes <= MOST_BYTES_A_SECOND // max(1, self.place.door.inside)
+
+    def _next_second(self) -> None:
+        read, self._read, self._bytes = self._read, {}, 0
+        for publisher in read:
+            publisher.read_on()
+
+
+class Publisher(asyncio.Protocol):
+    """One connection; whoever speaks something else than a publisher is closed at once."""
+
+    def __init__(self, port: CentralPort) -> None:
+        self._port = port
+        self._loop = asyncio.get_running_loop()
+        self._reader = PublisherReader()
+        self._share = port.place.share()
+        self._transport: asyncio.Transport | None = None
+        self._since = self._loop.time()
+        self._is_known = False
+        self.bytes = 0
+        """Bytes of this second."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The event loop's callback: the connection is made."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._port.came(self)
+        self._transport.write(OPENING)
+        self._loop.call_later(GREETING_SECONDS, self._must_be_ready)
+
+    def data_received(self, data: bytes) -> None:
+        """The event loop's callback: bytes arrived."""
+        self.bytes += len(data)
+        try:
+            for frames in self._reader.feed(data):
+                self._is_known |= self._port.take(frames)
+        except NotZmtp:
+            self.close()
+            return
+        self._send_answer()
+        if not self._holds(self._reader.held):
+            self.close()
+        elif self._transport is not None and not self._port.may_read_on(self, len(data)):
+            self._transport.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The event loop's callback: the connection is gone."""
+        self._share.release()
+        self._port.left(self)
+
+    def may_go(self) -> bool:
+        """See `Visitor`: when it has not said what it is, or nothing of an instance that is followed."""
+        patience = IDLE_SECONDS if self._reader.is_ready else STRANGER_SECONDS
+        return not self._is_known and self._loop.time() - self._since > patience
+
+    def turn_away(self) -> None:
+        """See `Visitor`."""
+        self.close()
+
+    def close(self) -> None:
+        """End it at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def read_on(self) -> None:
+        """A second is over."""
+        self.bytes = 0
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _holds(self, size: int) -> bool:
+        more = size - self._share.held
+        if more > 0:
+            return self._share.take(more)
+        self._share.release(-more)
+        return True
+
+    def _send_answer(self) -> None:
+        if self._reader.answer and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(self._reader.answer)
+            self._reader.answer = b""
+
+    def _must_be_ready(self) -> None:
+        if not self._reader.is_ready:
+            self.close()
 
 
 def pod_of(topic: bytes) -> bytes:
@@ -103,7 +232,7 @@ class CentralSubscription(Subscription):
 
     rests_when_away = False
 
-    def __init__(self, central: CentralSocket | None, *named: Any) -> None:
+    def __init__(self, central: CentralPort | None, *named: Any) -> None:
         self._central = central
         self._arrived: deque[list[bytes]] = deque()
         self._arrived_bytes = 0
@@ -129,7 +258,7 @@ class CentralSubscription(Subscription):
     def hear(self, frames: list[bytes]) -> None:
         """A message of its topic. Messages that arrive faster than they are read are dropped, and asked for again."""
         self.connected = self._heard_since_look = True
-        if len(self._arrived) < MOST_MESSAGES_WAITING and self._arrived_bytes < MOST_BYTES_A_SECOND:
+        if len(self._arrived) < MOST_MESSAGES_WAITING and self._arrived_bytes < MOST_WAITING_EACH:
             self._arrived.append(frames)
             self._arrived_bytes += sum(map(len, frames))
         self._reader.wake(self)

@@ -10,7 +10,7 @@ import zmq
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.kv_events.sequences import SourceState
 from fairlead.kv_events.sources import Source
-from fairlead_router.kv_events.central import CentralSocket, CentralSubscription
+from fairlead_router.kv_events.central import CentralPort, CentralSubscription
 from fairlead_router.kv_events.reading import SlicedReader, Socket
 from fairlead_router.kv_events.sources import EventSource
 from fairlead_router.kv_events.subscriptions import Subscription
@@ -52,9 +52,9 @@ class InstanceEvents:
         target: Callable[[int], str],
         now: Callable[[], float],
         reader: SlicedReader,
-        central: CentralSocket | None = None,
+        central: CentralPort | None = None,
     ) -> None:
-        """Nothing is opened before `open_some`. Engines that connect to a router are heard at its socket `central`, if
+        """Nothing is opened before `open_some`. Engines that connect to a router are heard at its port `central`, if
         it has one.
         """
         self._target = target
@@ -153,7 +153,7 @@ class InstanceEvents:
 
 
 def _subscription(
-    central: CentralSocket | None,
+    central: CentralPort | None,
     context: "zmq.Context[Socket]",
     told: EventSource,
     source: Source,

@@ -18,7 +18,7 @@ from fairlead.kv_events.sources import Source
 from fairlead.plausibility import MESSAGE_BYTES, MOST_INTEGER
 from fairlead_router.kv_events.reading import SlicedReader, Socket
 from fairlead_router.kv_events.sources import EventSource
-from fairlead_router.kv_events.wire import BatchUnreadable, WireBatch, decode
+from fairlead_router.kv_events.wire import BatchUnreadable, WireBatch, decode, in_parts
 
 REPLAY_SECONDS = 2.0
 """The longest silence of a replay before the router asks for it again."""
@@ -28,10 +28,13 @@ MOST_TRIES = 3
 
 MOST_BATCHES_WAITING = 5_000
 MOST_MESSAGES_WAITING = 10_000
-"""Messages that ZMQ keeps for a source; later ones are lost, and asked for again."""
+MOST_MESSAGES_RECEIVED = 8
+"""Messages that ZMQ keeps for a source before it reads no further: each may be as large as a message may be. What waits
+longer waits at the engine.
+"""
 
-EVENTS_AT_ONCE = 512
-"""A longer batch is taken into the index in parts, between which the loop goes on."""
+BLOCKS_AT_ONCE = 512
+"""A batch of more blocks is taken into the index in parts, between which the loop goes on."""
 
 MOST_BYTES_A_SECOND = 64 * 1024 * 1024
 """More than a router could take into its index; what is beyond is read and thrown away."""
@@ -330,13 +333,8 @@ class Subscription:
         if not isinstance(batch, WireBatch):
             self._caches.index.clear(self.source)
             return
-        events = batch.events
-        if len(events) > EVENTS_AT_ONCE:
-            rest = [
-                WireBatch(batch.ts, events[start : start + EVENTS_AT_ONCE]) for start in range(EVENTS_AT_ONCE, len(events), EVENTS_AT_ONCE)
-            ]
-            self._unapplied.extendleft(reversed(rest))
-            events = events[:EVENTS_AT_ONCE]
+        events, *rest = in_parts(batch.events, BLOCKS_AT_ONCE)
+        self._unapplied.extendleft(WireBatch(batch.ts, part) for part in reversed(rest))
         self.events += len(events)
         cleared = self._caches.index.apply(self.source, events)
         if cleared:
@@ -381,7 +379,7 @@ class Subscription:
     def _opened(self, kind: int) -> Socket:
         socket = self._context.socket(kind)
         socket.linger = 0
-        socket.rcvhwm = MOST_MESSAGES_WAITING
+        socket.rcvhwm = MOST_MESSAGES_RECEIVED
         socket.maxmsgsize = MESSAGE_BYTES
         socket.reconnect_ivl, socket.reconnect_ivl_max = _RECONNECT_MS, _LONGEST_RECONNECT_MS
         return socket

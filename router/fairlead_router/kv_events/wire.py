@@ -5,10 +5,11 @@ A batch is an array `[stamp, events, rank]`; the newest sources make it a map. A
 that engines add later are skipped.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from fairlead.kv_events.events import EventKind
 from fairlead.plausibility import LONGEST_HASH, LONGEST_NAME, LONGEST_WORD, MOST_BLOCK_TOKENS, is_time, shown
@@ -147,6 +148,56 @@ def decode(payload: bytes) -> WireBatch:
     if not is_time(batch.ts):
         raise BatchUnreadable(f"no batch of KV events: its time is {batch.ts:g}")
     return batch
+
+
+def in_parts(events: Sequence[WireEvent], most_blocks: int) -> list[Sequence[WireEvent]]:
+    """The events in order, in parts of at most `most_blocks` blocks, at least one part; an event of none counts as one.
+
+    A longer event becomes several of the same meaning: each block's parent is the one before it.
+    """
+    if len(events) <= most_blocks and sum(map(_blocks, events)) <= most_blocks:
+        return [events]
+    parts: list[Sequence[WireEvent]] = []
+    part: list[WireEvent] = []
+    left = most_blocks
+    for event in events:
+        for piece in _pieces(event, most_blocks):
+            if _blocks(piece) > left:
+                parts.append(part)
+                part, left = [], most_blocks
+            part.append(piece)
+            left -= _blocks(piece)
+    return [*parts, part]
+
+
+def _blocks(event: WireEvent) -> int:
+    return 1 if isinstance(event, AllBlocksCleared) else max(1, len(event.block_hashes))
+
+
+def _pieces(event: WireEvent, most: int) -> Iterator[WireEvent]:
+    if isinstance(event, AllBlocksCleared) or len(event.block_hashes) <= most:
+        yield event
+    elif isinstance(event, BlockRemoved):
+        yield from (replace(event, block_hashes=event.block_hashes[start : start + most]) for start in _starts(event, most))
+    elif len(event.token_ids) in (0, event.block_size * len(event.block_hashes)):
+        yield from (_piece(event, start, start + most) for start in _starts(event, most))
+    else:
+        yield event  # the index refuses it
+
+
+def _starts(event: BlockStored | BlockRemoved, most: int) -> range:
+    return range(0, len(event.block_hashes), most)
+
+
+def _piece(event: BlockStored, start: int, end: int) -> BlockStored:
+    size = event.block_size if event.token_ids else 0
+    return replace(
+        event,
+        block_hashes=event.block_hashes[start:end],
+        parent_block_hash=event.block_hashes[start - 1] if start else event.parent_block_hash,
+        token_ids=event.token_ids[start * size : end * size],
+        extra_keys=None if event.extra_keys is None else event.extra_keys[start:end],
+    )
 
 
 def _decoded(payload: bytes) -> WireBatch:

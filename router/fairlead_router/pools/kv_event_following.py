@@ -21,7 +21,7 @@ from fairlead.tables import InstanceEntry
 from fairlead_process.tasks import beside_the_loop
 from fairlead_router.engines.upstream import UpstreamPool
 from fairlead_router.engines.upstream_connections import BeyondBounds, UpstreamFailure
-from fairlead_router.kv_events.central import CentralSocket
+from fairlead_router.kv_events.central import CentralPlace, CentralPort
 from fairlead_router.kv_events.instances import EventReading, InstanceEvents
 from fairlead_router.kv_events.reading import SlicedReader, Socket
 from fairlead_router.kv_events.sources import (
@@ -63,7 +63,6 @@ UNHEARD_SECONDS = 60.0
 
 WRONG_SIZE = "its KV blocks have another size than those of its pool; the router uses its own history of requests for it"
 
-EVERY_INTERFACE = "0.0.0.0"  # noqa: S104  # engines are on other machines
 BY_TOPIC = "(its topic)"
 
 _BIND = "let it bind tcp://*:PORT"
@@ -100,18 +99,18 @@ class KvEventFollower:
         upstream: UpstreamPool,
         metrics: RouterMetrics,
         now: Callable[[], float],
-        central_port: int | None = None,
+        central: CentralPlace | None = None,
         *,
         hosts: Hosts | None = None,
         most_sources: int = MOST_FOLLOWED,
     ) -> None:
-        """At `central_port` of every address, engines may connect to publish. They may name `hosts` besides their own.
-        At most `most_sources` sources are followed.
+        """At `central` engines may connect to publish. They may name `hosts` besides their own. At most `most_sources`
+        sources are followed.
         """
         self._hosts = hosts or Hosts()
         self._most_sources = most_sources
-        self._central_port = central_port
-        self.central: CentralSocket | None = None
+        self._has_central = central is not None
+        self.central: CentralPort | None = None
         metrics.unknown_kv_events = lambda: 0 if self.central is None else self.central.unknown.total()
         self._pools = pools
         self._upstream = upstream
@@ -122,16 +121,8 @@ class KvEventFollower:
         self._context: zmq.Context[Socket] | None = None
         """The ZMQ context, made for the first engine that publishes: other routers need no such thread."""
         self._reader = SlicedReader()
-        if central_port is not None:
-            self.central = self._bound(central_port)
-
-    def _bound(self, port: int) -> CentralSocket | None:
-        """The socket that engines connect to; None if another process of this pod has the port."""
-        try:
-            return CentralSocket(self._zmq(), EVERY_INTERFACE, port, self._reader)
-        except zmq.ZMQError as error:
-            logger.warning("KV events are not heard at this port; replays are asked for", extra={"port": port, "error": str(error)})
-            return None
+        if central is not None:
+            self.central = _bound(central)
 
     def _zmq(self) -> zmq.Context[Socket]:
         if self._context is None:
@@ -295,7 +286,7 @@ class KvEventFollower:
         if not unheard or not computes or self._now() - followed.since < UNHEARD_SECONDS:
             return None
         endpoint = unheard[0].told.endpoint
-        if self._central_port is None:
+        if not self._has_central:
             return (
                 f"it connects to {endpoint} to publish its KV events; {_BIND}, or set FAIRLEAD_KV_EVENTS_PORT and point it at the routers"
             )
@@ -317,7 +308,16 @@ class KvEventFollower:
             followed.pool.engines.found(followed.instance, EngineTrouble.EVENTS_NOT_HEARD, None)
 
 
-def _unknown_words(central: CentralSocket) -> str:
+def _bound(place: CentralPlace) -> CentralPort | None:
+    """The port that engines connect to; None if another process of this pod has it."""
+    try:
+        return CentralPort(place)
+    except OSError as error:
+        logger.warning("KV events are not heard at this port; replays are asked for", extra={"port": place.port, "error": str(error)})
+        return None
+
+
+def _unknown_words(central: CentralPort) -> str:
     """The unknown topic with the most messages, if there is one."""
     found = central.unknown.most_common(1)
     return f"; topic {found[0][0].decode('utf-8', 'replace')[:100]!r} came {found[0][1]} times and names no instance" if found else ""

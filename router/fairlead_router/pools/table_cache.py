@@ -4,8 +4,8 @@ while the control API is away.
 Tables are one file, rewritten whole; so are the keys, as digests. Bindings are a log of lines: a later line overrides
 an earlier one. The log is compacted when it has grown to twice its size: that forgets bindings to instances that have
 left, if no message named them for the pool's TTL. A torn last line, from a crash while writing, is ignored. What
-instances are believed to hold is one file too, packed; so is how many routers were live, and what was observed of
-engines.
+instances are believed to hold is one file too, packed; so is how many routers were live, what was observed of
+engines, and that a process runs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,19 @@ class KeptRouters:
     told_at: float
 
 
+@value
+class KeptLife:
+    """A process that runs, or was ended before it could say goodbye: the memory that it had at `at` (Unix seconds), and
+    what it could have, in bytes.
+    """
+
+    memory: int
+    available: int
+    at: float
+
+
 _routers = msgspec.json.Decoder(KeptRouters)
+_life = msgspec.json.Decoder(KeptLife)
 _engines = msgspec.json.Decoder(tuple[EngineMemory, ...])
 
 
@@ -71,6 +83,7 @@ class TableCache:
         self._prefixes_path = directory / "prefixes.msgpack"
         self._routers_path = directory / "routers.json"
         self._engines_path = directory / "engines.json"
+        self._life_path = directory / "running.json"
         self._bindings: dict[tuple[PoolKey, str], Binding] = {}
         self._tables: dict[PoolKey, RoutingTable] = {}
         self._lines = 0
@@ -137,6 +150,23 @@ class TableCache:
     def keep_routers(self, kept: KeptRouters) -> None:
         """Replace how many routers there were."""
         self._guard(lambda: replace_file(self._routers_path, _encoder.encode(kept)))
+
+    def load_life(self) -> KeptLife | None:
+        """The process before, if it did not stop in order. A damaged file counts as one of which nothing is known."""
+        try:
+            return _life.decode(self._life_path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError):
+            return KeptLife(memory=0, available=0, at=0.0)
+
+    def keep_life(self, life: KeptLife) -> None:
+        """Say that this process runs."""
+        self._guard(lambda: replace_file(self._life_path, _encoder.encode(life)))
+
+    def end_life(self) -> None:
+        """This process stops in order."""
+        self._guard(lambda: self._life_path.unlink(missing_ok=True))
 
     def load_engines(self) -> tuple[EngineMemory, ...]:
         """Read what was observed of engines. A damaged file counts as absent, with a warning."""

@@ -25,6 +25,7 @@ from fairlead_router.pools.key_use import KeyUseCounts
 from fairlead_router.pools.pools import Pools
 from fairlead_router.reporting.spool import Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
+from fairlead_router.tracing.tracer import Tracer
 
 BATCH_RECORDS = 500
 
@@ -84,7 +85,9 @@ BATCH_SECONDS = 0.2
 
 
 class Collector:
-    """Takes records from schedulers and puts them on disk; `on_spooled` is called when there are new ones to send."""
+    """Takes records from schedulers and puts them on disk; `on_spooled` is called when there are new ones to send. The
+    `tracer`, if there is one, sees them first.
+    """
 
     def __init__(
         self,
@@ -96,6 +99,7 @@ class Collector:
         now: Callable[[], float],
         new_id: Callable[[], str],
         on_spooled: Callable[[], None],
+        tracer: Tracer | None = None,
     ) -> None:
         self._router = router
         self._pools = pools
@@ -105,6 +109,7 @@ class Collector:
         self._now = now
         self._new_id = new_id
         self._on_spooled = on_spooled
+        self._tracer = tracer
         self._storing = threading.Lock()
         self._second = -1
         """The second in which samples were taken last."""
@@ -121,6 +126,8 @@ class Collector:
             ended = self._pools.has_ended(pool)
             whole = samples or ended
             taken = pool.scheduler.take_records(now, samples=whole, final=final or ended)
+            if self._tracer is not None:
+                self._tracer.take(taken)
             for name in [name for name, kind in ROW_KINDS.items() if kind.of_schedulers]:
                 records.setdefault(name, []).extend(getattr(taken, name))
             traffic, lost = pool.account.traffic.take(pool.table) if whole else ((), 0)

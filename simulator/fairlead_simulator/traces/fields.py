@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from reprlib import Repr
 from typing import Any
 
 from fairlead_simulator.errors import TraceInvalid
@@ -130,6 +131,11 @@ def number_of(text: str) -> int | float | str:
 
 
 def shown(value: Any) -> str:
-    """A value of a file for a message, in one short line."""
-    text = repr(value)
+    """A value of a file for a message, in one short line, however deep it nests."""
+    text = _SHORT.repr(value) if isinstance(value, list | dict) else repr(value[:60] if isinstance(value, str) else value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+_SHORT = Repr()
+_SHORT.maxlevel = 6
+_SHORT.maxlist = _SHORT.maxdict = _SHORT.maxstring = _SHORT.maxlong = 60

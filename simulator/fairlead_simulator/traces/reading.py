@@ -3,9 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
-from fairlead_simulator.traces.fields import Record
+from fairlead_simulator.traces.fields import Record, shown
 
+MOST_NAMED = 12
+"""Fields that a note names one by one."""
 NOTHING_OF_CONTENT = "the file does not say what prompts hold: each is new, and nothing can be reused"
 
 
@@ -36,7 +39,9 @@ class Notes:
         found = [*self._facts]
         found += [f"{count:,} {'request' if count == 1 else 'requests'} left out {what}" for what, count in self._left_out.items()]
         if self._fields:
-            found.append(f"fields without a place in Mooncake's form, left out: {', '.join(self._fields)}")
+            names = [shown(name)[1:-1] for name in islice(self._fields, MOST_NAMED)]
+            more = f" and {len(self._fields) - MOST_NAMED:,} more" if len(self._fields) > MOST_NAMED else ""
+            found.append(f"fields without a place in Mooncake's form, left out: {', '.join(names)}{more}")
         return found
 
 

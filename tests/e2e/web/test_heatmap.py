@@ -1,5 +1,6 @@
 """The heatmap in a real browser: its pixels, numbers, clicks, keys, zoom and live columns."""
 
+import itertools
 import re
 import time
 from contextlib import suppress
@@ -308,7 +309,7 @@ def test_scale_summary_and_ranking_are_of_the_reading_that_the_colours_are_of(
     page.evaluate(READ_AGAIN)
     wait_until(page, f"{MAP}.top > 2 * {before}")
     top = page.evaluate(f"{MAP}.top")
-    assert page.locator(".scale-marks text").last.text_content() == short_of(top, "tokens")
+    assert page.locator(".scale-marks text").last.text_content() == short_of(top, "tokens").removesuffix(" tokens")
     assert f"Highest: {text_of(top, 'tokens')} on" in page.inner_text("#heatmap-summary-1")
     assert page.locator("[aria-labelledby=h-ranked] tr td.num").first.inner_text() == text_of(top, "tokens")
 
@@ -443,3 +444,12 @@ def test_a_large_heatmap_is_painted_in_time(rows: int, columns: int, most: float
         assert painted == [rows, columns]
         took.append(worked() - before)
     assert min(took) <= most
+
+
+def test_the_marks_of_a_scale_with_a_limit_are_apart(page: Page, site: RunningSite) -> None:
+    page.goto(f"{site.url}/pools/default/chat/heatmap")
+    boxes = page.locator(".scale-marks text").evaluate_all(
+        "all => all.map((one) => one.getBoundingClientRect()).map((one) => [one.left, one.right])"
+    )
+    assert len(boxes) == 5
+    assert all(before[1] < after[0] for before, after in itertools.pairwise(sorted(boxes)))

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page
 
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
-from fairlead_testing.running.browser_site import RunningSite
+from fairlead_testing.running.browser_site import RunningSite, wait_until
 
 pytestmark = pytest.mark.browser
 
@@ -36,3 +36,24 @@ def test_a_part_of_a_name_leads_to_its_page_by_keys_alone(page: Page, site: Runn
     palette.wait_for()
     page.keyboard.press("Escape")
     palette.wait_for(state="detached")
+
+
+def test_the_palette_goes_to_pages_and_changes_by_their_words(page: Page, site: RunningSite) -> None:
+    page.goto(f"{site.url}/pools/default/chat")
+    wait_until(page, "document.documentElement.classList.contains('scripted')")
+    page.keyboard.press("Control+k")
+    page.wait_for_selector("dialog.palette [data-found]")
+    assert "default/chat" in page.locator("dialog.palette [data-found]").first.inner_text(), (
+        "before anything is typed: the pool on the screen"
+    )
+    page.keyboard.type("heatmap code")
+    page.wait_for_selector("dialog.palette [data-found]:has-text('research/code')")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/pools/research/code/heatmap")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("scale chat")
+    page.locator("dialog.palette [data-found]", has_text="default/chat").first.wait_for()
+    page.wait_for_selector("dialog.palette [data-found]:has-text('change')")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/pools/default/chat?change=scale#h-change")
+    assert page.locator("#change-scale[open]").count() == 1

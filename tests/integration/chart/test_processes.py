@@ -16,9 +16,10 @@ from fairlead_host.settings import HostSettings
 from fairlead_host.settings import read_settings as read_host_settings
 from fairlead_operator.settings import OperatorSettings
 from fairlead_operator.settings import read_settings as read_operator_settings
-from fairlead_process.environment import names, unread
+from fairlead_process.environment import names, read, unread
 from fairlead_process.starting import FaultSettings
-from fairlead_router.settings import RouterSettings
+from fairlead_router.limits import needed_memory
+from fairlead_router.settings import MEBIBYTE, RouterSettings, Sizes
 from fairlead_router.settings import read_settings as read_router_settings
 from fairlead_testing.running.chart import Render
 from fairlead_testing.running.helm import Document, HelmRefused, Release
@@ -263,6 +264,35 @@ def test_the_spool_of_a_pod_has_room_for_each_of_its_processes(render: Render) -
     ):
         with pytest.raises(HelmRefused, match=rf"router\.spool\.size: {size} is too little.* {least};"):
             render(room(size, processes, **settings))
+
+
+MEMORY = [
+    {},
+    {"FAIRLEAD_MAX_BODY_BYTES": 1024, "FAIRLEAD_MAX_UPLOAD_BYTES": 1024, "FAIRLEAD_KEPT_PROMPTS_BYTES": 0},
+    {"FAIRLEAD_MAX_BODY_BYTES": 300_000_001},
+    {"FAIRLEAD_MAX_UPLOAD_BYTES": 5_000_000_000},
+    {"FAIRLEAD_BODY_MEMORY_BYTES": 123_456_789, "FAIRLEAD_KEPT_PROMPTS_BYTES": 7},
+]
+
+
+@pytest.mark.parametrize("settings", MEMORY, ids=str)
+def test_a_routers_limit_of_memory_is_what_its_settings_need(settings: dict[str, int], render: Render) -> None:
+    release = render(merged(EXTERNAL, {"crds": {"install": False}, "router": {"settings": settings}}))
+    sizes = read(Sizes, {name: str(value) for name, value in settings.items()})
+    limits = container(release, "router")["resources"]["limits"]
+    assert limits == {"memory": f"{needed_memory(sizes) // MEBIBYTE}Mi"}
+
+
+def test_a_limit_of_ones_own_counts_and_the_notes_say_if_it_is_too_little(render: Render) -> None:
+    def rendered(limits: Document | None) -> Release:
+        return render(merged(EXTERNAL, {"crds": {"install": False}, "router": {"resources": {"limits": limits}}}))
+
+    small, large, none = rendered({"memory": "512Mi"}), rendered({"memory": "2Gi", "cpu": "3"}), rendered(None)
+    assert container(small, "router")["resources"]["limits"] == {"memory": "512Mi"}
+    assert "router.resources.limits.memory gives it: 1024Mi by its settings, and it has 512Mi" in small.notes
+    assert container(large, "router")["resources"]["limits"] == {"memory": "2Gi", "cpu": "3"}
+    assert "router.resources.limits" not in large.notes
+    assert "limits" not in container(none, "router")["resources"]
 
 
 @pytest.mark.parametrize("process", ["router", "api", "operator"])

@@ -117,11 +117,14 @@ async def test_an_engine_that_restarts_begins_anew_in_the_index(world: World, st
 class Publisher:
     """An engine's socket alone, connected to the router."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, host: str = "127.0.0.1", **options: int) -> None:
         self._context = zmq.Context()
+        self._context.set(zmq.IPV6, 1)
         self._socket = self._context.socket(zmq.PUB)
         self._socket.linger = 0
-        self._socket.connect(f"tcp://127.0.0.1:{port}")
+        for name, value in options.items():
+            setattr(self._socket, name, value)
+        self._socket.connect(f"tcp://{host}:{port}")
 
     def publish(self, topic: bytes, number: int) -> None:
         event = {"type": "BlockStored", "block_hashes": [number], "parent_block_hash": None, "token_ids": [number] * 16, "block_size": 16}
@@ -162,13 +165,28 @@ async def test_an_engine_that_tells_no_source_is_known_by_the_pod_of_its_topic(w
     publisher.close()
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+async def test_the_port_is_there_at_both_kinds_of_addresses_and_answers_heartbeats(world: World, host: str) -> None:
+    port = free_port()
+    running = await world.start_router(kv_events_port=port)
+    publisher = Publisher(port, host, heartbeat_ivl=50, heartbeat_timeout=2_000)
+    number = await _published(publisher, b"kv@pod@m", running)
+    await asyncio.sleep(2.5)
+    found = running.router.kv_events.central
+    assert found is not None
+    before = found.unknown[b"kv@pod@m"]
+    publisher.publish(b"kv@pod@m", number)
+    await until(lambda: found.unknown[b"kv@pod@m"] == before + 1)
+    publisher.close()
+
+
 async def test_unknown_topics_take_little_memory_and_new_ones_are_noted_however_many_there_were(world: World) -> None:
     running = await world.start_router(kv_events_port=free_port())
     found = running.router.kv_events.central
     assert found is not None
     for number in range(MOST_UNKNOWN_TOPICS + 5):
-        found._take([b"kv@pod-%d@m" % number + b"x" * 100_000, b"", b""])
-    found._take([b"kv@i0@m", b"", b""])
+        found.take([b"kv@pod-%d@m" % number + b"x" * 100_000, b"", b""])
+    found.take([b"kv@i0@m", b"", b""])
     assert len(found.unknown) == MOST_UNKNOWN_TOPICS
     assert sum(map(len, found.unknown)) <= MOST_UNKNOWN_TOPICS * LONGEST_TOPIC
     assert found.topic_of("i0", "10.0.0.1:8000") == "kv@i0@m"
@@ -181,7 +199,7 @@ async def test_events_of_unknown_pods_are_counted_and_named_where_an_instance_mi
     world.api.state.set_table(routing_table([f"127.0.0.1:{engine.port}"], model="m"))
     running = await made.router()
     follower = running.router.kv_events
-    await until(lambda: bool(follower.readings()), SECONDS)
+    await until(lambda: any(follower.readings().values()), SECONDS)
     publisher = Publisher(made.port)
     await _published(publisher, b"kv@somebody@m", running)
     (followed,) = follower._followed.values()
@@ -202,7 +220,7 @@ async def test_without_the_setting_an_engine_that_connects_elsewhere_is_reported
     world.api.state.set_table(routing_table([f"127.0.0.1:{engine.port}"], model="m"))
     running = await world.start_router()
     follower = running.router.kv_events
-    await until(lambda: bool(follower.readings()), SECONDS)
+    await until(lambda: any(follower.readings().values()), SECONDS)
     (followed,) = follower._followed.values()
     followed.since = 0.0
     running.pool.engines.kv_usage["i0"] = 0.5

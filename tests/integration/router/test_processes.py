@@ -3,12 +3,13 @@
 import asyncio
 import json
 import os
+import resource
 import signal
 import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -175,6 +176,75 @@ async def test_a_killed_router_starts_again_without_the_api_and_its_reports_arri
         again.send_signal(signal.SIGTERM)
         async with asyncio.timeout(PATIENCE_SECONDS):
             assert await again.wait() == 0
+
+
+ENDED = "the process before this one was ended from outside"
+
+
+def _said(environment: dict[str, str], words: str) -> list[dict[str, object]]:
+    """Lines of its log that have these words."""
+    return [line for line in map(json.loads, _log(environment).read_text().splitlines()) if words in str(line)]
+
+
+async def _half_bodies(port: int, count: int, size: int) -> None:
+    """Bodies that are sent but for their last byte, on connections that stay open."""
+
+    async def send() -> None:
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(10):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (size + 1))
+                for _ in range(size // 65536):
+                    writer.write(b" " * 65536)
+                    await writer.drain()
+                await asyncio.sleep(5)
+
+    await asyncio.gather(*(send() for _ in range(count)))
+
+
+async def test_a_router_out_of_memory_loses_no_report_and_the_next_one_says_how_it_ended(world: World) -> None:
+    """Whether it lives on without more memory or is killed for it, as in a container, the rest holds."""
+    await world.start_engines(2)
+    world.api.state.set_table(world.table(policy="ear"))
+    port, environment = free_port(), _environment(world, FAIRLEAD_BODY_MEMORY_BYTES=str(1 << 30))
+    process = await _start(environment, port)
+    sessions = [f"s{number}" for number in range(5)]
+    try:
+        await _ready(port)
+        await world.api.stop()
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=PATIENCE_SECONDS) as client:
+            for session in sessions:
+                assert (await client.post("/v1/chat/completions", json=_document(), headers={"x-session-id": session})).status_code == 200
+            reports = world.directory / "router-0" / "reports"
+            await until(lambda: sum(path.read_bytes().count(b'"context_tokens"') for path in reports.glob("*.history.*.json")) >= 5)
+            has = int(Path(f"/proc/{process.pid}/status").read_text().partition("VmSize:")[2].split()[0]) * 1024
+            resource.prlimit(process.pid, resource.RLIMIT_AS, (has + (48 << 20), has + (48 << 20)))
+            await _half_bodies(port, 30, 6 << 20)
+            if process.returncode is None:
+                answer = await client.post("/v1/chat/completions", json=_document(), headers={"x-session-id": "s5"})
+                assert answer.status_code in (200, 503)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+    assert not _said(environment, ENDED)
+    again = await _start(environment, port)
+    try:
+        await _ready(port)
+        (line,) = _said(environment, ENDED)
+        assert int(str(line["memory_mib"])) > 20
+        await world.api.start()
+        await until(lambda: {change.session for change in world.api.state.stored("bindings")} >= set(sessions))
+    finally:
+        again.send_signal(signal.SIGTERM)
+        await again.wait()
+    third = await _start(environment, port)
+    try:
+        await _ready(port)
+        assert len(_said(environment, ENDED)) == 1, "the second one ended by itself"
+    finally:
+        third.kill()
+        await third.wait()
 
 
 SPEED = 'fairlead_router_prefill_tokens_per_second{pool="default/chat",source="measured"}'

@@ -113,6 +113,17 @@ async def test_failed_steps_are_repeated_and_do_not_end_the_daemon() -> None:
         await until(lambda: len(script.steps) == 3)
 
 
+async def test_no_event_wakes_a_pool_before_the_server_wishes_to_be_asked_again() -> None:
+    script = Script([ClusterUnavailable("busy", 429, retry_after=3600.0), 3600.0])
+    worker = PoolWorker(script, "ns/chat", turns())
+    async with daemon(worker):
+        await until(lambda: len(script.steps) == 1)
+        for _ in range(20):
+            worker.wake()
+            await asyncio.sleep(0.005)
+    assert len(script.steps) == 1
+
+
 async def test_finalizing_goes_on_until_the_pool_may_go_and_never_beside_a_reconciliation() -> None:
     script = Script([3600.0, 0.01, ClusterUnavailable("away"), None])
     script.is_open.clear()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from fairlead_process.kubernetes_api import ClusterNotConfigured, ClusterRefused, ClusterUnavailable, KubernetesApi
+from fairlead_process.kubernetes_api import LONGEST_RETRY_AFTER, ClusterNotConfigured, ClusterRefused, ClusterUnavailable, KubernetesApi
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 KUBECONFIG = (
@@ -21,6 +21,7 @@ class ScriptedServer:
 
     def __init__(self) -> None:
         self.status, self.text, self.token, self.seconds = 200, "{}", "good", 0.0
+        self.headers: dict[str, str] = {}
         self.let_go = asyncio.Event()
         """Until then `/held` is not answered."""
         self.url = ""
@@ -36,7 +37,7 @@ class ScriptedServer:
         await asyncio.sleep(self.seconds)
         if request.headers.get("Authorization") != f"Bearer {self.token}":
             return web.json_response({"message": "who are you?", "reason": "Unauthorized"}, status=401)
-        return web.Response(status=self.status, text=self.text, content_type="application/json")
+        return web.Response(status=self.status, text=self.text, content_type="application/json", headers=self.headers)
 
 
 @pytest.fixture
@@ -85,6 +86,17 @@ async def test_a_server_in_trouble_is_worth_asking_again(server: ScriptedServer,
     with pytest.raises(ClusterUnavailable, match=r"GET /x: .* not JSON") as caught:
         await api.call("GET", "/x")
     assert caught.value.status == status
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("7", 7.0), ("0", 0.0), ("86400", LONGEST_RETRY_AFTER), ("-5", 0.0), ("x", 0.0), ("²", 0.0), ("Sun, 29 Nov 2026 12:00:00 GMT", 0.0)],
+)
+async def test_a_server_may_ask_for_a_pause_within_a_bound(server: ScriptedServer, api: KubernetesApi, header: str, seconds: float) -> None:
+    server.status, server.text, server.headers = 429, "{}", {"Retry-After": header}
+    with pytest.raises(ClusterUnavailable) as caught:
+        await api.call("GET", "/api/v1/pods")
+    assert caught.value.retry_after == seconds
 
 
 async def test_a_refusal_has_status_reason_and_the_servers_words(server: ScriptedServer, api: KubernetesApi) -> None:

@@ -121,3 +121,47 @@ def test_an_environment_without_pip_is_made_again_and_a_whole_one_is_kept(left: 
     made = (tmp_path / "made").read_text().splitlines() if calls else []
     assert made == ["-m venv --clear .venv"] * calls
     assert (tmp_path / ".venv" / "ready").exists()
+
+
+WITHOUT_VENV = """#!/bin/sh
+case "$*" in
+*ensurepip* | *"-m venv"*) [ -e installed ] && mkdir -p .venv/bin && cp stand-in .venv/bin/python && cp stand-in .venv/bin/uv || exit 1 ;;
+*"print(f"*) echo python3.13-venv ;;
+--version) echo uv VERSION ;;
+esac
+"""
+NOISY_APT = """#!/bin/sh
+echo "debconf: delaying package configuration" >&2
+case "$*" in *python3.13-venv*) touch installed ;; esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("user", "apt", "code", "said"),
+    [
+        (1000, NOISY_APT, 1, "python's venv module is missing: install it (Debian, Ubuntu: apt-get install python3.13-venv) and repeat\n"),
+        (0, None, 1, "python's venv module is missing: install it (Debian, Ubuntu: apt-get install python3.13-venv) and repeat\n"),
+        (0, "#!/bin/sh\necho 'E: no network' >&2; exit 100\n", 1, "python's venv module is missing: install it"),
+        (0, NOISY_APT, 0, ""),
+    ],
+    ids=["an ordinary user", "root without apt", "root without network", "root"],
+)
+def test_a_missing_venv_module_is_one_line_or_is_installed_without_noise(
+    user: int, apt: str | None, code: int, said: str, tmp_path: Path
+) -> None:
+    version = re.search(r"^UV_VERSION=(\S+)$", SCRIPT.read_text(), re.MULTILINE)
+    assert version is not None
+    scripts_in(tmp_path)
+    program(tmp_path / "stand-in", WITHOUT_VENV.replace("VERSION", version[1]))
+    program(tmp_path / "bin" / "id", f"#!/bin/sh\necho {user}\n")
+    if apt is not None:
+        program(tmp_path / "bin" / "apt-get", apt)
+    for name in ("bash", "cp", "cut", "dirname", "grep", "mkdir", "sh", "sort", "tail", "touch"):
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name) or "missing")
+    environment = {"PATH": str(tmp_path / "bin"), "PYTHON": str(tmp_path / "stand-in")}
+    done = subprocess.run(
+        ["bash", tmp_path / "scripts" / "bootstrap.sh"], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code
+    assert done.stderr.startswith(said)
+    assert done.stderr.count("\n") == (1 if code else 0)

@@ -70,6 +70,11 @@ def change_forms(
     return forms
 
 
+def offered(pool: PoolSummary) -> list[PlanKind]:
+    """The kinds of change whose forms the pool's page has, whatever its roles."""
+    return [kind for kind in PLAN_KINDS if _is_offered(kind.facts, pool, several=False)]
+
+
 def _is_offered(facts: KindFacts, pool: PoolSummary, *, several: bool) -> bool:
     """Whether a pool, with `several` roles or one, has the form of this kind."""
     if not facts.title:

@@ -42,6 +42,7 @@ _TYPES = {
 }
 
 _COMMENTS = re.compile(rb"^[ \t]*/\*(?:.|\n)*?\*/[ \t]*\n|^[ \t]*//.*\n", re.MULTILINE)
+_TRAILING = re.compile(rb"(?<=[;{},)\]]) +// [^\n\"'`]*$", re.MULTILINE)
 _INDENTATION = re.compile(rb"^[ \t]+|^\n", re.MULTILINE)
 
 
@@ -103,10 +104,11 @@ def load_assets(folder: Path = STATIC) -> Assets:
 
 
 def _shortened(body: bytes) -> bytes:
-    """A script or style sheet without indentation and the comments that have lines of their own: a tenth of its packed
-    bytes. Lines themselves are not changed, because that would need a parser.
+    """A script or style sheet without indentation, the comments that have lines of their own, and those that end a line
+    and quote nothing: a sixth of its packed bytes. What else a line has is not changed, because that would need a
+    parser.
     """
-    return _INDENTATION.sub(b"", _COMMENTS.sub(b"", body))
+    return _INDENTATION.sub(b"", _TRAILING.sub(b"", _COMMENTS.sub(b"", body)))
 
 
 def _asset(body: bytes, suffix: str) -> Asset:

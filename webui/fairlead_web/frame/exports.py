@@ -11,12 +11,14 @@ from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_web.heatmaps.cells import resolution_of, step_of
 from fairlead_web.text.time_ranges import stamp
 
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+BOM = "\ufeff"
+"""Without this mark at the start, spreadsheets take UTF-8 for their country's old encoding."""
 
 
 def harmless(cell: str) -> str:
     """The cell with an apostrophe before anything a spreadsheet would run as a formula; plain numbers stay numbers."""
-    if cell.startswith(_FORMULA_STARTS):
+    if cell.lstrip(" ").startswith(_FORMULA_STARTS):
         try:
             float(cell)
         except ValueError:
@@ -32,11 +34,18 @@ def csv_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
         yield buffer.getvalue()
 
 
+def csv_file(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The lines of a file that spreadsheets open as UTF-8."""
+    yield BOM
+    yield from csv_lines(rows)
+
+
 async def harmless_csv(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """A CSV stream with every cell made harmless; keeps one record in memory at a time.
 
     A record ends at a newline outside quotes.
     """
+    yield BOM.encode()
     rest = b""
     async for chunk in chunks:
         rest += chunk

@@ -49,7 +49,7 @@ def asked_of(visit: Visit) -> Asked:
         metrics=metrics,
         columns=min(MOST_COLUMNS, columns) if columns else COLUMNS,
         aggregate="mean" if visit.param("aggregate") == "mean" else "max",
-        sort=sort if sort in SORTS else "name",
+        sort=sort if sort in SORTS else "auto",
         group=group if group in GROUPS else "instance",
         compare=compare if compare in COMPARED else None,
     )

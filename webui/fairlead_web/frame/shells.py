@@ -7,7 +7,11 @@ take longer.
 import asyncio
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 
+from fairlead.routing.contracts.catalogues import RingUse
+from fairlead.routing.policies.catalogue import BUILT_IN
+from fairlead.tables import RoutingFacts
 from fairlead_client.client import ControlApi
 from fairlead_client.resources.access import AccessRole, Identity
 from fairlead_client.resources.pools import PoolSummary
@@ -35,30 +39,28 @@ SECTIONS = (
             ("schedules", "Schedules", "/schedules"),
             ("simulator", "Simulator", "/simulator"),
             ("keys", "Keys", "/keys"),
+            ("notices", "Notices", "/notices"),
             ("audit", "Audit", "/audit"),
         ),
     ),
 )
 """The sidebar: groups of name, words and path."""
 POOL_TABS = (
-    ("overview", "Overview", ""),
-    ("heatmap", "Heatmap", "/heatmap"),
-    ("instances", "Instances", "/instances"),
-    ("sessions", "Sessions", "/sessions"),
-    ("migrations", "Migrations", "/migrations"),
-    ("decisions", "Decisions", "/decisions"),
-    ("rejections", "Rejections", "/rejections"),
-    ("slo", "SLO", "/slo"),
-    ("scaling", "Scaling", "/scaling"),
-    ("schedules", "Schedules", "/schedules"),
-    ("ring", "Ring", "/ring"),
-    ("predictor", "Predictor", "/predictor"),
-    ("engine", "Engine", "/engine"),
-    ("simulator", "Simulator", "/simulator"),
-    ("spec", "Spec", "/spec"),
-    ("audit", "Audit", "/audit"),
+    ("Now", (("overview", "Overview", ""), ("heatmap", "Heatmap", "/heatmap"), ("instances", "Instances", "/instances"))),
+    (
+        "Traffic",
+        (
+            ("sessions", "Sessions", "/sessions"),
+            ("migrations", "Migrations", "/migrations"),
+            ("decisions", "Decisions", "/decisions"),
+            ("rejections", "Rejections", "/rejections"),
+        ),
+    ),
+    ("Targets", (("slo", "SLO", "/slo"), ("scaling", "Scaling", "/scaling"), ("schedules", "Schedules", "/schedules"))),
+    ("Internals", (("ring", "Ring", "/ring"), ("predictor", "Predictor", "/predictor"), ("engine", "Engine", "/engine"))),
+    ("Change", (("simulator", "Simulator", "/simulator"), ("spec", "Spec", "/spec"), ("audit", "Audit", "/audit"))),
 )
-"""The tabs of a pool: name, words, and path below the pool's own."""
+"""The tabs of a pool in groups: name, words, and path below the pool's own."""
 NOT_OF_ENGINES = frozenset({"scaling", "schedules"})
 """Tabs that a pool of running engines lacks, because Fairlead neither starts nor stops those engines."""
 SIDEBAR_POOLS = 8
@@ -88,6 +90,29 @@ class Crumb:
 
     words: str
     path: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tab:
+    """A tab of a pool. `quiet` says why it has nothing to show for the pool's policy; empty if it has."""
+
+    name: str
+    words: str
+    path: str
+    quiet: str = ""
+
+
+@cache
+def quiet_tabs(policy: str) -> dict[str, str]:
+    """By name of the tab, why it says nothing for this policy. A policy that this process does not know has none."""
+    if policy not in BUILT_IN.names:
+        return {}
+    found = {}
+    if BUILT_IN.entry(policy).ring is RingUse.NONE:
+        found["ring"] = f"{policy} does not place requests by the ring"
+    if not BUILT_IN.learns(RoutingFacts(policy=policy)):
+        found["predictor"] = f"{policy} does not learn"
+    return found
 
 
 def crumbs_below(pool: str, *rest: Crumb) -> tuple[Crumb, ...]:
@@ -136,10 +161,22 @@ class Shell:
         return self.pool is not None and (bool(self.tab) or self.section == "pools")
 
     @property
-    def tabs(self) -> tuple[tuple[str, str, str], ...]:
-        """Name, words and path of the tabs of the page's pool."""
+    def tabs(self) -> tuple[tuple[str, tuple["Tab", ...]], ...]:
+        """The tabs of the page's pool, in groups with their words."""
         at = pool_path(self.pool) if self.pool else ""
-        return tuple((name, words, at + path) for name, words, path in POOL_TABS if not (self.engines_file and name in NOT_OF_ENGINES))
+        quiet = quiet_tabs(self.of_pool.policy) if self.of_pool else {}
+        lacking = NOT_OF_ENGINES if self.engines_file else frozenset()
+        return tuple(
+            (
+                group,
+                tuple(
+                    Tab(name=name, words=words, path=at + path, quiet=quiet.get(name, ""))
+                    for name, words, path in tabs
+                    if name not in lacking
+                ),
+            )
+            for group, tabs in POOL_TABS
+        )
 
     @property
     def heading(self) -> str:

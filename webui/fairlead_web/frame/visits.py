@@ -282,7 +282,7 @@ class Visit:
 
         A region is a template block with the name of its element's id; a name without a block is left out.
         """
-        headers = {"Vary": f"HX-Request, HX-Request-Type, {REGIONS_HEADER}, Cookie"}
+        headers = {"Vary": f"HX-Request, HX-Request-Type, {REGIONS_HEADER}, Cookie", "Fairlead-Release": self.site.assets.version}
         wanted = regions_of(self.request)
         if not wanted:
             return HTMLResponse(self.site.renderer.render(context), status, headers)

@@ -303,15 +303,24 @@ def legend_of(heatmap: Heatmap, earlier: Earlier | None = None) -> Legend:
     return Legend(
         palette="limited",
         marks=(
-            Mark(percent=0, words=short_of(0.0, unit)),
-            Mark(percent=LIMIT_AT * 50, words=short_of(limit / 2, unit)),
-            Mark(percent=LIMIT_AT * 100, words=f"limit {short_of(limit, unit)}", strong=True),
-            Mark(percent=(LIMIT_AT + 1) * 50, words=short_of(middle, unit)),
-            Mark(percent=100, words=short_of(top, unit)),
+            Mark(percent=0, words="0" if unit in _MEASURES else f"0 {unit}"),
+            Mark(percent=LIMIT_AT * 50, words=_bare(limit / 2, unit)),
+            Mark(percent=LIMIT_AT * 100, words=f"limit {_bare(limit, unit)}", strong=True),
+            Mark(percent=(LIMIT_AT + 1) * 50, words=_bare(middle, unit)),
+            Mark(percent=100, words=_bare(top, unit)),
         ),
         note="over the limit is orange to red" if any(row.breaches for row in heatmap.rows) else "nothing was over the limit",
         alt="dark blue is little, yellow is at the limit, orange to deep red is beyond it",
     )
+
+
+_MEASURES = frozenset({"share", "seconds"})
+"""Units that are written with each number."""
+
+
+def _bare(value: float, unit: str) -> str:
+    """A mark's number beside four others, without a word that the first of them has."""
+    return short_of(value, unit) if unit in _MEASURES else _three(value)
 
 
 def short_of(value: float, unit: str) -> str:

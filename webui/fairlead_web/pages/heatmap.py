@@ -285,7 +285,7 @@ async def as_csv(visit: Visit) -> Response:
     heatmap = (await layer(visit, _alone(visit))).heatmap
     name = f"heatmap-{heatmap.pool.replace('/', '-')}-{heatmap.metric}.csv"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return StreamingResponse(exports.csv_lines(exports.heatmap_rows(heatmap)), media_type="text/csv; charset=utf-8", headers=headers)
+    return StreamingResponse(exports.csv_file(exports.heatmap_rows(heatmap)), media_type="text/csv; charset=utf-8", headers=headers)
 
 
 def _alone(visit: Visit) -> Asked:

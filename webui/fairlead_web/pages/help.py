@@ -27,7 +27,11 @@ GLOSSARY = (
     ("Migration", "A session's binding moved to another instance: because the old one was hot, draining or lost."),
     ("Re-route", "One queued or unbound request sent to another instance than it was first placed on. No session moves."),
     ("Decision", "The routing of one request: candidates, their scores, the chosen one and why. A sample of all decisions is kept."),
-    ("Pending prefill", "Prompt tokens placed on an instance that it has not computed yet: the best single measure of how hot it is."),
+    (
+        "Pending prefill",
+        "Prompt tokens placed on an instance that it has not computed yet: the best single measure of how hot it is. Its "
+        "limit in heatmaps is what an instance computes within the TTFT target.",
+    ),
     ("Hit rate", "Share of prompt tokens that were already in the instance's prefix cache."),
     ("TTFT", "Time to first token, as the client sees it. TPOT: time per output token after that."),
     ("In time", "Share of requests within the SLO, by TTFT and TPOT both: attainment. TTFT in time: share of first tokens alone."),
@@ -66,7 +70,8 @@ SHORTCUTS = (
     ("g d", "Decisions"),
     ("g r", "Rejections"),
     ("g a", "Audit"),
-    ("/ or Ctrl+K", "Search sessions, requests, instances, pools, plans and the audit log"),
+    ("/ or Ctrl+K", "Go to a page, change a pool, or search sessions, requests, instances, pools, plans and the audit log"),
+    ("← → ↑ ↓", "Within the sidebar and the tabs, which are one stop of the Tab key each; Home, End: first, last"),
     ("j, k", "Next, previous row"),
     ("Enter", "Open the row"),
     ("t z", "Zoom out the time range"),

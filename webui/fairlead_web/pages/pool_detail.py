@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from starlette.responses import Response
@@ -141,7 +141,10 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
             learnt=learnt_of(detail.learnt, tuple(Quantity), detail.capability),
             migrations=migrations.items if migrations else None,
             events=events.items if events else None,
-            forms=change_forms(detail.pool, detail.spec, detail.desired, typed, problem),
+            forms=[
+                replace(one, opened=one.opened or one.kind == visit.param("change"))
+                for one in change_forms(detail.pool, detail.spec, detail.desired, typed, problem)
+            ],
             rollout=rollout,
             revisions=[(one, changes_of(one.diff)) for one in rollout.revisions] if rollout else [],
             refusal=formats.told(problem.detail, problem.remedy) if problem and typed.get("kind") == PlanKind.ROLLBACK else None,

@@ -1,21 +1,29 @@
-"""`/search`: finds everything that has a page by a part of its name. The command palette shows the same list."""
+"""`/search`: finds everything that has a page by a part of its name, and pages and changes by their words: "heatmap
+chat", "scale code". The command palette shows the same list.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
 from starlette.responses import Response
 
+from fairlead_client.resources.pools import PoolSummary
 from fairlead_client.resources.search import SearchGroup, SearchHit, SearchKind
+from fairlead_web.forms.change_forms import offered
 from fairlead_web.frame.rendering import Context
 from fairlead_web.frame.routes import Routes
-from fairlead_web.frame.shells import Crumb, Shell
+from fairlead_web.frame.shells import POOL_TABS, SECTIONS, Crumb, Shell, first_pools
 from fairlead_web.frame.visits import Visit, regions_of
 from fairlead_web.text.addresses import instance_path, pool_path, segment, session_path
 
 IN_PALETTE = 5
 ON_PAGE = 25
+MOST_PLACES = 12
+"""Pages and changes shown of those whose words match."""
+MOST_POOLS = 200
+"""Pools, by name, whose pages and changes are found."""
 LONGEST = 200
 """Characters of the longest text that is searched for."""
 WORDS = {
@@ -30,10 +38,13 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundRow:
-    """One hit with the path of its page."""
+    """One hit with the path of its page; `words` say what it is."""
 
-    hit: SearchHit
+    name: str
+    words: str
     path: str
+    pool: str = ""
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +75,17 @@ async def show(visit: Visit) -> Response:
     if alone:
         visit.without_frame()
     report = await visit.api.search(q, limit=IN_PALETTE if alone else ON_PAGE) if q else None
+    places = await _places(visit, q) if alone or q else []
     found = report.groups if report is not None else []
     if alone:
         shell = visit.frame("Search", "search", None, [])
     else:
         shell = await visit.shell("Search", "search", crumbs=(Crumb(words="Search"),))
-    return visit.page(SearchPage(shell=shell, q=q, groups=grouped(found), note=(report and report.note) or "", partly=partly_of(found)))
+    return visit.page(
+        SearchPage(
+            shell=shell, q=q, groups=[*_going(places), *grouped(found)], note=(report and report.note) or "", partly=partly_of(found)
+        )
+    )
 
 
 def grouped(groups: Sequence[SearchGroup]) -> list[FoundGroup]:
@@ -78,12 +94,60 @@ def grouped(groups: Sequence[SearchGroup]) -> list[FoundGroup]:
         FoundGroup(
             key=group.kind.value,
             words=WORDS[group.kind],
-            rows=[FoundRow(hit=hit, path=path_of(hit)) for hit in group.hits],
+            rows=[
+                FoundRow(
+                    name=hit.name,
+                    words=hit.words,
+                    path=path_of(hit),
+                    pool=hit.pool or "" if group.kind is not SearchKind.POOL else "",
+                    at=hit.at,
+                )
+                for hit in group.hits
+            ],
             more=group.more,
         )
         for group in groups
         if group.hits
     ]
+
+
+async def _places(visit: Visit, q: str) -> list[FoundRow]:
+    """The pages and changes whose words contain all that was typed; those of the pool on the screen come first."""
+    pools = (await visit.attempt("pools", first_pools(visit.api, MOST_POOLS))) or None
+    own = visit.param("pool")
+    known = sorted(pools.items if pools else [], key=lambda pool: _key(pool) != own)
+    return matching(q, [*_of_pools(known, own), *_of_fleet()] if q or own else [*_of_fleet()])
+
+
+def matching(q: str, places: Iterable[FoundRow]) -> list[FoundRow]:
+    """The first places that have every word of the text somewhere in their own words."""
+    words = q.lower().split()
+    found = (one for one in places if all(word in f"{one.name} {one.words} {one.pool}".lower() for word in words))
+    return [one for one, _ in zip(found, range(MOST_PLACES), strict=False)]
+
+
+def _of_fleet() -> Iterator[FoundRow]:
+    for _, pages in SECTIONS:
+        yield from (FoundRow(name=words, words="page", path=path) for _, words, path in pages)
+    yield from (FoundRow(name=words, words="page", path=path) for words, path in (("Settings", "/settings"), ("Help and keys", "/help")))
+
+
+def _of_pools(pools: Sequence[PoolSummary], own: str | None) -> Iterator[FoundRow]:
+    """Tabs and changes of the pools; a text that names no pool means first the one on the screen."""
+    for pool in pools:
+        key = _key(pool)
+        for _, tabs in POOL_TABS:
+            yield from (FoundRow(name=words, words="page", path=pool_path(key) + path, pool=key) for _, words, path in tabs)
+        for kind in offered(pool):
+            yield FoundRow(name=f"{kind.facts.title}…", words="change", path=f"{pool_path(key)}?change={kind.value}#h-change", pool=key)
+
+
+def _key(pool: PoolSummary) -> str:
+    return f"{pool.namespace}/{pool.name}"
+
+
+def _going(places: list[FoundRow]) -> list[FoundGroup]:
+    return [FoundGroup(key="places", words="Pages and changes", rows=places, more=False)] if places else []
 
 
 def partly_of(groups: Sequence[SearchGroup]) -> list[tuple[str, datetime]]:

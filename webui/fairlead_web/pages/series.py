@@ -95,7 +95,7 @@ async def as_csv(visit: Visit) -> Response:
     """The numbers as CSV, a row for each known one."""
     found = await _charted(visit, MOST_BUCKETS)
     headers = {"Content-Disposition": 'attachment; filename="series.csv"'}
-    return StreamingResponse(exports.csv_lines(csv_rows(found.series.lines)), media_type="text/csv; charset=utf-8", headers=headers)
+    return StreamingResponse(exports.csv_file(csv_rows(found.series.lines)), media_type="text/csv; charset=utf-8", headers=headers)
 
 
 def head(line: SeriesLine) -> str:

@@ -48,7 +48,7 @@ async def as_csv(visit: Visit) -> Response:
     plain = [msgspec.to_builtins(version) for version in versions]
     rows = [names, *(["" if row[name] is None else str(row[name]) for name in names] for row in plain)]
     headers = {"Content-Disposition": 'attachment; filename="slo.csv"'}
-    return StreamingResponse(exports.csv_lines(rows), media_type="text/csv; charset=utf-8", headers=headers)
+    return StreamingResponse(exports.csv_file(rows), media_type="text/csv; charset=utf-8", headers=headers)
 
 
 async def as_json(visit: Visit) -> Response:

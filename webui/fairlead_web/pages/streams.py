@@ -115,7 +115,7 @@ class PageStream:
         number, rest = self._tick()
         tick_at = self._monotonic() + rest
         try:
-            yield b": open\n\n"
+            yield b"event: release\ndata: %s\n\n" % self._visit.site.assets.version.encode()
             while True:
                 try:
                     chunk = await asyncio.wait_for(queue.get(), max(0.0, min(tick_at, self._due_at()) - self._monotonic()))

@@ -12,14 +12,16 @@ import msgspec
 from sqlalchemy import ARRAY, Text, any_, cast, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from fairlead.capabilities import Figure, Source, agreed
 from fairlead.instances import InstanceState, Role
 from fairlead.reports.bindings import BindingReason
+from fairlead.reports.engines import Quantity
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey, SloFacts
 from fairlead_api import tables
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
-from fairlead_api.loads.heatmaps import Grid, Place, Slice
+from fairlead_api.loads.heatmaps import Grid, Limits, Place, Slice
 from fairlead_api.loads.store.heatmap_columns import SECONDS, make_columns, read_columns
 from fairlead_api.loads.store.rollups import SETTLE_SECONDS, longest_lag, roll_up_pools
 from fairlead_api.moves.store import roll_up_moves
@@ -156,13 +158,13 @@ class PostgresLoads:
         async with self._database.reading() as connection:
             return await longest_lag(connection, now)
 
-    async def slices(self, pool: PoolKey, metric: str, where: Grid, *, mean: bool) -> tuple[list[Slice], dict[str, Place], SloFacts]:
-        """Columns of maxima, or of sums and seconds for a mean; the places of the instances; and the SLO in force.
+    async def slices(self, pool: PoolKey, metric: str, where: Grid, *, mean: bool) -> tuple[list[Slice], dict[str, Place], Limits]:
+        """Columns of maxima, or of sums and seconds for a mean; the places of the instances; and their limits.
         `metric` is one of METRICS. Raises NotFound.
         """
         async with self._database.reading() as connection:
             instances = tables.instances
-            number, slo = await pool_and_slo(connection, pool)
+            number, limits = await pool_and_limits(connection, pool)
             slices, gaps = await read_columns(connection, number, metric, where, mean=mean)
             for start, end in gaps:
                 values = {"pool": number, "start": start, "end": end, "origin": where.start, "step": timedelta(seconds=where.step)}
@@ -181,7 +183,7 @@ class PostgresLoads:
                 )
             )
             found = {name: Place(state=InstanceState(state), role=Role(role), node=node) for name, state, role, node in about}
-        return slices, found, slo
+        return slices, found, limits
 
     async def moves(self, pool: PoolKey, where: Grid) -> tuple[list[HeatmapMigration], int]:
         """Migrations by column and pair, oldest first, and the number of migrations in the range.
@@ -201,16 +203,28 @@ class PostgresLoads:
         return sorted(found, key=lambda move: (move.at, move.id)), int(rows[0].total) if rows else 0
 
 
-async def pool_and_slo(connection: AsyncConnection, pool: PoolKey) -> tuple[int, SloFacts]:
-    """A living pool's number in the database, and the SLO in force. Raises NotFound."""
+async def pool_and_limits(connection: AsyncConnection, pool: PoolKey) -> tuple[int, Limits]:
+    """A living pool's number in the database, and what limits its instances' load. Raises NotFound."""
     pools = tables.pools
-    query = select(pools.c.id, pools.c.facts).where(
+    remembered = pools.c.measured["capability"]["prefill_tokens_per_second"]["value"]
+    query = select(pools.c.id, pools.c.facts, remembered.label("speed")).where(
         pools.c.namespace == pool.namespace, pools.c.name == pool.name, pools.c.deleted_at.is_(None)
     )
     row = (await connection.execute(query)).one_or_none()
     if row is None:
         raise NotFound("pool", str(pool))
-    return row.id, msgspec.convert(row.facts, MirroredFacts).table.slo if row.facts else SloFacts()
+    slo = msgspec.convert(row.facts, MirroredFacts).table.slo if row.facts else SloFacts()
+    return row.id, Limits(slo=slo, prefill_speed=await _prefill_speed(connection, row.id) or row.speed)
+
+
+async def _prefill_speed(connection: AsyncConnection, pool_id: int) -> float | None:
+    """Uncached prompt tokens per second of an instance, as the routers measure it now."""
+    routers = tables.routers
+    learnt = routers.c.learnt_figures[str(pool_id)][""]
+    rows = await connection.execute(select(learnt).where(routers.c.gone_at.is_(None), learnt.is_not(None)))
+    told = [one for (figures,) in rows for one in figures if one["quantity"] == Quantity.PREFILL and one.get("value") is not None]
+    figures = [Figure(value=one["value"], source=Source.MEASURED, samples=one.get("value_samples", 0)) for one in told]
+    return agreed(figures).value
 
 
 def _slices(metric: str, where: Grid, *, mean: bool) -> str:

@@ -18,9 +18,10 @@ from fairlead.tables import PoolKey
 from fairlead_api import tables
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.paging import RowsWithin
+from fairlead_api.loads.differing import Seen, SeenRequests
 from fairlead_api.loads.explaining import Evidence, Stretch, Stretches
 from fairlead_api.loads.heatmaps import Grid, Place
-from fairlead_api.loads.store.samples import PER_SECOND, SUMMED, pool_and_slo
+from fairlead_api.loads.store.samples import PER_SECOND, SUMMED, pool_and_limits
 from fairlead_api.loads.store.senders import TOP, recorded_senders, whole_senders
 from fairlead_client.resources.heatmaps import METRICS
 from fairlead_client.resources.load_explanations import LEAST_SAMPLES, Flow, Moved, Senders, SenderShare, WindowChange
@@ -32,6 +33,13 @@ REVISIONS = 200
 CHANGES = 20
 NOT_KNOWN = 1 << 62
 """Stands for an unknown number of sent requests: so large that the record counts as incomplete."""
+
+_SEEN = """
+SELECT at, chosen, session, priority_class, reason, prompt_tokens, sample_rate, (
+  SELECT CAST(one ->> 'miss_tokens' AS bigint) FROM jsonb_array_elements(candidates) AS one
+  WHERE one ->> 'instance' = chosen || coalesce('#' || chosen_rank, '') LIMIT 1
+) AS miss_tokens FROM decisions WHERE pool_id = :pool AND at >= :start AND at < :end ORDER BY at DESC LIMIT :most
+"""
 
 _SENT = (
     (600, "load_samples", "second", "requests"),
@@ -82,7 +90,7 @@ class PostgresLoadWindows:
 
     async def stretches(self, pool: PoolKey, where: Grid) -> Stretches:
         async with self._database.reading() as connection:
-            number, slo = await pool_and_slo(connection, pool)
+            number, limits = await pool_and_limits(connection, pool)
             values = {"pool": number, "start": where.start, "end": where.end, "step": where.step}
             found: tuple[dict[str, Stretch], dict[str, Stretch]] = ({}, {})
             for item in (await connection.execute(text(_figures(where.source)), values)).mappings():
@@ -95,13 +103,13 @@ class PostgresLoadWindows:
                 )
             )
             places = {one.id: Place(state=InstanceState(one.state), role=Role(one.role), node=one.node) for one in about}
-        return Stretches(now=found[1], before=found[0], places=places, slo=slo)
+        return Stretches(now=found[1], before=found[0], places=places, limits=limits)
 
     async def evidence(
         self, pool: PoolKey, instance: str, start: datetime, end: datetime, senders_from: datetime, changes_from: datetime
     ) -> Evidence:
         async with self._database.reading() as connection:
-            number, _ = await pool_and_slo(connection, pool)
+            number, _ = await pool_and_limits(connection, pool)
             return Evidence(
                 senders=await _senders(connection, number, instance, senders_from, end),
                 arrived=await _moved(connection, tables.migrations, number, instance, ("target", "source"), (start, end)),
@@ -114,6 +122,41 @@ class PostgresLoadWindows:
                     key=lambda change: change.at,
                 ),
             )
+
+    async def seen(self, pool: PoolKey, start: datetime, end: datetime) -> SeenRequests:
+        """The newest recorded requests of [start, end), the nodes of instances, and the pool's revisions. Raises
+        NotFound.
+        """
+        instances, revisions = tables.instances, tables.pool_revisions
+        async with self._database.reading() as connection:
+            number, _ = await pool_and_limits(connection, pool)
+            rows = await connection.execute(text(_SEEN), {"pool": number, "start": start, "end": end, "most": READ})
+            seen = [_seen(row) for row in rows]
+            chosen = select(instances.c.id, instances.c.node).where(
+                instances.c.pool_id == number, instances.c.id.in_({one.instance for one in seen})
+            )
+            nodes = {one.id: one.node for one in await connection.execute(chosen)}
+            newest = (
+                select(revisions.c.at, revisions.c.number)
+                .where(revisions.c.pool_id == number)
+                .order_by(revisions.c.number.desc())
+                .limit(REVISIONS)
+            )
+            numbers = sorted((at, revision) for at, revision in await connection.execute(newest))
+        return SeenRequests(seen=seen, nodes=nodes, revisions=numbers)
+
+
+def _seen(row: Any) -> Seen:
+    return Seen(
+        at=row.at,
+        instance=row.chosen,
+        session=row.session,
+        priority_class=row.priority_class,
+        reason=row.reason,
+        prompt_tokens=row.prompt_tokens,
+        miss_tokens=row.miss_tokens,
+        weight=1.0 / row.sample_rate,
+    )
 
 
 def _figures(source: str) -> str:

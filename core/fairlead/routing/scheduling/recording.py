@@ -191,6 +191,7 @@ class Recorder:
             arrivals=self.loads.take_arrivals(now, final=final) if samples else (),
             slo_samples=self.slo.take(now, final=final) if samples else (),
             dropped=self.take_dropped(),
+            traced=self.decisions.take_traced() if samples else (),
             unkept_decisions=self.decisions.take_unkept(),
         )
 

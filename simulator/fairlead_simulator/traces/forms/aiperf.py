@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import orjson
 
 from fairlead_simulator.traces.blocks import BYTES_PER_TOKEN, BlockNames
-from fairlead_simulator.traces.fields import Other, shown
+from fairlead_simulator.traces.fields import LONGEST_TOKENS, Other, shown
 from fairlead_simulator.traces.forms.alibaba import checked_ids
 from fairlead_simulator.traces.reading import NOTHING_OF_CONTENT, Notes, Reading
 from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow, object_of
@@ -107,6 +107,8 @@ class _Inputs:
         self._notes.say("later rows of a session were read as additions to it, as aiperf sends them after the earlier ones")
         added = record.tokens("input_length", 1) if mode == "input_length" else self._tokens_of(self._text(record, mode))
         length = before.input_length + before.output_length + added
+        if length > LONGEST_TOKENS:
+            raise record.refusal(mode, f"makes a session of {length:,} tokens, and {LONGEST_TOKENS:,} are the most")
         return length, self._names.fresh(length, before.hash_ids[: before.input_length // BLOCK_TOKENS])
 
     def _text(self, record: Other, mode: str) -> bytes:

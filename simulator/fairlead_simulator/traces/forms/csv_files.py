@@ -7,6 +7,7 @@ session. Neither says what prompts hold, so that every prompt is a new one.
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -21,6 +22,7 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, PrefixRule, TraceRow
 from fairlead_simulator.traces.sources import TraceFile
 
 COLUMNS = ("timestamp", "input_length", "output_length", "hash_ids", "session_id", "delay")
+MOST_COLUMNS = 1_000
 _KNOWN = {
     "csv": {*COLUMNS},
     "azure": {*FORMS["azure"].columns},
@@ -54,7 +56,9 @@ def _cells(source: TraceFile, form: str, notes: Notes) -> Iterator[Cells]:
         hint = "" if other is None else f"; the file is {FORMS[other].whose}: write --from {other}"
         problem = f"is not a column; the first line must name {', '.join(wanted)}"
         raise TraceInvalid(source.name, first[0], missing[0], problem + hint)
-    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if len(names) > MOST_COLUMNS:
+        raise TraceInvalid(source.name, first[0], "", f"names {len(names):,} columns, and {MOST_COLUMNS:,} at most can be read")
+    twice = next((name for name, times in Counter(names).items() if times > 1), None)
     if twice is not None:
         raise TraceInvalid(source.name, first[0], twice, "is the name of two columns; give one of them another")
     notes.drop(name for name in names if name and name not in _KNOWN[form])

@@ -132,11 +132,10 @@ def wait_until(page: Page, expression: str, seconds: float = PATIENCE_SECONDS) -
 
 
 def findings(page: Page, *rules: str) -> list[str]:
-    """Serious and critical findings of axe, one line each; with `rules`, only of these."""
+    """What axe finds, of any impact, one line each; with `rules`, only of these."""
     page.evaluate(_axe())
     found = page.evaluate(
         """async (rules) => (await axe.run(document, {resultTypes: ['violations'], ...(rules.length && {runOnly: rules})})).violations
-            .filter(one => ['serious', 'critical'].includes(one.impact))
             .map(one => `${one.id}: ${one.nodes.slice(0, 3).map(node => node.html + ' ' + node.failureSummary).join(' | ')}`)""",
         rules,
     )

@@ -1,4 +1,4 @@
-"""A proxy before a Kubernetes API that records the right each request needs.
+"""A proxy before a Kubernetes API that records the right each request needs, and answers some with faults.
 
 It can be started late: until then its port refuses.
 """
@@ -6,7 +6,8 @@ It can be started late: until then its port refuses.
 import asyncio
 import ssl
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +42,55 @@ def right_of(method: str, path: str, *, watches: bool) -> Right | None:
     return group, "/".join([rest[0], *rest[2:3]]), verb
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request, for those who choose faults; `number` counts all of them."""
+
+    method: str
+    path: str
+    watches: bool
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What becomes of a request: refused with a `status`, or answered and then cut, slowed down or replaced."""
+
+    status: int | None = None
+    reason: str = "Injected"
+    retry_after: int | None = None
+    cut_after: int | None = None
+    """Bytes of the answer after which the connection is reset; the request has had its effect."""
+    slowly: bool = False
+    """The answer arrives in pieces of 100 bytes with pauses."""
+    instead: bytes | None = None
+    """The answer, with status 200."""
+
+    def refusal(self, request: web.Request) -> web.Response:
+        """The answer of an API server that refuses."""
+        message = f"injected: {request.method} {request.path}"
+        status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": self.reason, "code": self.status, "message": message}
+        headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+        return web.json_response(status, status=self.status or 200, headers=headers)
+
+    async def pieces(self, request: web.Request, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The answer as it goes on its way."""
+        sent = 0
+        async for chunk in chunks:
+            for start in range(0, len(chunk), 100 if self.slowly else len(chunk)):
+                await asyncio.sleep(0.005 * self.slowly)
+                piece = chunk[start : start + 100] if self.slowly else chunk
+                if self.cut_after is not None and sent + len(piece) > self.cut_after:
+                    assert request.transport is not None
+                    request.transport.abort()
+                    return
+                sent += len(piece)
+                yield piece
+
+
+NO_FAULT = Fault()
+
+
 @dataclass(slots=True)
 class RecordingProxy:
     """`kubeconfig` leads to it. `asked` are the rights needed so far; those `denied` are refused, as RBAC does."""
@@ -52,6 +102,11 @@ class RecordingProxy:
     requests: int = 0
     """All of them so far, discovery too."""
     denied: set[Right] = field(default_factory=set)
+    fault: Callable[[Asked], Fault] = lambda asked: NO_FAULT
+    answered: list[Asked] = field(default_factory=list)
+    """Requests with a fault."""
+    created: Counter[str] = field(default_factory=Counter)
+    """Objects that the API made, by the path of their list, whatever became of its answer."""
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
     _thread: threading.Thread | None = None
 
@@ -97,7 +152,16 @@ class RecordingProxy:
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         self.requests += 1
-        needed = right_of(request.method, request.path, watches=request.query.get("watch") == "true")
+        watches = request.query.get("watch") == "true"
+        asked = Asked(method=request.method, path=request.path, watches=watches, number=self.requests)
+        fault = self.fault(asked)
+        if fault is not NO_FAULT:
+            self.answered.append(asked)
+        if fault.status is not None:
+            return fault.refusal(request)
+        if fault.instead is not None:
+            return web.Response(body=fault.instead, content_type="application/json")
+        needed = right_of(request.method, request.path, watches=watches)
         if needed is not None:
             self.asked.add(needed)
         if needed in self.denied:
@@ -116,11 +180,13 @@ class RecordingProxy:
         url = f"{self.target.server}{request.raw_path}"
         body = await request.read() or None  # with an empty one a media type would be sent, which a real API server refuses
         async with request.app[_SESSION].request(request.method, url, headers=headers, data=body) as answer:
+            self.created[request.path] += answer.status == 201
             response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.headers.get("Content-Type", "")})
             await response.prepare(request)
-            async for chunk in answer.content.iter_any():
-                await response.write(chunk)
-            await response.write_eof()
+            async for piece in fault.pieces(request, answer.content.iter_any()):
+                await response.write(piece)
+            if request.transport is not None and not request.transport.is_closing():
+                await response.write_eof()
             return response
 
 

@@ -17,7 +17,7 @@ def pages_of(ask: Ask, pool: str) -> Mapping[str, str]:
     """
     at = pool_path(pool)
     found = {name: path for _, group in SECTIONS for name, _, path in group}
-    found |= {f"pool-{name}": at + path for name, _, path in POOL_TABS}
+    found |= {f"pool-{name}": at + path for _, tabs in POOL_TABS for name, _, path in tabs}
     found |= {"reroutes": "/reroutes", "settings": "/settings", "help": "/help", "heatmap-table": f"{at}/heatmap?view=table"}
     found |= {"pause-migrations": "/pause-migrations", "search": f"/search?q={pool.rpartition('/')[2]}"}
     examples: tuple[tuple[str, str, Callable[[Any], str]], ...] = (

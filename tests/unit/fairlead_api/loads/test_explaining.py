@@ -23,7 +23,7 @@ from fairlead_api.loads.explaining import (
     explanation,
     two_windows,
 )
-from fairlead_api.loads.heatmaps import Grid, Kept, Place
+from fairlead_api.loads.heatmaps import Grid, Kept, Limits, Place
 from fairlead_client.resources.load_explanations import Flow, LoadExplanation, Moved, Senders, SenderShare, WindowChange
 
 NOW = datetime(2026, 11, 23, 10, tzinfo=UTC)
@@ -79,7 +79,7 @@ def explained(
     metric: str = "ttft_p95",
 ) -> LoadExplanation:
     places = {name: Place(state=InstanceState.SERVING, role=(roles or {}).get(name, Role.BOTH)) for name in now}
-    found = Stretches(now=now, before=before or {}, places=places, slo=SloFacts(ttft_seconds=5.0, tpot_seconds=0.1))
+    found = Stretches(now=now, before=before or {}, places=places, limits=Limits(slo=SloFacts(ttft_seconds=5.0, tpot_seconds=0.1)))
     known = Evidence(senders=senders, arrived=NONE_MOVED, left=left, changes=list(changes))
     return explanation(POOL, "a", metric, WHERE, found, known)
 
@@ -94,7 +94,7 @@ class Windows:
     async def stretches(self, pool: PoolKey, where: Grid) -> Stretches:
         self.read += 1
         places = {name: Place(state=InstanceState.SERVING, role=Role.BOTH) for name in self.names}
-        return Stretches(now={}, before={}, places=places, slo=SloFacts(ttft_seconds=5.0, tpot_seconds=0.1))
+        return Stretches(now={}, before={}, places=places, limits=Limits(slo=SloFacts(ttft_seconds=5.0, tpot_seconds=0.1)))
 
     async def evidence(
         self, pool: PoolKey, instance: str, start: datetime, end: datetime, senders_from: datetime, changes_from: datetime

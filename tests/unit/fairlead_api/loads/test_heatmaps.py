@@ -10,7 +10,7 @@ from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState, Role
 from fairlead.reports.bindings import BindingReason
 from fairlead.tables import SloFacts
-from fairlead_api.loads.heatmaps import MAX_COLUMNS, MAX_ROWS, UNKNOWN, Grid, Kept, Place, Slice, grid, heatmap
+from fairlead_api.loads.heatmaps import MANY_ROWS, MAX_COLUMNS, MAX_ROWS, UNKNOWN, Grid, Kept, Limits, Place, Slice, grid, heatmap
 from fairlead_client.resources.heatmaps import Heatmap, HeatmapMigration
 
 NOW = datetime(2026, 11, 21, 10, tzinfo=UTC)
@@ -52,6 +52,7 @@ def made(
     places: dict[str, Place] | None = None,
     moves: tuple[HeatmapMigration, ...] = (),
     aggregate: str = "max",
+    speed: float | None = None,
 ) -> Heatmap:
     slices = [
         Slice(column=column, instances=[name], values=[value], seconds=[])
@@ -61,8 +62,8 @@ def made(
         for column, value in enumerate(row)
         if value is not None
     ]
-    slo = SloFacts(ttft_seconds=5.0, tpot_seconds=0.1)
-    return heatmap("default/chat", metric, aggregate, sort, THREE, slices, places or {}, slo, moves, len(moves), group)
+    limits = Limits(slo=SloFacts(ttft_seconds=5.0, tpot_seconds=0.1), prefill_speed=speed)
+    return heatmap("default/chat", metric, aggregate, sort, THREE, slices, places or {}, limits, moves, len(moves), group)
 
 
 def order(found: Heatmap) -> list[str]:
@@ -147,6 +148,22 @@ def test_whole_columns_are_arranged_as_their_cells_one_by_one(
         if value is not None
     ]
     found, wanted = (
-        heatmap("default/chat", "running", aggregate, "max", THREE, slices, places, SloFacts(), (), 0, group) for slices in (whole, cells)
+        heatmap("default/chat", "running", aggregate, "max", THREE, slices, places, Limits(slo=SloFacts()), (), 0, group)
+        for slices in (whole, cells)
     )
     assert found == wanted
+
+
+def test_pending_prefill_is_limited_by_what_routers_take_as_too_much_for_the_ttft_target() -> None:
+    rows: dict[str, list[float | None]] = {"a": [20_000.0, 62_500.0, 62_501.0]}
+    known = made(rows, "pending_prefill_tokens", speed=12_500.0)
+    assert (known.scale, known.limit, known.rows[0].breaches) == ("absolute", 62_500, [2])
+    unknown = made(rows, "pending_prefill_tokens")
+    assert (unknown.scale, unknown.limit) == ("relative", None)
+
+
+@pytest.mark.parametrize(("rows", "first"), [(MANY_ROWS, "i00"), (MANY_ROWS + 1, "i07")])
+def test_many_rows_begin_with_the_worst(rows: int, first: str) -> None:
+    found = made({f"i{at:02}": [9.0 if at == 7 else 1.0] for at in range(rows)}, sort="auto")
+    assert found.rows[0].instance == first
+    assert found.sort == ("name" if rows == MANY_ROWS else "pain")

@@ -1,10 +1,26 @@
 """Bytes of engines: both encodings, old and new, and what is not a batch."""
 
+from typing import Any
+
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from fairlead.kv_events.block_index import BlockIndex
 from fairlead.kv_events.events import EventKind
-from fairlead_router.kv_events.wire import BatchUnreadable, BlockRemoved, BlockStored, WireBatch, decode
+from fairlead.kv_events.sources import Source
+from fairlead_router.kv_events.wire import (
+    AllBlocksCleared,
+    BatchUnreadable,
+    BlockRemoved,
+    BlockStored,
+    WireBatch,
+    WireEvent,
+    decode,
+    in_parts,
+)
+from fairlead_testing.examples import examples
 
 REAL_REMOVAL = bytes.fromhex(
     "93cb41dac07e15f4cdb69184a474797065ac426c6f636b52656d6f766564ac626c6f636b5f68617368657391cf81bd2e6b3b1e4c5a"
@@ -102,3 +118,41 @@ def test_the_locality_of_an_offloading_tier_is_read_from_maps() -> None:
     stored, removed = decode(msgspec.msgpack.encode(batch)).events
     assert isinstance(stored, BlockStored) and isinstance(removed, BlockRemoved)
     assert (stored.medium, stored.locality, removed.medium, removed.locality) == ("STORAGE", "REMOTE", "STORAGE", "REMOTE")
+
+
+SOURCE = Source(instance="i0")
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> list[WireEvent]:
+    """Events of an engine: a hash stands for the same tokens always, and some events are not whole."""
+    events: list[WireEvent] = []
+    for first in draw(st.lists(st.integers(0, 5), min_size=1, max_size=6)):
+        hashes: list[int | bytes] = [*range(10 * first, 10 * first + draw(st.integers(1, 9)))]
+        tokens = [place for place in range(10 * first, 10 * first + len(hashes)) for _ in range(4)][
+            : draw(st.sampled_from([None, None, None, -1]))
+        ]
+        salts: list[list[Any] | None] = [[f"salt {one!r}"] for one in hashes]
+        keys = draw(st.sampled_from([None, salts]))
+        parent = draw(st.sampled_from([None, None, 10 * first - 10]))
+        stored = BlockStored(
+            hashes, parent, draw(st.sampled_from([tokens, tokens, []])), 4, medium=draw(st.sampled_from([None, "CPU"])), extra_keys=keys
+        )
+        made: list[WireEvent] = [stored, stored, BlockRemoved(hashes), AllBlocksCleared()]
+        events.append(draw(st.sampled_from(made)))
+    return events
+
+
+@given(chains(), st.integers(1, 8))
+@examples(300)
+def test_events_in_parts_mean_what_they_mean_whole(events: list[WireEvent], most: int) -> None:
+    whole, cut = BlockIndex(), BlockIndex()
+    whole.apply(SOURCE, events)
+    parts = in_parts(events, most)
+    for part in parts:
+        cut.apply(SOURCE, part)
+    assert cut.blocks(SOURCE) == whole.blocks(SOURCE)
+    assert cut._masks == whole._masks
+    for part in parts:
+        held = [len(one.block_hashes) for one in part if not isinstance(one, AllBlocksCleared)]
+        assert sum(held) <= most or len(held) == 1, "one that the index refuses stays whole"

@@ -344,7 +344,7 @@ async def test_a_long_batch_is_taken_in_parts_in_its_order(line: Line) -> None:
     parts = 1
     while line.subscription._unapplied:
         part = line.subscription._unapplied.popleft()
-        assert not isinstance(part, WireBatch) or len(part.events) <= subscriptions.EVENTS_AT_ONCE
+        assert not isinstance(part, WireBatch) or len(part.events) <= subscriptions.BLOCKS_AT_ONCE
         line.subscription._apply(part)
         parts += 1
     assert parts == 4 and line.subscription.events == len(events)

@@ -10,7 +10,7 @@ from fairlead.capabilities import EngineCapability, Figure, Source
 from fairlead.reports.bindings import Binding, BindingReason
 from fairlead.reports.engines import EngineMemory
 from fairlead.routing.contracts.schedulers import PrefixMemory
-from fairlead_router.pools.table_cache import KeptRouters, TableCache
+from fairlead_router.pools.table_cache import KeptLife, KeptRouters, TableCache
 from fairlead_testing.builders.routing_tables import CHAT, routing_table
 
 
@@ -136,3 +136,14 @@ def test_what_was_observed_of_engines_comes_back_and_a_damaged_file_counts_as_ab
     assert TableCache(tmp_path, time.time).load_engines() == (memory,)
     (tmp_path / "engines.json").write_bytes(b'[{"known": {"prefill_tokens_per_second": {"value": 1}}}]')
     assert TableCache(tmp_path, time.time).load_engines() == ()
+
+
+def test_a_process_that_did_not_end_by_itself_is_known_to_the_next(tmp_path: Path) -> None:
+    cache, life = TableCache(tmp_path, time.time), KeptLife(memory=7, available=9, at=5.0)
+    assert cache.load_life() is None
+    cache.keep_life(life)
+    assert TableCache(tmp_path, time.time).load_life() == life
+    (tmp_path / "running.json").write_text("{")
+    assert cache.load_life() == KeptLife(memory=0, available=0, at=0.0), "it was there, and no more is known"
+    cache.end_life()
+    assert cache.load_life() is None

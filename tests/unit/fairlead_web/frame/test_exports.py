@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead_testing.examples import examples
-from fairlead_web.frame.exports import csv_lines, harmless, harmless_csv
+from fairlead_web.frame.exports import BOM, csv_file, csv_lines, harmless, harmless_csv
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,10 @@ from fairlead_web.frame.exports import csv_lines, harmless, harmless_csv
         ("-x", "'-x"),
         ("\tx", "'\tx"),
         ("-1.5", "-1.5"),
+        (" =1+1", "' =1+1"),
+        ("\n=1", "'\n=1"),
+        ("＝1+1", "'＝1+1"),
+        (" plain", " plain"),
         ("plain", "plain"),
         ("", ""),
         ("'=done", "'=done"),
@@ -44,10 +48,15 @@ async def test_a_stream_cut_anywhere_keeps_its_records(rows: list[list[str]], si
         for at in range(0, len(data), size):
             yield data[at : at + size]
 
-    made = b"".join([chunk async for chunk in harmless_csv(chunks())]).decode()
+    made = b"".join([chunk async for chunk in harmless_csv(chunks())]).decode("utf-8-sig")
     read = list(csv.reader(io.StringIO(made, newline="")))
     assert read == [[harmless(cell) for cell in row] for row in rows]
 
 
 def test_lines_are_quoted_where_needed() -> None:
     assert list(csv_lines([["a,b", '"q"', "=x"]])) == ['"a,b","""q""",\'=x\r\n']
+
+
+def test_a_file_begins_with_the_mark_by_which_spreadsheets_know_utf_8() -> None:
+    assert "".join(csv_file([["كاميل"]])).encode().startswith(b"\xef\xbb\xbf")
+    assert next(iter(csv_file([]))) == BOM

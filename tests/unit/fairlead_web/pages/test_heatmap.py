@@ -148,3 +148,11 @@ async def test_of_a_metric_of_which_little_hurts_the_lowest_are_ranked() -> None
         assert ranking.startswith(">Coldest instances<")
         assert f"{lowest * 100:.1f} %" in ranking.split("</tr>", 1)[0]
         assert ">Hottest instances<" in (await operator.http.get("/pools/default/chat/heatmap?metric=kv_usage")).text
+
+
+async def test_a_region_that_cannot_be_read_is_refused_beside_its_form_with_what_was_typed() -> None:
+    async with visitor() as operator:
+        answer = await operator.http.get(f"/pools/default/chat/differences?instances={INSTANCE}&region_from=nonsense")
+        assert answer.status_code == 422
+        assert 'value="nonsense"' in answer.text
+        assert 'role="alert"' in answer.text

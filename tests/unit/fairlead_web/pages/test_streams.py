@@ -54,7 +54,7 @@ async def until(stream: AsyncGenerator[bytes, None], ending: bytes, most: int = 
 async def test_the_parts_that_show_the_state_come_together_after_the_event() -> None:
     async with visitor() as one:
         stream = told(one)
-        await until(stream, b": open")
+        await until(stream, b"event: release")
         one.fake.push("pools", [one.fake.world.pool(name) for name in one.fake.world.pools_known])
         seen = await until(stream, b'hx-target="#as-of"')
         message = seen[seen.index(b"data: <hx-partial") :]
@@ -68,7 +68,7 @@ async def test_the_parts_that_show_the_state_come_together_after_the_event() -> 
 async def test_a_change_of_state_renders_no_part_that_goes_by_time_alone() -> None:
     async with visitor() as one:
         stream = told(one, parts="status=state,tick mix=tick", page=f"/pools/{CHAT}")
-        await until(stream, b": open")
+        await until(stream, b"event: release")
         one.fake.requests.clear()
         one.fake.push("pools", [one.fake.world.pool(CHAT)])
         assert b"#mix" not in await until(stream, b'hx-target="#status"')
@@ -82,7 +82,7 @@ async def test_tabs_that_look_at_the_same_page_share_one_rendering() -> None:
     async with visitor() as one:
         streams = [told(one), told(one), told(one)]
         for stream in streams:
-            await until(stream, b": open")
+            await until(stream, b"event: release")
         one.fake.requests.clear()
         one.fake.push("pools", [one.fake.world.pool(name) for name in one.fake.world.pools_known])
         await asyncio.gather(*(until(stream, b"#cards") for stream in streams))
@@ -94,7 +94,7 @@ async def test_tabs_that_look_at_the_same_page_share_one_rendering() -> None:
 async def test_a_page_nobody_has_is_refused_and_the_events_go_on() -> None:
     async with visitor() as one:
         stream = told(one, page="/nowhere/at/all")
-        await until(stream, b": open")
+        await until(stream, b"event: release")
         for number in range(2):
             one.fake.push("pools", [one.fake.world.pool(name) for name in one.fake.world.pools_known][number:])
             seen = await until(stream, b"event: refused\ndata: 404\n\n")
@@ -107,7 +107,7 @@ async def test_parts_that_are_refused_say_why_and_all_of_them_come_when_they_can
     async with visitor() as one:
         known = one.fake.tokens["operator-token"]
         stream = told(one, parts="workspace=state status=state", page=f"/pools/{CHAT}")
-        await until(stream, b": open")
+        await until(stream, b"event: release")
 
         async def pushed(ending: bytes) -> bytes:
             one.fake.push("pools", [one.fake.world.pool(CHAT)])
@@ -132,7 +132,7 @@ async def test_an_event_of_which_the_page_reads_nothing_comes_in_one_piece_with_
     async with visitor() as one:
         pools = [one.fake.world.pool(name) for name in one.fake.world.pools_known]
         stream = told(one, reads="nothing")
-        await until(stream, b": open")
+        await until(stream, b"event: release")
         one.fake.push("pools", pools)
         seen = await until(stream, b"event: pools")
         assert b'hx-target="#totals"' in seen[seen.index(b"event: pools") :]
@@ -143,7 +143,7 @@ async def test_a_browser_that_takes_gzip_gets_each_piece_whole() -> None:
     async with visitor() as one:
         stream = told(one, encoding="gzip")
         unpacked = zlib.decompressobj(31)
-        assert unpacked.decompress(await anext(stream)) == b": open\n\n"
+        assert unpacked.decompress(await anext(stream)).startswith(b"event: release\ndata: ")
         one.fake.push("pools", [one.fake.world.pool(name) for name in one.fake.world.pools_known])
         text = b""
         while b"#cards" not in text:
@@ -157,7 +157,7 @@ async def test_events_bring_what_the_page_reads_of_their_items_and_as_many_items
         whole, some, none = told(one), told(one, reads="pools=name,serving instances=id"), told(one, reads="nothing")
         seen = []
         for stream in (whole, some, none):
-            await until(stream, b": open")
+            await until(stream, b"event: release")
         one.fake.push("pools", pools)
         for stream in (whole, some, none):
             text = await until(stream, b"event: pools")

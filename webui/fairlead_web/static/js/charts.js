@@ -173,7 +173,7 @@ export function start(figures) {
     for (const chart of charts.values()) chart.point(event.detail.at, chart === own);
   });
   const redraw = () => { for (const chart of charts.values()) chart.restyle(); };
-  new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme", "data-time"] });
+  new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme", "data-time", "data-paper"] });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   setInterval(() => {
     prune();

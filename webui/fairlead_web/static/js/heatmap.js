@@ -218,6 +218,31 @@ class Heatmap {
     location.assign(target);
   }
 
+  // What the pointer drags over: a stretch of time, or with Shift also the rows from one to the other.
+  brushed(down, event) {
+    const box = this.canvas.getBoundingClientRect();
+    const inside = (at, most) => Math.max(0, Math.min(most, at));
+    const brush = { from: down.x, to: inside(event.clientX - box.left, this.size.width) };
+    if (!down.shift) return brush;
+    const high = this.size.height / this.map.rows.length;
+    const row = Math.floor(inside(event.clientY - box.top, this.size.height - 1) / high);
+    const rows = [Math.min(down.row, row), Math.max(down.row, row)];
+    return { ...brush, rows, top: rows[0] * high, bottom: (rows[1] + 1) * high };
+  }
+
+  // What differs in the region from the rest, beside the map or on its own page.
+  compare({ from, to, rows }, wide) {
+    if (this.map.group !== "instance") return;
+    const columns = [Math.floor(Math.min(from, to) / wide), Math.max(Math.ceil(Math.max(from, to) / wide), Math.floor(Math.min(from, to) / wide) + 1)];
+    const address = new URL(this.figure.dataset.differences, location.href);
+    address.searchParams.set("instances", this.map.rows.slice(rows[0], rows[1] + 1).map((row) => row.id).join(","));
+    address.searchParams.set("region_from", data.stamp(this.map, columns[0]));
+    address.searchParams.set("region_to", data.stamp(this.map, columns[1]));
+    const panel = document.getElementById("explanation");
+    if (panel) explain(panel, address.href);
+    else location.assign(address);
+  }
+
   // Tells all maps and charts of the page where the reader looks; null when nowhere.
   look(cell) {
     const { at, id } = cell ? data.heldAt(this.map, cell) : { at: null, id: null };
@@ -230,7 +255,7 @@ class Heatmap {
     surface.addEventListener("pointermove", (event) => {
       const cell = this.at(event);
       if (down) {
-        this.view.brush = { from: down.x, to: Math.max(0, Math.min(this.size.width, event.clientX - this.canvas.getBoundingClientRect().left)) };
+        this.view.brush = this.brushed(down, event);
         this.tip.hide();
         this.drawMarks();
         return;
@@ -250,7 +275,7 @@ class Heatmap {
     surface.addEventListener("pointerdown", (event) => {
       if (event.button !== 0 || event.pointerType === "touch") return;
       const cell = this.at(event);
-      if (cell) { down = cell; surface.setPointerCapture(event.pointerId); }
+      if (cell) { down = { ...cell, shift: event.shiftKey }; surface.setPointerCapture(event.pointerId); }
     });
     surface.addEventListener("pointerup", (event) => {
       const { brush } = this.view;
@@ -258,12 +283,14 @@ class Heatmap {
       this.view.brush = null;
       this.drawMarks();
       const wide = this.size.width / this.map.columns;
-      if (!brush || Math.abs(brush.to - brush.from) < Math.max(6, wide)) return;
+      const far = brush && Math.max(Math.abs(brush.to - brush.from), Math.abs((brush.bottom ?? 0) - (brush.top ?? 0)));
+      if (!brush || far < Math.max(6, wide)) return;
       this.skipClick = true;
       setTimeout(() => { this.skipClick = false; });
+      event.preventDefault();
+      if (brush.rows) { this.compare(brush, wide); return; }
       const [from, to] = [Math.min(brush.from, brush.to), Math.max(brush.from, brush.to)];
       this.zoom(Math.floor(from / wide), Math.ceil(to / wide));
-      event.preventDefault();
     });
     surface.addEventListener("click", (event) => {
       if (this.skipClick) return;

@@ -57,9 +57,10 @@ export function overlay(canvas, map, size, view) {
   if (view.brush) {
     const [from, to] = [Math.min(view.brush.from, view.brush.to), Math.max(view.brush.from, view.brush.to)];
     context.fillStyle = "rgb(255 255 255 / 30%)";
-    context.fillRect(from, 0, to - from, size.height);
+    const { top = 0, bottom = size.height } = view.brush;
+    context.fillRect(from, top, to - from, bottom - top);
     context.strokeStyle = "#fff";
-    context.strokeRect(from + 0.5, 0.5, to - from - 1, size.height - 1);
+    context.strokeRect(from + 0.5, top + 0.5, to - from - 1, bottom - top - 1);
   }
 }
 

@@ -15,15 +15,19 @@ function nameOf(form) {
   return `${form.getAttribute("action")} ${form.elements.kind?.value ?? ""} ${form.elements.role?.value ?? ""}`;
 }
 
-function keep(form) {
+function keep(form, why = "session") {
   const fields = [...form.elements].filter((one) => one.name && !left(one) && (!["radio", "checkbox"].includes(one.type) || one.checked));
-  sessionStorage.setItem(KEY, JSON.stringify({ path: location.pathname, form: nameOf(form), values: fields.map((one) => [one.name, one.value]) }));
+  sessionStorage.setItem(KEY, JSON.stringify({ why, path: location.pathname, form: nameOf(form), values: fields.map((one) => [one.name, one.value]) }));
 }
 
-// Keeps the form in which something was typed, as the page is about to be left.
-export function keepTyped() {
-  const form = [...document.forms].find((one) => one.getAttribute("method") === "post" && touched(one));
-  if (form) keep(form);
+const typedForm = () => [...document.forms].find((one) => one.getAttribute("method") === "post" && touched(one));
+
+export const anyTyped = () => Boolean(typedForm()) || document.activeElement?.matches("input, textarea, select");
+
+// Keeps the form in which something was typed, as the page is about to be left: `why` is the end of the session, or an upgrade.
+export function keepTyped(why = "session") {
+  const form = typedForm();
+  if (form) keep(form, why);
 }
 
 // What is said of a form is in it. A hidden one has its buttons elsewhere, in rows and findings: what is said of it is on top of the page, below
@@ -78,6 +82,6 @@ export function restore() {
   }
   const folded = form.closest("details");
   if (folded) folded.open = true;
-  const line = say(form, `You were signed out before this was sent. ${form.hidden ? "N" : "What you typed is here again; n"}othing was changed.`);
+  const line = say(form, `${kept.why === "upgrade" ? "The page was loaded again" : "You were signed out"} before this was sent. ${form.hidden ? "N" : "What you typed is here again; n"}othing was changed.`);
   (form.hidden ? line : form).scrollIntoView({ block: "center" });
 }

@@ -6,12 +6,13 @@
 import { show as showAway } from "./away.js";
 import { keepTyped } from "./kept_forms.js";
 import { take } from "./lists.js";
+import { noticed } from "./upgrades.js";
 
 const LISTS = new Set(["migrations", "reroutes", "decisions", "rejections"]);
 const TOPICS = ["pools", "instances", "migrations", "reroutes", "decisions", "rejections"];
 const WHOLE = new Set(["pool", "from", "to", "sort", "view"]); // what an address may have while its list has all new rows; events are of the pool only
 const POLL_MS = 5000;
-const SILENCE_MS = 45000; // parts come with each tick of the server's clock, every ten seconds or so
+const SILENCE_MS = 20000; // parts come with each tick of the server's clock, every ten seconds or so
 const GONE = new Set([403, 404]); // nothing that comes back by itself, unlike an API that is away
 
 const state = { paused: false, polling: null, fresh: 0, held: new Map(), lastEvent: Date.now(), failed: false, refused: 0, connected: false, returning: false, cameAt: 0 };
@@ -159,12 +160,14 @@ export function start() {
   });
   document.addEventListener("htmx:after:request", (event) => {
     if (!ofRegions(event)) return;
-    const { status } = event.detail.ctx.response;
+    const { status, headers } = event.detail.ctx.response;
+    noticed(headers?.get?.("fairlead-release"));
     if (status === 401) keepTyped(); // the answer leads to the login
     if (state.polling && status < 400) state.failed = false;
     answered(status);
   });
   document.addEventListener("refused", (event) => ofStream(event) && answered(Number(event.detail.data)));
+  document.addEventListener("release", (event) => ofStream(event) && noticed(event.detail.data));
   document.addEventListener("poll", (event) => ofStream(event) && poll());
   document.addEventListener("resync", (event) => ofStream(event) && pollOnce());
   document.addEventListener("htmx:sse:after:connection", (event) => {

@@ -1,14 +1,16 @@
 // Entry of every page. Each part works on markup that already works without it.
 
+import * as arrows from "./arrows.js";
 import * as forms from "./forms.js";
 import * as live from "./live.js";
 import * as shortcuts from "./shortcuts.js";
 import * as times from "./times.js";
 import { turn } from "./turns.js";
+import { missing } from "./upgrades.js";
 
 function showCurrentTab() {
   for (const current of document.querySelectorAll(".tabs [aria-current]")) {
-    const row = current.parentElement;
+    const row = current.closest(".tabs");
     if (row.scrollWidth > row.clientWidth) row.scrollLeft = current.offsetLeft - row.clientWidth / 2 + current.offsetWidth / 2;
   }
 }
@@ -18,24 +20,24 @@ forms.start();
 shortcuts.start();
 // The rest comes one after the other, each as a task of its own, so that a key or a click never waits for all. Times come before what is live,
 // which compares rows as they are shown.
-for (const start of [times.start, live.start, showCurrentTab]) {
+for (const start of [arrows.start, times.start, live.start, showCurrentTab]) {
   await turn();
   start();
 }
 document.documentElement.classList.add("scripted");
 
 const figures = document.querySelectorAll("[data-heatmap]");
-if (figures.length) import("./heatmap.js").then((heatmap) => heatmap.start(figures));
+if (figures.length) import("./heatmap.js").then((heatmap) => heatmap.start(figures), missing);
 const awaited = document.querySelector("[data-heatmap-awaited]");
-if (awaited) import("./heatmap_awaited.js").then((heatmap) => heatmap.start(awaited));
+if (awaited) import("./heatmap_awaited.js").then((heatmap) => heatmap.start(awaited), missing);
 
 const charts = document.querySelectorAll("[data-chart]");
-if (charts.length) import("./charts.js").then((module) => module.start(charts));
+if (charts.length) import("./charts.js").then((module) => module.start(charts), missing);
 
 const explorer = document.getElementById("explorer");
-if (explorer) import("./explorer.js").then((module) => module.start(explorer));
+if (explorer) import("./explorer.js").then((module) => module.start(explorer), missing);
 
-if (document.querySelector("[data-present]")) import("./present_values.js").then((values) => values.start());
+if (document.querySelector("[data-present]")) import("./present_values.js").then((values) => values.start(), missing);
 
 // Small heatmaps are pictures; while the page is live they are fetched again now and then.
 setInterval(() => {

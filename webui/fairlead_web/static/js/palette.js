@@ -21,8 +21,8 @@ export function open() {
   dialog.setAttribute("aria-label", "Search");
   const field = document.createElement("input");
   Object.assign(field, { type: "search", maxLength: 200, autocomplete: "off", spellcheck: false });
-  field.placeholder = "Session, request, instance, pool, plan, audit: any part";
-  field.setAttribute("aria-label", "Any part of a name or id");
+  field.placeholder = "Go to a page, change a pool, or find any part of a name or id";
+  field.setAttribute("aria-label", "Page, change, or any part of a name or id");
   field.setAttribute("aria-controls", "palette-found");
   const list = document.createElement("div");
   list.id = "palette-found";
@@ -51,9 +51,8 @@ export function open() {
     asked?.abort();
     asked = new AbortController();
     const part = field.value.trim();
-    if (!part) { list.replaceChildren(); said.textContent = ""; return; }
     try {
-      const answer = await fetch(`${base}/search?q=${encodeURIComponent(part)}`, { headers: { "Fairlead-Regions": "found" }, signal: asked.signal });
+      const answer = await fetch(`${base}/search?${new URLSearchParams({ q: part, pool: document.documentElement.dataset.pool })}`, { headers: { "Fairlead-Regions": "found" }, signal: asked.signal });
       const found = answer.ok && !answer.redirected ? new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("found") : null;
       if (!found) { list.textContent = "The search does not answer. Enter opens its page."; return; }
       for (const one of found.querySelectorAll("[id]")) one.id = `palette-${one.id}`;
@@ -80,4 +79,5 @@ export function open() {
   document.body.append(dialog);
   dialog.showModal();
   field.focus();
+  look();
 }

@@ -52,7 +52,8 @@ function help() {
   dialog.showModal();
 }
 
-const search = () => import("./palette.js").then((palette) => palette.open());
+// Where the palette cannot be loaded, its link leads to the page that does the same.
+const search = () => import("./palette.js").then((palette) => palette.open(), () => location.assign(`${base()}/search`));
 
 function plain(key) {
   switch (key) {

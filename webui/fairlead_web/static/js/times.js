@@ -66,15 +66,25 @@ export function rewrite(scope = document) {
     const at = new Date(element.dateTime);
     if (Number.isNaN(at.getTime())) continue;
     const gone = (now - at.getTime()) / 1000;
-    const relative = root.dataset.time === "relative" && !element.hasAttribute("data-absolute");
+    const relative = root.dataset.time === "relative" && !("paper" in root.dataset) && !element.hasAttribute("data-absolute");
     const text = relative ? ago(gone) : shown(at);
     if (element.textContent !== text) element.textContent = text;
     element.title = relative ? shown(at) : utc(at);
   }
 }
 
+// A sheet is read later: it has moments, and what is drawn on it is drawn for white.
+function onPaper(printed) {
+  if (printed) root.dataset.paper = "";
+  else delete root.dataset.paper;
+  rewrite();
+}
+
 export function start() {
   rewrite();
+  addEventListener("beforeprint", () => onPaper(true));
+  addEventListener("afterprint", () => onPaper(false));
+  matchMedia("print").addEventListener("change", (event) => onPaper(event.matches));
   setInterval(() => document.hidden || rewrite(), 5000);
   document.addEventListener("htmx:after:swap", () => rewrite());
 }

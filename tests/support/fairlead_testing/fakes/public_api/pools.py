@@ -16,9 +16,11 @@ from fairlead.pools import parse_spec
 from fairlead.reports.engines import Quantity
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.tables import InstanceEntry, PoolKey
+from fairlead_api.loads.differing import Seen, SeenRequests, differences, region_of
 from fairlead_api.plans.rollouts import rollout_of
 from fairlead_api.pools.rings import RingQuestion, ring_of
 from fairlead_api.schedules.outlooks import schedule_detail, schedule_item
+from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.engine_fits import PoolEngine
 from fairlead_client.resources.heatmaps import METRICS
 from fairlead_client.resources.instances import InstanceCount, InstanceDetail
@@ -63,6 +65,7 @@ class Pools:
             *(route for path, source in lists.items() for route in list_routes(path, source, guard)),
             Route(f"{POOL}/heatmap", guard(self._heatmap)),
             Route(f"{POOL}/instances/{{instance}}/explanation", guard(self._explanation)),
+            Route(f"{POOL}/differences", guard(self._differences)),
             Route(f"{POOL}/instances/{{instance}}", guard(self._instance)),
             *document_routes(f"{POOL}/ring", self._ring, "instances", guard),
             *document_routes(f"{POOL}/slo/attainment", self._slo_attainment, "shares", guard),
@@ -194,6 +197,18 @@ class Pools:
         wanted = {name: query.get(name, usual) for name, usual in (("aggregate", "max"), ("sort", "name"), ("group", "instance"))}
         return as_json(self._world.heatmap(pool, metric, chosen.start, chosen.end, columns, **wanted))
 
+    async def _differences(self, request: Request) -> Response:
+        """By the API's own rules, of the decisions made up."""
+        query, pool = request.query_params, pool_named(request)
+        rest = query.get("rest_from", "now-1h"), query.get("rest_to", "now")
+        try:
+            region, start, end = region_of(query["instances"], query.get("from", "now-5m"), query.get("to", "now"), rest, self._clock())
+        except InvalidInput as error:
+            raise Refusal(422, "Invalid input", str(error), field=error.field) from error
+        decided = [one for one in self._world.decisions() if one.pool == pool and start <= one.at < end]
+        nodes = {one.id: one.node for one in self._world.instances(pool)}
+        return as_json(differences(region, SeenRequests(seen=[_seen(one) for one in decided], nodes=nodes, revisions=[])))
+
     async def _explanation(self, request: Request) -> Response:
         """What the API would say of the made-up load: its own arrangement of what `loads` makes up."""
         query, pool, name = request.query_params, pool_named(request), request.path_params["instance"]
@@ -201,3 +216,16 @@ class Pools:
             raise Refusal(404, "No such instance", f"There is no instance {name}.")
         chosen = parse_range(query.get("from"), query.get("to"), self._clock())
         return as_json(self._world.load_explanation(pool, name, query.get("metric", "running"), chosen.start, chosen.end))
+
+
+def _seen(decision: RoutingDecision) -> Seen:
+    return Seen(
+        at=decision.at,
+        instance=decision.chosen,
+        session=decision.session,
+        priority_class=decision.priority_class,
+        reason=decision.reason,
+        prompt_tokens=decision.prompt_tokens,
+        miss_tokens=None,
+        weight=1.0 / decision.sample_rate,
+    )

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from fairlead.tables import PoolKey, SloFacts
+from fairlead.tables import PoolKey
 from fairlead_api.loads.explaining import TELLING, Evidence, Stretch, Stretches, explanation, two_windows
 from fairlead_api.loads.heatmaps import Place
 from fairlead_client.resources.decisions import RoutingDecision
@@ -12,7 +12,7 @@ from fairlead_client.resources.heatmaps import METRICS
 from fairlead_client.resources.instances import InstanceSummary
 from fairlead_client.resources.load_explanations import Flow, LoadExplanation, Moved, Senders, SenderShare, WindowChange
 from fairlead_client.resources.moves import Migration
-from fairlead_testing.fakes.public_data.loads import SLO_TTFT, cell
+from fairlead_testing.fakes.public_data.loads import cell, limits_of
 
 SENT_OF_RECORDED = 20
 
@@ -32,7 +32,7 @@ def explained(
     middle = where.start + timedelta(seconds=where.step)
     now, before = (_stretches(pool, instances, first, where.step) for first in (middle, where.start))
     places = {one.id: Place(state=one.state, role=one.role, node=one.node) for one in instances}
-    slo = SloFacts(ttft_seconds=SLO_TTFT[pool], tpot_seconds=0.1)
+    limits = limits_of(pool)
     moves = [move for move in migrations if move.pool == pool and middle <= move.at < where.end]
     known = Evidence(
         senders=_senders([one for one in decisions if one.chosen == instance], min(middle, where.end - TELLING), where.end),
@@ -40,7 +40,7 @@ def explained(
         left=_moved([move.target for move in moves if move.source == instance]),
         changes=[WindowChange(at=middle, kind="revision", words="revision 3 changed slo.ttft from 8s to 5s", actor="oncall")],
     )
-    found = Stretches(now=now, before=before, places=places, slo=slo)
+    found = Stretches(now=now, before=before, places=places, limits=limits)
     return explanation(PoolKey.parse(pool), instance, metric, where, found, known)
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from fairlead.reports.bindings import BindingReason
 from fairlead.tables import SloFacts
-from fairlead_api.loads.heatmaps import Place, Slice, grid, heatmap
+from fairlead_api.loads.heatmaps import Limits, Place, Slice, grid, heatmap
 from fairlead_client.resources.heatmaps import Heatmap, HeatmapMigration
 from fairlead_client.resources.instances import InstanceSummary
 from fairlead_client.resources.moves import Migration
@@ -18,6 +18,8 @@ from fairlead_client.resources.moves import Migration
 CHAT, CODE = "default/chat", "research/code"
 HOSTILE = "<img src=x onerror=alert(1)>"
 SLO_TTFT = {CHAT: 5.0, CODE: 2.5}
+PREFILL_SPEED = 7000.0
+"""Tokens per second: 35,000 within the TTFT target of the pool `chat`, whose cells reach 52,500."""
 TRIGGERS = tuple(map(BindingReason, ("hot-migration", "hot-migration", "hotspot", "slo", "drain")))
 
 
@@ -80,6 +82,11 @@ def arrows(moves: Sequence[Migration], first: float, step: int) -> list[HeatmapM
     return sorted(found, key=lambda one: one.at)
 
 
+def limits_of(pool: str) -> Limits:
+    """The limits of an instance whose prefill was measured."""
+    return Limits(slo=SloFacts(ttft_seconds=SLO_TTFT[pool], tpot_seconds=0.1), prefill_speed=PREFILL_SPEED)
+
+
 def heatmap_of(
     pool: str,
     metric: str,
@@ -104,6 +111,7 @@ def heatmap_of(
                 values, seconds = ([max(known)], []) if aggregate == "max" else ([sum(known)], [len(known)])
                 slices.append(Slice(column=column, instances=[one.id], values=values, seconds=seconds))
     moves = [move for move in migrations if move.pool == pool and start <= move.at < end]
-    slo = SloFacts(ttft_seconds=SLO_TTFT[pool], tpot_seconds=0.1)
     places = {one.id: Place(state=one.state, role=one.role, node=one.node) for one in instances}
-    return heatmap(pool, metric, aggregate, sort, where, slices, places, slo, arrows(moves, first, where.step), len(moves), group)
+    return heatmap(
+        pool, metric, aggregate, sort, where, slices, places, limits_of(pool), arrows(moves, first, where.step), len(moves), group
+    )

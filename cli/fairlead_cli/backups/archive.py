@@ -1,0 +1,135 @@
+"""The file of a backup: an uncompressed zip whose last member, the manifest, says what the others must be."""
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from fairlead.errors import FairleadError, InvalidInput
+
+FORMAT = 1
+DATABASE, POOLS, ROLES, SECRETS = "database.dump", "pools.json", "roles.json", "secrets.json"
+_MANIFEST = "manifest.json"
+_CHUNK = 1 << 20
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The audit log's newest entry in the backup."""
+
+    id: int
+    chain: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a backup has. `schema` is the newest migration, `postgres` the server's version (180006), `sha256` a digest
+    per member.
+    """
+
+    format: int = FORMAT
+    fairlead: str
+    schema: str
+    postgres: int
+    made_at: datetime
+    audit_head: Head | None
+    sha256: dict[str, str]
+
+
+class NotABackup(FairleadError):
+    """This version cannot read the file, or the file was cut short."""
+
+
+class Writer:
+    """The members of a backup that is being written."""
+
+    def __init__(self, kept: zipfile.ZipFile) -> None:
+        self._kept = kept
+        self.sha256: dict[str, str] = {}
+
+    def add(self, name: str, content: Callable[[], bytes]) -> None:
+        """Add a member: `content` gives its next bytes, none at its end."""
+        digest = hashlib.sha256()
+        with self._kept.open(name, "w", force_zip64=True) as member:
+            while part := content():
+                digest.update(part)
+                member.write(part)
+        self.sha256[name] = digest.hexdigest()
+
+    def document(self, name: str, document: object) -> None:
+        """Add a JSON document."""
+        parts = iter([msgspec.json.encode(document), b""])
+        self.add(name, lambda: next(parts))
+
+    def close(self, manifest: Manifest) -> None:
+        """Say that this is all."""
+        self._kept.writestr(_MANIFEST, msgspec.json.encode(manifest))
+
+
+@contextmanager
+def written(path: Path) -> Iterator[Writer]:
+    """A new backup, for its owner only, which is at `path` once the block has ended well.
+
+    Raises InvalidInput for a path that has a file.
+    """
+    if path.exists():
+        raise InvalidInput("FILE", str(path), "name a file that does not exist yet, as a backup replaces none")
+    partial = path.with_name(f"{path.name}.partial")
+    partial.unlink(missing_ok=True)
+    try:
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            with zipfile.ZipFile(file, "w") as kept:
+                yield Writer(kept)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+class Backup:
+    """A backup that is whole."""
+
+    def __init__(self, kept: zipfile.ZipFile, manifest: Manifest) -> None:
+        self._kept = kept
+        self.manifest = manifest
+
+    def open(self, name: str) -> IO[bytes]:
+        """A member, to be read."""
+        return self._kept.open(name)
+
+    def document(self, name: str) -> list[dict[str, Any]]:
+        """The objects in a member; empty for a backup of the database alone."""
+        if name not in self.manifest.sha256:
+            return []
+        return msgspec.json.decode(self._kept.read(name), type=list[dict[str, Any]])
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Backup]:
+    """The backup at `path`, all of it read once. Raises NotABackup."""
+    try:
+        with zipfile.ZipFile(path) as kept:
+            yield Backup(kept, _checked(kept, path))
+    except (zipfile.BadZipFile, KeyError, msgspec.MsgspecError, EOFError) as error:
+        raise NotABackup(f"{path} is not a whole backup: it was cut short, or something else made it; take another one") from error
+
+
+def _checked(kept: zipfile.ZipFile, path: Path) -> Manifest:
+    document = kept.read(_MANIFEST)
+    found = msgspec.json.decode(document, type=dict[str, object]).get("format")
+    if found != FORMAT:
+        raise NotABackup(f"{path} has format {found}, and this version reads {FORMAT}: restore it with the Fairlead that made it")
+    manifest = msgspec.json.decode(document, type=Manifest)
+    for name, digest in manifest.sha256.items():
+        with kept.open(name) as member:
+            seen = hashlib.sha256()
+            while part := member.read(_CHUNK):
+                seen.update(part)
+        if seen.hexdigest() != digest:
+            raise NotABackup(f"{path}: {name} is not what was backed up; take another backup")
+    return manifest

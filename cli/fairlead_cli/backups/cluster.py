@@ -1,0 +1,79 @@
+"""The cluster's part: pools, the numbers of roles, and the Secrets that the chart made."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fairlead_process.kubernetes_api import ClusterRefused, KubernetesApi
+
+_OURS = "/apis/fairlead.dev/v1alpha1"
+_SECRETS = ("fairlead-tokens", "fairlead-gateway-keys")
+_OF_THE_CLUSTER = (
+    "resourceVersion",
+    "uid",
+    "generation",
+    "creationTimestamp",
+    "managedFields",
+    "finalizers",
+    "ownerReferences",
+    "selfLink",
+)
+
+Document = dict[str, Any]
+
+
+class Cluster:
+    """A connection to the Kubernetes API. Every method raises ClusterUnavailable or ClusterRefused."""
+
+    def __init__(self, api: KubernetesApi) -> None:
+        self._api = api
+
+    async def pools(self) -> list[Document]:
+        """All InferencePools as somebody would write them."""
+        return [_as_written(one) for one in await self._list("inferencepools")]
+
+    async def roles(self) -> list[Document]:
+        """Namespace, name and replicas of all roles."""
+        return [
+            {"namespace": one["metadata"]["namespace"], "name": one["metadata"]["name"], "replicas": one["spec"]["replicas"]}
+            for one in await self._list("inferencepoolroles")
+            if "replicas" in one.get("spec", {})
+        ]
+
+    async def secrets(self, namespace: str) -> list[Document]:
+        """Those of the chart that are there."""
+        found = [await self._api.call("GET", f"/api/v1/namespaces/{namespace}/secrets/{name}", absent=404) for name in _SECRETS]
+        return [_as_written(one) for one in found if one is not None]
+
+    async def make(self, wanted: Document) -> str:
+        """Make an object that is not there; returns what was done, in a line."""
+        namespace, name = wanted["metadata"]["namespace"], wanted["metadata"]["name"]
+        what = f"{wanted['kind']} {namespace}/{name}"
+        folder = "/api/v1" if wanted["kind"] == "Secret" else _OURS
+        try:
+            await self._api.call("POST", f"{folder}/namespaces/{namespace}/{wanted['kind'].lower()}s", body=wanted)
+        except ClusterRefused as refused:
+            if refused.reason != "AlreadyExists":
+                raise
+            return f"{what}: left as it is there"
+        return f"{what}: made"
+
+    async def _list(self, kind: str) -> list[Document]:
+        document = await self._api.call("GET", f"{_OURS}/{kind}")
+        return [] if document is None else [*document["items"]]
+
+
+@asynccontextmanager
+async def cluster(kubeconfig: str) -> AsyncIterator[Cluster]:
+    """Raises ClusterNotConfigured for a kubeconfig that cannot be used."""
+    api = await KubernetesApi.connect(kubeconfig)
+    try:
+        yield Cluster(api)
+    finally:
+        await api.close()
+
+
+def _as_written(found: Document) -> Document:
+    kind = {"apiVersion": found.get("apiVersion", "fairlead.dev/v1alpha1"), "kind": found.get("kind", "InferencePool")}
+    metadata = {name: value for name, value in found["metadata"].items() if name not in _OF_THE_CLUSTER}
+    return kind | {name: value for name, value in found.items() if name not in {"status", "metadata"}} | {"metadata": metadata}

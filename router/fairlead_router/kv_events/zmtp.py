@@ -1,0 +1,130 @@
+"""The part of ZeroMQ's wire protocol that publishers speak to a subscriber (ZMTP 3.0, RFC 23, without authentication).
+
+Its own sockets cannot be bounded: whoever reaches the port takes as many files as he likes, and ten thousand messages
+of any size wait for each. Here the bytes of a connection become messages within bounds, wherever they are cut.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+
+from fairlead.plausibility import MESSAGE_BYTES
+
+GREETING_BYTES = 64
+MOST_FRAMES = 8
+"""Frames of one message; a batch of KV events has three."""
+COMMAND_BYTES = 1024
+"""A command: names and properties of a socket."""
+MORE, LONG, COMMAND = 1, 2, 4
+
+_LENGTH = Struct(">Q")
+_SIGNATURE = b"\xff" + bytes(8) + b"\x7f"
+_NULL = b"NULL".ljust(20, b"\0")
+
+
+class NotZmtp(Exception):
+    """The bytes are not those of a publisher, or beyond a bound."""
+
+
+def command(name: bytes, rest: bytes = b"") -> bytes:
+    """A short command as it is sent."""
+    body = bytes([len(name)]) + name + rest
+    return bytes([COMMAND, len(body)]) + body
+
+
+def _property(name: bytes, value: bytes) -> bytes:
+    return bytes([len(name)]) + name + len(value).to_bytes(4, "big") + value
+
+
+OPENING = _SIGNATURE + b"\x03\x00" + _NULL + bytes(32) + command(b"READY", _property(b"Socket-Type", b"SUB"))
+"""All that a subscriber has to say before it knows who is there."""
+SUBSCRIPTION = b"\x00\x01\x01"
+"""The message by which it asks for every topic."""
+
+
+class PublisherReader:
+    """Makes messages of a publisher's bytes: topic, number and batch. `answer` is what to send back next."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._frames: list[bytes] = []
+        self._frames_bytes = 0
+        self._greeted = False
+        self.is_ready = False
+        """Whether a publisher has said that it is one."""
+        self.answer = b""
+
+    @property
+    def held(self) -> int:
+        """Bytes of a message that has not come whole."""
+        return len(self._buffer) + self._frames_bytes
+
+    def feed(self, data: bytes) -> Iterator[list[bytes]]:
+        """The messages that these bytes complete. Raises NotZmtp."""
+        self._buffer += data
+        if not self._greeted and not self._greet():
+            return
+        place = 0
+        while (found := self._frame(place)) is not None:
+            flags, start, end = found
+            with memoryview(self._buffer) as view:
+                body = bytes(view[start:end])
+            place = end
+            if flags & COMMAND:
+                self._obey(body)
+            elif (message := self._add(flags, body)) is not None:
+                yield message
+        del self._buffer[:place]
+
+    def _greet(self) -> bool:
+        greeting = self._buffer
+        if greeting[:1] != b"\xff"[: len(greeting)] or (len(greeting) > 9 and not greeting[9] & 1):
+            raise NotZmtp("no greeting of ZeroMQ")
+        if len(greeting) < GREETING_BYTES:
+            return False
+        if greeting[10] < 3 or greeting[12:32] != _NULL:
+            raise NotZmtp("an older ZeroMQ than 4.0, or one that authenticates")
+        del greeting[:GREETING_BYTES]
+        self._greeted = True
+        return True
+
+    def _frame(self, place: int) -> tuple[int, int, int] | None:
+        """Flags, begin and end of the frame at this place, if all of it is there."""
+        buffer = self._buffer
+        if len(buffer) - place < 2:
+            return None
+        flags = buffer[place]
+        head = 9 if flags & LONG else 2
+        if flags > COMMAND | LONG | MORE or len(buffer) - place < head:
+            if flags > COMMAND | LONG | MORE:
+                raise NotZmtp("a frame with unknown flags")
+            return None
+        size = _LENGTH.unpack_from(buffer, place + 1)[0] if flags & LONG else buffer[place + 1]
+        if size > (COMMAND_BYTES if flags & COMMAND or not self.is_ready else MESSAGE_BYTES - self._frames_bytes):
+            raise NotZmtp("more than a message may have")
+        end = place + head + size
+        return (flags, place + head, end) if len(buffer) >= end else None
+
+    def _obey(self, body: bytes) -> None:
+        name, rest = body[1 : 1 + body[0]] if body else b"", body[1 + body[0] :] if body else b""
+        if name == b"READY" and not self.is_ready:
+            if b"\x0bSocket-Type\0\0\0\x03PUB" not in rest and b"\x0bSocket-Type\0\0\0\x04XPUB" not in rest:
+                raise NotZmtp("no publisher")
+            self.is_ready = True
+            self.answer += SUBSCRIPTION
+        elif name == b"PING" and len(self.answer) < COMMAND_BYTES:
+            self.answer += command(b"PONG", rest[2:18])
+        elif name == b"ERROR" or not self.is_ready:
+            raise NotZmtp("it refused the connection")
+
+    def _add(self, flags: int, body: bytes) -> list[bytes] | None:
+        """The message, if this frame is its last."""
+        if not self.is_ready:
+            raise NotZmtp("a message before it said what it is")
+        self._frames.append(body)
+        self._frames_bytes += len(body)
+        if len(self._frames) > MOST_FRAMES:
+            raise NotZmtp("more frames than a message may have")
+        if flags & MORE:
+            return None
+        message, self._frames, self._frames_bytes = self._frames, [], 0
+        return message

@@ -1,0 +1,76 @@
+"""Half an hour of attacks on every door of a whole system, under load: at its end the records agree."""
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from benchmarks.attacks.clients import CLIENTS, Attacker
+
+from fairlead_sandbox.secret_tokens import load_or_create
+from fairlead_sandbox.state_directory import api_urls
+from fairlead_testing.builders.sandbox_pools import pool, replay_arguments
+from fairlead_testing.running.sandbox import RunningSandbox, fairlead, result_of, running_sandbox, until
+
+MINUTES = float(os.environ.get("FAIRLEAD_TEST_SOAK_MINUTES", "30"))
+ROUND_SECONDS = 3.0
+SIZE = 0.05
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSandbox]:
+    with running_sandbox(tmp_path_factory.mktemp("soak")) as running:
+        running.apply_pool(pool("soak", policy="ear", replicas=3)).raise_for_status()
+        running.until_ready("soak", 3)
+        yield running
+
+
+def doors(sandbox: RunningSandbox) -> dict[str, int]:
+    """The ports of all processes that strangers can reach, by name."""
+    found = {name: urlsplit(url).port for name, url in sandbox.note.urls.items()}
+    return {name: port for name, port in found.items() if port is not None and not name.startswith(("kubernetes", "postgres"))}
+
+
+async def attack_all(ports: dict[str, int]) -> int:
+    """Each attack on each door, for a while; returns how many connections were opened."""
+    opened = 0
+    for attack in CLIENTS.values():
+        attackers = [Attacker(port, SIZE) for port in ports.values()]
+        running = [asyncio.ensure_future(attack(attacker)) for attacker in attackers]
+        await asyncio.sleep(ROUND_SECONDS)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        opened += sum(attacker.opened for attacker in attackers)
+    return opened
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600 + MINUTES * 60)
+def test_after_attacks_on_every_door_no_record_contradicts_another(
+    sandbox: RunningSandbox, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder, began, number, opened = tmp_path_factory.mktemp("figures"), time.monotonic(), 0, 0
+    while not number or time.monotonic() - began < MINUTES * 60:
+        output = folder / f"{number}.json"
+        load = sandbox.replay(*replay_arguments("soak", 100, 10, number), "--json", str(output))
+        opened += asyncio.run(attack_all(doors(sandbox)))
+        result = result_of(load, output)
+        assert result["failed"] == 0, result
+        number += 1
+    print(f"{number} rounds, {opened} connections of strangers")
+    assert opened
+    until(lambda: not list(sandbox.state.spool.rglob("*.history.*.json")), "every spooled batch is stored")
+    check_records(sandbox)
+
+
+def check_records(sandbox: RunningSandbox) -> None:
+    """`fairlead verify` and the audit chain, as a person asks for them."""
+    where = ("--url", ",".join(api_urls(sandbox.note.urls)))
+    environment = {"FAIRLEAD_TOKEN": load_or_create(sandbox.state.secrets).admin}
+    for words in (("verify",), ("audit", "verify")):
+        ended = fairlead(*words, *where, environment=environment)
+        print(ended.stdout + ended.stderr)
+        assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -1,0 +1,123 @@
+"""No page cuts text, least of all a number, as digits that are missing make another one of it; and no name is shortened
+where there is room for it. Tried with values of six digits, two roles and names as long as the definition allows.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_client.resources.simulations import SimulatedPolicy, SimulationRequest
+from fairlead_testing.fakes.public_data import decisions, loads, moves, pools, records, scaling, sessions, world
+from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES, SLO_TTFT
+from fairlead_testing.running.browser_site import RunningSite, running_site, signed_in, wait_until
+from fairlead_testing.running.every_page import addresses
+
+pytestmark = pytest.mark.browser
+
+WIDTHS = (320, 768, 1280, 1920)
+NAME = "llama-4-maverick-prod-eu-west-1-latency-class-a-blue"
+POOL = f"default/{NAME}"
+NAMES = [one.replace("chat", NAME) for one in INSTANCES[CHAT]]
+# Whole numbers have six digits, on the page and in what its tables and figures show of tokens.
+SIX_DIGITS = """() => {
+  const words = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+  const counted = ".num, .value, dd, td, figcaption strong, .badge, .notice strong";
+  while (words.nextNode()) {
+    const node = words.currentNode;
+    if (!node.parentElement.closest(counted) || node.parentElement.closest("time, code, pre, a.mono, .mono, .name, form, svg")) continue;
+    node.data = node.data.replace(/(^|\\s)\\d{1,3}(,\\d{3})?(?=\\s|$)/, "$1385,561");
+  }
+}"""
+# Each piece of text, letter by letter where one end is beyond a box around it that hides what sticks out. What scrolls
+# by itself has more to see. A name with its whole in a title may give way, but for its last letters.
+CUT = """() => {
+  const found = [], words = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), range = document.createRange();
+  while (words.nextNode()) {
+    const node = words.currentNode, owner = node.parentElement;
+    if (!node.data.trim() || !owner.checkVisibility({visibilityProperty: true})) continue;
+    if (owner.closest(".visually-hidden, svg, script, style, option, textarea, .skip")) continue;
+    if (owner.matches(".name > span:first-child") || owner.closest("table.cards thead")) continue;
+    range.selectNodeContents(node);
+    for (const seen of range.getClientRects()) {
+      if (seen.width < 1) continue;
+      let cut = seen.right > innerWidth + 1 && !scrolls(owner) ? "the window" : null;
+      for (let box = owner; box !== document.body && !cut; box = box.parentElement) {
+        const style = getComputedStyle(box), edge = box.getBoundingClientRect();
+        if (["auto", "scroll"].includes(style.overflowX) || ["auto", "scroll"].includes(style.overflowY)) break;
+        if (style.overflowX !== "visible" && (seen.right > edge.right + 1 || seen.left < edge.left - 1)) cut = box.className || box.tagName;
+        else if (style.overflowY !== "visible" && (seen.bottom > edge.bottom + 3 || seen.top < edge.top - 3)) cut = `${box.className}, in height`;
+        const whole = box.title || box.closest("[title]"), number = /^[\\d.,]+/.test(node.data.trim());
+        if (style.textOverflow === "ellipsis" && whole && !number) cut = null;
+      }
+      if (cut) { found.push(`"${node.data.trim().slice(0, 60)}" by ${cut}`); break; }
+    }
+  }
+  return [...new Set(found)];
+  function scrolls(one) {
+    for (let box = one; box; box = box.parentElement) if (["auto", "scroll"].includes(getComputedStyle(box).overflowX)) return true;
+    return false;
+  }
+}"""
+# Shortened names whose box has room to their right: what lies beside them on their line leaves more than is hidden.
+SHORTENED = """() => [...document.querySelectorAll(".name > span:first-child")].flatMap((head) => {
+  if (!head.checkVisibility() || head.scrollHeight <= head.clientHeight + 4) return [];
+  const name = head.parentElement, hidden = whole(head) - head.clientWidth;
+  let box = name.parentElement;
+  while (["inline", "inline-flex", "contents"].includes(getComputedStyle(box).display)) box = box.parentElement;
+  const range = document.createRange(), style = getComputedStyle(box);
+  range.selectNodeContents(box);
+  const free = box.getBoundingClientRect().right - parseFloat(style.paddingRight) - range.getBoundingClientRect().right;
+  return free > hidden + 16 ? [`${name.title}: ${Math.round(free)} px free, ${Math.round(hidden)} px hidden`] : [];
+  function whole(one) {
+    const probe = one.cloneNode(true);
+    probe.setAttribute("class", "nowrap");
+    Object.assign(probe.style, {position: "absolute", display: "inline", whiteSpace: "nowrap", maxInlineSize: "none"});
+    one.parentElement.append(probe);
+    const wide = probe.getBoundingClientRect().width;
+    probe.remove();
+    return wide;
+  }
+})"""
+
+
+@pytest.fixture(scope="module")
+def long_site() -> Iterator[RunningSite]:
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (decisions, loads, moves, pools, records, scaling, sessions, world):
+            patch.setattr(module, "CHAT", POOL)
+        patch.setitem(INSTANCES, POOL, NAMES)
+        patch.setitem(SLO_TTFT, POOL, SLO_TTFT[CHAT])
+        with running_site() as site:
+            site.fake.world.roles_wanted = {POOL: {"prefill": 3, "decode": 5}}
+            site.fake.book.make(POOL, 7, "ada")
+            site.fake.book.make(POOL, 0, "ada")
+            site.fake.book.plan(POOL, PlanKind.SLO, {"slo": {"ttft": "3s"}}, "ada")
+            site.fake.book.plan(POOL, PlanKind.CORDON, {"fairlead.dev/cordoned": "true"}, "ada", instance=NAMES[1])
+            policies = [SimulatedPolicy(policy="fairlead"), SimulatedPolicy(policy="ear", parameters={"cooldown_seconds": 60})]
+            for seed in (1, 2):
+                site.fake.simulations.simulated(POOL, SimulationRequest(policies=policies, rates=[1.0, 1.5], seed=seed))
+            yield site
+
+
+@pytest.fixture(scope="module")
+def page(chromium: Browser, long_site: RunningSite) -> Iterator[Page]:
+    context = signed_in(chromium, long_site, "admin")
+    yield context.new_page()
+    context.close()
+
+
+@pytest.mark.parametrize("path", addresses(POOL, NAMES[1]), ids=[one.split(".")[0] for one in addresses(CHAT, "instance")])
+def test_no_text_is_cut_at_any_width(path: str, page: Page, long_site: RunningSite) -> None:
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(long_site.url + path)
+    wait_until(page, "document.documentElement.classList.contains('scripted')")
+    if page.locator("[data-heatmap]").count():
+        page.wait_for_selector("[data-heatmap][data-ready]")
+    page.evaluate(SIX_DIGITS)
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        wait_until(page, f"innerWidth === {width}")
+        assert page.evaluate(CUT) == [], f"{width} px wide"
+        assert page.evaluate(SHORTENED) == [], f"{width} px wide"

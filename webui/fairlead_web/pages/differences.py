@@ -1,0 +1,84 @@
+"""`/pools/{namespace}/{name}/differences`: what differs between the requests of a region of the heatmap and the rest.
+The heatmap shows the same next to its cells.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from starlette.responses import Response
+
+from fairlead_client.problems import ApiProblem
+from fairlead_client.resources.load_explanations import Difference, Differences
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import POOL, Routes
+from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
+from fairlead_web.frame.visits import Visit
+from fairlead_web.text import formats
+from fairlead_web.text.addresses import pool_path, session_path
+
+ABOUT = {
+    "session": "Session",
+    "class": "Class",
+    "reason": "Routing reason",
+    "prompt": "Prompt length",
+    "hits": "Prefix hits",
+    "node": "Node",
+    "revision": "Revision of the spec",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferenceRow:
+    """A difference in words; `path` is the page of its value, empty if it has none."""
+
+    about: str
+    value: str
+    path: str
+    more: bool
+    found: Difference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferencesPage(Context):
+    template: ClassVar[str] = "pages/differences.html"
+    shell: Shell
+    pool: str
+    instances: str
+    start: str
+    end: str
+    found: Differences | None
+    rows: list[DifferenceRow]
+    problem: str
+
+
+async def show(visit: Visit) -> Response:
+    """The region is in the address; the rest is of the page's range."""
+    key, instances = visit.pool_key(), visit.param("instances") or ""
+    start, end = visit.param("region_from") or visit.range.start_text, visit.param("region_to") or visit.range.end_text
+    found, problem = None, ""
+    if instances:
+        try:
+            rest = {"rest_start": visit.range.start_text, "rest_end": visit.range.end_text}
+            found = await visit.api.differences(key, instances, start=start, end=end, **rest)
+        except ApiProblem as error:
+            if error.problem.status != 422:
+                raise
+            problem = formats.told(error.problem.detail, error.problem.remedy)
+    crumbs = crumbs_below(str(key), Crumb(words="Heatmap", path=f"{pool_path(str(key))}/heatmap"), Crumb(words="What differs"))
+    shell = await visit.shell(f"What differs in {key}", "pools", crumbs=crumbs, pool=str(key), tab="heatmap", ranged=True)
+    rows = [_row(str(key), one) for one in found.found] if found else []
+    return visit.page(
+        DifferencesPage(shell=shell, pool=str(key), instances=instances, start=start, end=end, found=found, rows=rows, problem=problem),
+        status=422 if problem else 200,
+    )
+
+
+def _row(pool: str, one: Difference) -> DifferenceRow:
+    path = session_path(pool, one.value) if one.about == "session" and one.value != "none" else ""
+    value = formats.words(one.value) if one.about == "reason" else one.value
+    return DifferenceRow(
+        about=ABOUT.get(one.about, one.about), value=value, path=path, more=one.inside_share > one.outside_share, found=one
+    )
+
+
+ROUTES = Routes(pages={f"{POOL}/differences": show})
