@@ -24,6 +24,7 @@ from fairlead_api.moves import routes as moves
 from fairlead_api.plans import routes as plans
 from fairlead_api.plans.cluster import KubernetesCluster
 from fairlead_api.plans.objects import ClusterGateway
+from fairlead_api.pods import routes as pods
 from fairlead_api.pools import routes as pools
 from fairlead_api.rejections import routes as rejections
 from fairlead_api.reports import routes as reports
@@ -65,6 +66,7 @@ def create_api(
         access.feature(infra, guard, callers),
         plans.feature(infra, guard, objects, planned, expected),
         simulations.feature(infra, guard, planned),
+        pods.feature(guard, kubernetes),
         *(subject.feature(infra, guard) for subject in PLAIN),
     )
 

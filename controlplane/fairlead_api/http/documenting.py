@@ -41,7 +41,11 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         },
         "for everything": {"name": "ci"},
     },
-    "GatewayKeyChange": {"may have decisions kept": {"explain": True}},
+    "GatewayKeyChange": {
+        "other limits": {"requests_per_minute": 600, "tokens_per_minute": 0},
+        "may have decisions kept": {"explain": True},
+    },
+    "GatewayKeyRotation": {"a day to change over": {"hours": 24}},
     "EngineFit": {
         "fitted to a file of records": {
             "source": "records.jsonl",

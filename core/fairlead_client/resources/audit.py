@@ -21,6 +21,7 @@ class AuditAction(StrEnum):
     TOKEN_REVOKED = "token.revoked"  # noqa: S105
     GATEWAY_KEY_CREATED = "gateway-key.created"
     GATEWAY_KEY_CHANGED = "gateway-key.changed"
+    GATEWAY_KEY_ROTATED = "gateway-key.rotated"
     GATEWAY_KEY_REVOKED = "gateway-key.revoked"
     SESSION_KEPT = "session.decisions-kept"
     """All decisions of a session are kept for some minutes."""

@@ -40,6 +40,7 @@ WRITES: dict[tuple[str, str], tuple[str, str]] = {
     ("/v1/gateway-keys", "post"): ("operator", EVERYWHERE),
     ("/v1/gateway-keys/{key_id}", "delete"): ("operator", EVERYWHERE),
     ("/v1/gateway-keys/{key_id}", "patch"): ("operator", EVERYWHERE),
+    ("/v1/gateway-keys/{key_id}/rotate", "post"): ("operator", EVERYWHERE),
     ("/v1/kubernetes/audit", "post"): ("system-audit", EVERYWHERE),
     (f"{_POOL}/plans", "post"): ("operator", "default"),
     (f"{_POOL}/engine", "put"): ("operator", "default"),

@@ -25,6 +25,7 @@ PAGES = (
     f"/pools/default/chat/instances/{INSTANCE}/explanation?metric=ttft_p95",
     "/pools/default/chat/instances",
     f"/pools/default/chat/instances/{INSTANCE}",
+    f"/pools/default/chat/instances/{INSTANCE}/log",
     "/pools/default/chat/spec",
     "/pools/default/chat/edit",
     "/pools/new",

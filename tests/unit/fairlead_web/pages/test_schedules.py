@@ -138,7 +138,7 @@ async def test_the_builder_plans_what_was_clicked_and_draws_its_week_before() ->
         ({"begins": "late"}, "write a time of day"),
         ({"days": []}, "choose at least one day"),
         ({"roles.0.maximum": "99"}, "must lie within"),
-        ({"roles.0.maximum": "", "roles.0.minimum": ""}, "cannot be used"),
+        ({"roles.0.maximum": "", "roles.0.minimum": ""}, "a schedule must change something"),
         ({"name": "Not a name"}, "name"),
     ],
 )
