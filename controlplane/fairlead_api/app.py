@@ -37,9 +37,27 @@ from fairlead_api.settings import Settings
 from fairlead_api.simulations import routes as simulations
 from fairlead_api.slo import routes as slo
 from fairlead_api.streams import routes as streams
+from fairlead_api.trials import routes as trials
 from fairlead_api.upkeep import routes as upkeep
 
-PLAIN = (advice, audit, decisions, loads, moves, pools, rejections, reports, scaling, schedules, search, series, sessions, slo, streams)
+PLAIN = (
+    advice,
+    audit,
+    decisions,
+    loads,
+    moves,
+    pools,
+    rejections,
+    reports,
+    scaling,
+    schedules,
+    search,
+    series,
+    sessions,
+    slo,
+    streams,
+    trials,
+)
 """Subjects that are built without any other subject."""
 
 

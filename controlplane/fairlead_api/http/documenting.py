@@ -45,6 +45,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "other limits": {"requests_per_minute": 600, "tokens_per_minute": 0},
         "may have decisions kept": {"explain": True},
     },
+    "Trial": {"a question": {"prompt": "Say hello.", "max_tokens": 32}},
     "GatewayKeyRotation": {"a day to change over": {"hours": 24}},
     "EngineFit": {
         "fitted to a file of records": {
@@ -309,7 +310,7 @@ HEADERS = {
 """Headers of answers: type and meaning."""
 
 _NO_DATABASE = frozenset({"/healthz", "/v1/login-modes"})
-_CONFLICTS = ("/plans", "/simulations", "/gateway-keys", "/plan", "/apply", "/undo", "/again")
+_CONFLICTS = ("/test-request", "/plans", "/simulations", "/gateway-keys", "/plan", "/apply", "/undo", "/again")
 """Endings of paths whose writes may conflict with the present state; so may all writes of routers and the operator."""
 
 

@@ -14,6 +14,7 @@ from fairlead_client.resources.predictors import Predictor
 from fairlead_client.resources.rings import Ring
 from fairlead_client.resources.rollouts import Rollout
 from fairlead_client.resources.slo import SloAttainment, SloBurn, SloVersion, SloWhatIf
+from fairlead_client.resources.trials import Trial, TrialAnswer
 
 
 class PoolCalls(ApiCalls):
@@ -39,6 +40,10 @@ class PoolCalls(ApiCalls):
 
     async def pod_events(self, pool: PoolKey, instance: str) -> PodEvents:
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}/pod-events", PodEvents)
+
+    async def send_test_request(self, pool: PoolKey, trial: Trial) -> TrialAnswer:
+        """Send one request to a pool through a router, as a client does."""
+        return await self._call("POST", f"/v1/pools/{path_of(pool)}/test-request", TrialAnswer, body=trial)
 
     async def revisions(self, pool: PoolKey, *, cursor: str | None = None, limit: int | None = None) -> Page[PoolRevision]:
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/revisions", Page[PoolRevision], query={"cursor": cursor, "limit": limit})

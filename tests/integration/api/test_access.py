@@ -46,6 +46,7 @@ WRITES: dict[tuple[str, str], tuple[str, str]] = {
     (f"{_POOL}/engine", "put"): ("operator", "default"),
     (f"{_POOL}/engine", "delete"): ("operator", "default"),
     (f"{_POOL}/kept-sessions", "post"): ("operator", "default"),
+    (f"{_POOL}/test-request", "post"): ("operator", "default"),
     (f"{_POOL}/kept-sessions/{{session}}", "delete"): ("operator", "default"),
     ("/v1/plans/{plan_id}/apply", "post"): ("operator", SOMEWHERE),
     ("/v1/plans/{plan_id}/undo", "post"): ("operator", SOMEWHERE),
@@ -82,6 +83,8 @@ def needed(path: str, method: str) -> tuple[str, str]:
     table = path.removesuffix(".csv").removesuffix(".json")
     if table in {"/v1/whoami", "/v1/web-sessions"}:
         return "none", SOMEWHERE
+    if table.endswith("/instances/{instance}/log"):
+        return "operator", "default"
     return ("admin" if table == "/v1/tokens" else "viewer"), (
         "default" if "{namespace}" in path else EVERYWHERE if table in CLOSED else SOMEWHERE
     )

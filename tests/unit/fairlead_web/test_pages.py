@@ -26,6 +26,7 @@ PAGES = (
     "/pools/default/chat/instances",
     f"/pools/default/chat/instances/{INSTANCE}",
     f"/pools/default/chat/instances/{INSTANCE}/log",
+    "/pools/default/chat/test",
     "/pools/default/chat/spec",
     "/pools/default/chat/edit",
     "/pools/new",

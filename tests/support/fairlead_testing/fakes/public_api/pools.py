@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -27,6 +28,7 @@ from fairlead_client.resources.pods import PodEvent, PodEvents, PodLog
 from fairlead_client.resources.pools import PoolDetail
 from fairlead_client.resources.predictors import Predictor
 from fairlead_client.resources.schedules import BoundsAt, InForceAt, ScheduleDetail
+from fairlead_client.resources.trials import Trial, TrialAnswer
 from fairlead_testing.builders.routing import table
 from fairlead_testing.builders.wire_examples import example
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, document_routes, list_routes
@@ -65,6 +67,7 @@ class Pools:
             *(route for path, source in lists.items() for route in list_routes(path, source, guard)),
             Route(f"{POOL}/heatmap", guard(self._heatmap)),
             Route(f"{POOL}/instances/{{instance}}/explanation", guard(self._explanation)),
+            Route(f"{POOL}/test-request", operators(self._test_request), methods=["POST"]),
             Route(f"{POOL}/instances/{{instance}}/log", operators(self._pod_log)),
             Route(f"{POOL}/instances/{{instance}}/pod-events", guard(self._pod_events)),
             Route(f"{POOL}/instances/{{instance}}", guard(self._instance)),
@@ -89,6 +92,26 @@ class Pools:
         lines = matching(written, query.get("search", ""))[-int(query.get("lines", "200")) :]
         return as_json(
             PodLog(instance=name, container="engine", containers=["engine"], previous=previous, restarts=1, read=len(written), lines=lines)
+        )
+
+    async def _test_request(self, request: Request) -> Response:
+        trial, pool = msgspec.json.decode(await request.body(), type=Trial), pool_named(request)
+        if not trial.prompt:
+            raise Refusal(422, "Invalid input", "prompt: write 1 to 100,000 characters", "invalid-input", field="prompt")
+        instance = INSTANCES[pool][0]
+        headers = [("x-fairlead-pool", pool), ("x-fairlead-instance", instance), ("x-fairlead-decision", "d-0002")]
+        return as_json(
+            TrialAnswer(
+                pool=pool,
+                status=200,
+                seconds=0.21,
+                headers=headers,
+                text=f"Echo: {trial.prompt}",
+                body="{}",
+                decision="d-0002",
+                instance=instance,
+                trace="0af7651916cd43dd8448eb211c80319c",
+            )
         )
 
     async def _pod_events(self, request: Request) -> Response:
