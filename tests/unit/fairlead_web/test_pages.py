@@ -27,6 +27,8 @@ PAGES = (
     f"/pools/default/chat/instances/{INSTANCE}",
     f"/pools/default/chat/instances/{INSTANCE}/log",
     "/pools/default/chat/test",
+    "/pools/default/chat/policy",
+    "/pools/default/chat/policy?policy=ear",
     "/pools/default/chat/spec",
     "/pools/default/chat/edit",
     "/pools/new",

@@ -115,7 +115,7 @@ def _scale_form(
     bounds = "" if "minReplicas" not in role or "maxReplicas" not in role else f"{role['minReplicas']} to {role['maxReplicas']}"
     value = typed.get("replicas", "") if mine else str(number)
     field = FormField(name="replicas", words="Replicas", kind="number", value=value, hint=bounds)
-    return _placed(
+    return placed(
         ChangeForm(
             id="scale" if alone else f"scale-{name}",
             kind=PlanKind.SCALE,
@@ -136,7 +136,7 @@ def _form(kind: PlanKind, section: Mapping[str, Any], typed: Mapping[str, str], 
     facts, alone = kind.facts, role in {"", Role.BOTH}
     mine = typed.get("kind") == kind and (alone or typed.get("role") == role)
     present = {one.name: _shown(one, _at(section, one.name)) for one in facts.inputs}
-    return _placed(
+    return placed(
         ChangeForm(
             id=kind.value if alone else f"{kind.value}-{role}",
             kind=kind,
@@ -224,7 +224,7 @@ def _row_count(name: str, form: Mapping[str, str]) -> int:
     return max(rows, default=-1) + 1
 
 
-def _placed(form: ChangeForm, problem: Problem | None) -> ChangeForm:
+def placed(form: ChangeForm, problem: Problem | None) -> ChangeForm:
     """The form with the problem at the field that it names; at the form if it names none of it."""
     if problem is None:
         return form
