@@ -42,9 +42,7 @@ stand-in has thousands.
 class Pieces(list[bytes]):
     """The bytes of a prompt, piece by piece."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._media_left = MOST_MEDIA_BYTES
+    _media_left = MOST_MEDIA_BYTES
 
     def stand_in(self, part: Mapping[str, Any]) -> tuple[str, bytes]:
         """The modality of a medium and its stand-in; its hash alone once there are too many."""

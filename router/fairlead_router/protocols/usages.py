@@ -57,9 +57,8 @@ def _take(usage: Any, into: dict[str, int]) -> bool:
     if not isinstance(usage, dict):
         return False
     counts_output = False
-    for name in usage.keys() & _COUNTS:
-        value = usage[name]
-        if type(value) is int and 0 <= value <= _MOST_TOKENS:  # `type`, as a bool is not a count
+    for name, value in usage.items():
+        if name in _COUNTS and type(value) is int and 0 <= value <= _MOST_TOKENS:  # `type`, as a bool is not a count
             into[name] = value
             counts_output = counts_output or name in _OUTPUT
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")

@@ -24,6 +24,10 @@ AGAIN_SECONDS = 0.5
 """Seconds between two computations once the maximum number of answers is kept: with thousands of answers per second,
 computing the figures after each tenth would take more than a tenth of the router's CPU time.
 """
+KEPT_SECONDS = 2.0
+"""The kept answers span at least this many seconds: of thousands per second most are skipped, as a few hundred measure
+as well.
+"""
 AGAIN_TIMES = 4
 """They are computed again once all kept answers were replaced this many times, however soon that is."""
 NEAR_SHARE = 0.9
@@ -88,8 +92,8 @@ class WholeAnswers:
         return True
 
     def is_crowded(self, now: float) -> bool:
-        """Whether an answer may be skipped, because more arrive between two computations than are kept."""
-        return self._count == KEPT_ANSWERS and 0 <= now - self._observed_at < AGAIN_SECONDS / KEPT_ANSWERS
+        """Whether an answer may be skipped, because the kept ones would span less than `KEPT_SECONDS` with it."""
+        return self._count == KEPT_ANSWERS and 0 <= now - self._observed_at < KEPT_SECONDS / KEPT_ANSWERS
 
     def forget(self, instance: str) -> None:
         """Forget an instance that is gone or whose engine was replaced."""

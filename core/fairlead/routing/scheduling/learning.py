@@ -7,6 +7,7 @@ from fairlead.routing.contracts.loads import InstanceLoad, OthersLoad
 from fairlead.routing.knowledge.engine_memories import decode_coefficients
 from fairlead.routing.knowledge.load_times import LEAST_TOKENS
 from fairlead.routing.knowledge.prefill_speeds import MEMORY_SECONDS
+from fairlead.routing.knowledge.whole_answers import LEAST_SECONDS
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.queues.deadline import LASTING_PACE_WEIGHT, RISING_AMONG_OTHERS, next_pace
 from fairlead.routing.scheduling.state import SchedulerState
@@ -112,7 +113,7 @@ def learn_whole_answer(
     began = tracked.answer_began
     if began is None or tracked.dispatched_at is None or tracked.by_proxy or tracked.transfer_tokens or output_tokens < 1:
         return
-    if tracked.transfer is not None or state.prefill_times.whole.is_crowded(now):
+    if tracked.transfer is not None or now - began.at < LEAST_SECONDS or state.prefill_times.whole.is_crowded(now):
         return
     ended = served_on.history.advance(now, served_on.decode_tokens, served_on.decoding)
     seconds = ended.at - began.at
