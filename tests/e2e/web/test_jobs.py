@@ -114,10 +114,10 @@ def test_a_test_request_is_two_clicks_away(page: Page, site: RunningSite) -> Non
 def test_a_key_is_edited_with_three_clicks(page: Page, site: RunningSite) -> None:
     hand = Hand(page, site)
     hand.click(page.get_by_role("link", name="Keys", exact=True))
-    row = page.locator("tbody tr").first
-    hand.click(row.locator("details summary"))
-    row.get_by_label("Requests a minute").fill("77")
-    hand.click(row.get_by_role("button", name="Save"))
+    hand.click(page.get_by_role("link", name="Edit ").first)
+    form = page.locator("form", has=page.get_by_role("button", name="Save"))
+    form.get_by_label("Requests a minute").fill("77")
+    hand.click(form.get_by_role("button", name="Save"))
     page.wait_for_selector("text=77 requests")
     assert hand.clicks == 3
 

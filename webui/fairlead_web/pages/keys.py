@@ -34,7 +34,7 @@ class KeysPage(Context):
     present: dict[str, dict[str, str]]
     """The fields of each key's own form, by its id."""
     edited: str | None
-    """The key whose form was refused."""
+    """The key that is edited."""
     problem: Problem | None
 
 
@@ -181,8 +181,9 @@ async def _page(
 ) -> Response:
     shell = await visit.shell("Gateway keys", "keys", crumbs=(Crumb(words="Gateway keys"),))
     listing = await visit.api.gateway_keys(cursor=visit.param("cursor"), limit=PAGE_ROWS)
+    edited = edited or visit.param("edit")
     present = {key.id: _present(key) for key in listing.items}
-    if edited is not None and typed:
+    if edited is not None and typed and problem:
         present[edited] = typed
     context = KeysPage(
         shell=shell,
