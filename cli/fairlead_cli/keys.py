@@ -138,11 +138,11 @@ def change(
     **given: Any,
 ) -> None:
     """Change a key; its secret stays. What is not given stays too. The token needs the role operator."""
-    scope = {
-        "pools": tuple(str(pool_named(one, namespace, "--pool")) for one in pools if one) if pools else None,
-        "models": tuple(one for one in models if one) if models else None,
-    }
-    asked = GatewayKeyChange(**given, **scope)
+    asked = GatewayKeyChange(
+        pools=tuple(str(pool_named(one, namespace, "--pool")) for one in pools if one) if pools else None,
+        models=tuple(one for one in models if one) if models else None,
+        **given,
+    )
     if asked == GatewayKeyChange():
         raise InvalidInput("change", None, "write at least one option that says what to change")
     changed = ask(url, token, lambda api: api.change_gateway_key(key_id, asked))

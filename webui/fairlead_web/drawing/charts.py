@@ -224,6 +224,17 @@ def week_grid(windows: Sequence[Window], names: Sequence[str], start: datetime, 
     )
 
 
+def local_grid(windows: Sequence[Window], names: Sequence[str], start: datetime, now: datetime) -> WeekGrid:
+    """The week from `start`, a midnight of its zone, by the clock on the wall there."""
+    zone = start.tzinfo
+
+    def wall(moment: datetime) -> datetime:
+        return moment.astimezone(zone).replace(tzinfo=None)
+
+    local = [Window(schedule=one.schedule, opens=wall(one.opens), closes=wall(one.closes)) for one in windows]
+    return week_grid(local, names, wall(start), wall(now), zone=str(zone))
+
+
 def _bar(window: Window, names: Sequence[str], begin: datetime, top: int, zone: str) -> GridBar:
     left = _place(max(window.opens, begin) - begin)
     right = _place(min(window.closes, begin + _DAY) - begin)

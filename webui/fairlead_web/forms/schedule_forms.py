@@ -1,33 +1,21 @@
-"""The schedule builder: days, from and to, a zone and what is set, as a schedule of a manifest; and its week, drawn
-before it is planned. Pure.
-
-The danger here: a window is built by the clock of its zone, and drawn by it. Nothing here is in UTC.
-"""
+"""The schedule builder: days, from and to, a zone and what is set, as a schedule of a manifest. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from itertools import islice
 from typing import Any
 
 from fairlead.adoption_specs import MOST_BY_DEFAULT
 from fairlead.durations import format_duration, parse_duration
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
-from fairlead.schedules.conflicts import WEEK
-from fairlead.schedules.specs import ScheduleSpec
-from fairlead.schedules.windows import Window, windows_between
-from fairlead.schemas.reading import read
 from fairlead.tables import EARLY_REJECTION_MODES
-from fairlead_web.drawing.charts import WeekGrid, week_grid
 from fairlead_web.text.typed_text import number, whole_number
 
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 WORKDAYS = frozenset({"1", "2", "3", "4", "5"})
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 _DAY_MINUTES = 24 * 60
-_MOST_WINDOWS = 200
 TARGETS = (("ttft", "Time to first token"), ("tpot", "Time per output token"), ("percentile", "Goal, % in time"))
 MODES = EARLY_REJECTION_MODES
 
@@ -211,43 +199,6 @@ def _target(name: str, text: str) -> Any:
         return number(text)
     except ValueError as error:
         raise InvalidInput("slo.percentile", text, "write a number from 1 to 100") from error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrawnWeek:
-    """The week of a schedule that is not planned yet, by the clock of its `zone`, and its first starts."""
-
-    zone: str
-    grid: WeekGrid
-    starts: tuple[str, ...]
-    sets: str
-
-
-def week_of(form: ScheduleForm, now: datetime) -> DrawnWeek:
-    """The seven days from today. Raises InvalidInput for a schedule that the schema refuses."""
-    spec = schedule_of(form)
-    schedule = read(ScheduleSpec, {**spec, "name": form.name or "new"}, "spec")
-    local = now.astimezone(schedule.time_zone)
-    start = local.replace(hour=0, minute=0, second=0, microsecond=0)
-    windows = list(islice(windows_between(schedule, now - timedelta(days=1), now + WEEK), _MOST_WINDOWS))
-    starts = [one.opens.astimezone(schedule.time_zone) for one in windows if one.opens > now]
-    return DrawnWeek(
-        zone=form.zone,
-        grid=local_grid(windows, [schedule.name], start, now),
-        starts=tuple(f"{one:%a %d %b %H:%M %Z}" for one in starts[:3]),
-        sets=sets_in_words(spec),
-    )
-
-
-def local_grid(windows: Sequence[Window], names: Sequence[str], start: datetime, now: datetime) -> WeekGrid:
-    """The week from `start`, a midnight of its zone, by the clock on the wall there."""
-    zone = start.tzinfo
-
-    def wall(moment: datetime) -> datetime:
-        return moment.astimezone(zone).replace(tzinfo=None)
-
-    local = [Window(schedule=one.schedule, opens=wall(one.opens), closes=wall(one.closes)) for one in windows]
-    return week_grid(local, names, wall(start), wall(now), zone=str(zone))
 
 
 def sets_in_words(schedule: Mapping[str, Any]) -> str:

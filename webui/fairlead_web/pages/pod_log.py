@@ -9,6 +9,7 @@ from typing import ClassVar
 from starlette.responses import Response
 
 from fairlead_client.problems import ApiProblem
+from fairlead_client.public.calling import Query
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.instances import InstanceDetail
 from fairlead_client.resources.pods import PodEvents, PodLog
@@ -81,7 +82,7 @@ async def show(visit: Visit) -> Response:
 
 async def _log(visit: Visit, name: str, search: str, container: str | None, *, previous: bool) -> tuple[PodLog | None, str | None]:
     """The log; or, with None, why there is none."""
-    query = {"lines": LINES, "search": search, "container": container, "previous": previous or None}
+    query: Query = {"lines": LINES, "search": search, "container": container, "previous": previous or None}
     try:
         return await visit.api.pod_log(visit.pool_key(), name, query), None
     except ApiProblem as error:

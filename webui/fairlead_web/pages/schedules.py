@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
@@ -13,7 +14,11 @@ from starlette.responses import Response
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import MAX_REPLICAS, Role
+from fairlead.schedules.conflicts import WEEK
+from fairlead.schedules.specs import ScheduleSpec
+from fairlead.schedules.windows import windows_between
 from fairlead.schedules.zones import known_zones
+from fairlead.schemas.reading import read
 from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole
@@ -22,19 +27,16 @@ from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest, Schedule
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, ScheduleItem, ScheduleRun
 from fairlead_process.yaml_documents import complaint, read_yaml
-from fairlead_web.drawing.charts import WeekGrid
+from fairlead_web.drawing.charts import WeekGrid, local_grid
 from fairlead_web.forms.schedule_forms import (
     DAYS,
     MODES,
     TARGETS,
-    DrawnWeek,
     ScheduleForm,
-    local_grid,
     roles_of,
     schedule_of,
     sets_in_words,
     typed,
-    week_of,
 )
 from fairlead_web.frame.rendering import Context
 from fairlead_web.frame.routes import POOL, Export, Routes
@@ -47,6 +49,7 @@ from fairlead_web.text.yaml_text import yaml_text
 
 ONE = "/schedules/{namespace}/{name}/{schedule}"
 
+_MOST_WINDOWS = 200
 OFFICE_HOURS = """cron: "0 8 * * 1-5"
 duration: 10h
 timeZone: Europe/Berlin
@@ -62,6 +65,16 @@ class NewForm:
     name: str
     text: str
     problem: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnWeek:
+    """The week of a schedule that is not planned yet, by the clock of its `zone`, and its first starts."""
+
+    zone: str
+    grid: WeekGrid
+    starts: tuple[str, ...]
+    sets: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +115,22 @@ class SchedulePage(Context):
     problem: str | None
     actions: tuple[tuple[str, str], ...]
     needed: AccessRole
+
+
+def week_of(form: ScheduleForm, now: datetime) -> DrawnWeek:
+    """The seven days from today. Raises InvalidInput for a schedule that the schema refuses."""
+    spec = schedule_of(form)
+    schedule = read(ScheduleSpec, {**spec, "name": form.name or "new"}, "spec")
+    local = now.astimezone(schedule.time_zone)
+    start = local.replace(hour=0, minute=0, second=0, microsecond=0)
+    windows = list(islice(windows_between(schedule, now - timedelta(days=1), now + WEEK), _MOST_WINDOWS))
+    starts = [one.opens.astimezone(schedule.time_zone) for one in windows if one.opens > now]
+    return DrawnWeek(
+        zone=form.zone,
+        grid=local_grid(windows, [schedule.name], start, now),
+        starts=tuple(f"{one:%a %d %b %H:%M %Z}" for one in starts[:3]),
+        sets=sets_in_words(spec),
+    )
 
 
 async def index(visit: Visit) -> Response:
@@ -146,16 +175,18 @@ def _usual_zone(visit: Visit, listed: Sequence[ScheduleItem]) -> str:
     return listed[0].time_zone if listed else visit.preferences.zone
 
 
-async def _pool_of(visit: Visit, pool: str) -> tuple[Mapping[str, Any], Mapping[Role, int]]:
+async def _pool_of(visit: Visit, pool: str) -> tuple[Mapping[str, Any], Mapping[str, int]]:
     """The pool's spec and its desired numbers, both empty for a pool that cannot be read."""
     try:
         detail = await visit.attempt("pool", visit.api.pool(PoolKey.parse(pool), instances=False))
     except ValueError:
         detail = None
-    return ({}, {}) if detail is None else (detail.spec, detail.desired)
+    if detail is None:
+        return {}, {}
+    return detail.spec, detail.desired
 
 
-def _new_form(pool: str, spec: Mapping[str, Any], desired: Mapping[Role, int]) -> NewForm:
+def _new_form(pool: str, spec: Mapping[str, Any], desired: Mapping[str, int]) -> NewForm:
     """A text to start from: twice as many instances of each role during office hours, within the pool's bounds."""
     wanted = {role.value: desired[role] for role in Role if role in desired} or {Role.BOTH.value: 1}
     most = {role["name"]: role["maxReplicas"] for role in spec.get("roles") or [] if "maxReplicas" in role}

@@ -13,7 +13,8 @@ from fairlead.schedules.specs import ScheduleSpec
 from fairlead.schedules.windows import next_starts
 from fairlead.schemas.reading import read
 from fairlead_testing.examples import examples
-from fairlead_web.forms.schedule_forms import RoleBounds, ScheduleForm, form_of, roles_of, schedule_of, sets_in_words, week_of
+from fairlead_web.forms.schedule_forms import RoleBounds, ScheduleForm, form_of, roles_of, schedule_of, sets_in_words
+from fairlead_web.pages.schedules import week_of
 
 MONDAY = datetime(2026, 11, 23, 9, 0, tzinfo=UTC)
 ROLES = (RoleBounds(name="both", least=0, most=8, minimum="1", maximum="2"),)
