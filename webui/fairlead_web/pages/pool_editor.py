@@ -75,9 +75,11 @@ async def plan_new(visit: Visit) -> Response:
     name = str(form.get("name", "")).strip()
     try:
         key = PoolKey.named(name)
-    except ValueError as error:
+    except ValueError:
         text = str(form.get("spec", ""))
-        return await _new(visit, Typed(text=text, name=name, name_problem=f"{name or 'nothing'!r} is no name: {error}.", status=422))
+        return await _new(
+            visit, Typed(text=text, name=name, name_problem="This is no name of a pool; write a name, or namespace/name.", status=422)
+        )
     return await _sent(visit, key, PlanKind.CREATE, name)
 
 
