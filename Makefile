@@ -11,12 +11,12 @@ AGAIN := --reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks
 QUICK := -m "not nightly"
 # Each lane ends with its slowest tests, so that everybody sees where the minutes go.
 LANE = -q $(AGAIN) $(QUICK) --durations=25 --durations-min=2
-CODE := core controlplane operator router simulator webui cli host sandbox serve cluster migrations tests benchmarks reproductions scripts
+CODE := core controlplane operator router simulator webui cli host sandbox serve cluster migrations tests benchmarks reproductions scripts docs/site
 
 # Some containers set it. Then each process compiles all its modules again, which takes longer than most tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up down test nightly test-cluster test-vllm test-api-fuzz test-pages check lint types layers static guard generate cluster reproductions simulation unit coverage integration browser sandbox screenshots clean
+.PHONY: help up down test nightly first-pages test-cluster test-vllm test-api-fuzz test-pages check lint types layers static docs guard generate cluster reproductions simulation unit coverage integration browser sandbox screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -33,7 +33,10 @@ test: .venv/ready ## set everything up and pass every test; four lanes only if t
 
 nightly: .venv/ready ## what `make test` leaves out: all examples of property tests, long simulations, many requests that the API's document allows
 	@$(MAKE) --no-print-directory cluster reproductions simulation unit QUICK= ARGS="--hypothesis-profile=all $(ARGS)"
-	@$(MAKE) --no-print-directory test-api-fuzz
+	@$(MAKE) --no-print-directory first-pages test-api-fuzz
+
+first-pages: .venv/ready ## type every command of docs/ten-minutes.md, which-policy.md and life-of-a-request.md at a sandbox
+	$(BIN)/python -m pytest -q -rs tests/e2e/sandbox/test_first_pages.py $(ARGS)
 
 test-cluster: .venv/ready ## the operator's, the chart's and the acceptance tests on the cluster of KUBECONFIG=<file>; never one that matters
 	@[ -n "$(KUBECONFIG)" ] || { echo "say which cluster: make test-cluster KUBECONFIG=<file>"; exit 2; }
@@ -102,7 +105,7 @@ screenshots: .venv/ready ## every page of the running sandbox in OUT (screenshot
 	@scripts/ensure-browser.sh
 	PYTHONPATH=tests/support $(BIN)/python scripts/screenshots.py $(or $(OUT),screenshots) $(ARGS)
 
-check: guard .venv/ready lint types layers static ## what CI runs: unit tests on the oldest Python here, integration tests on the newest
+check: guard .venv/ready lint types layers static docs ## what CI runs: unit tests on the oldest Python here, integration tests on the newest
 	@environments=$$(scripts/environments.sh) && $(MAKE) --no-print-directory test ALL_LANES=1 $$environments
 
 lint: .venv/ready ## format and lint: Python, templates, scripts
@@ -117,6 +120,10 @@ types: .venv/ready ## mypy strict, code and tests
 static: .venv/ready ## bandit, advisories about locked packages, licenses, secrets
 	@scripts/ensure-static-checks.sh
 	$(BIN)/python scripts/static_checks.py
+
+docs: .venv/ready ## the documents as a site with search, in dist/site; a warning or a dead link is an error (RELEASES="NAME=FOLDER …": older versions too)
+	@scripts/ensure-docs-tools.sh
+	@.venv-tools/docs/bin/python -m docs.site.build $(foreach release,$(RELEASES),--release $(release)) $(ARGS)
 
 layers: .venv/ready ## the dependency rules of ARCHITECTURE.md
 	$(BIN)/lint-imports

@@ -102,7 +102,9 @@ def create(
         priority_class=priority_class,
         explain=explain,
     )
-    made = ask(url, token, lambda api: api.create_gateway_key(request))
+    made, unserved = ask(url, token, lambda api: _made(api, request))
+    if unserved:
+        click.echo(unserved, err=True)
     if as_json:
         print_json(made)
         return
@@ -194,6 +196,17 @@ async def _all(api: ControlApi) -> list[GatewayKey]:
         cursor = page.next_cursor
         if cursor is None:
             return found
+
+
+async def _made(api: ControlApi, request: GatewayKeyRequest) -> tuple[GatewayKey, str]:
+    """The new key, and a sentence about models that it opens and no pool declares; else an empty text."""
+    key = await api.create_gateway_key(request)
+    served = sorted({pool.model for pool in (await api.pools(limit=100)).items}) if request.models else []
+    missing = [one for one in request.models if one not in served]
+    if not missing:
+        return key, ""
+    have = f"those of pools are {', '.join(served)}" if served else "there is no pool"
+    return key, f"No pool declares {', '.join(missing)}; {have}. A name that an engine or an adapter adds works too."
 
 
 def _scope(key: GatewayKey) -> str:

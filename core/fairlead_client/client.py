@@ -12,7 +12,7 @@ import httpx
 from fairlead.tables import PoolKey
 from fairlead_client.live import LiveEvent
 from fairlead_client.public.access import AccessCalls
-from fairlead_client.public.calling import Query
+from fairlead_client.public.calling import Query, unreachable
 from fairlead_client.public.findings import FindingCalls
 from fairlead_client.public.history import HistoryCalls
 from fairlead_client.public.plans import PlanCalls
@@ -50,6 +50,17 @@ class ControlApi(AccessCalls, PoolCalls, HistoryCalls, FindingCalls, PlanCalls):
         async with self._streaming("/v1/live", query, httpx.Timeout(10.0, read=30.0), headers) as response:
             async for chunk in response.aiter_raw():
                 yield chunk
+
+    async def relayed(self, method: str, path: str, body: bytes | None) -> httpx.Response:
+        """The API's answer to a request that somebody wrote, as it is: a problem document too.
+
+        `path` has its query, `body` is JSON. Raises ApiUnreachable when there is no answer.
+        """
+        headers = {**self._headers(), "accept": "*/*", **({} if body is None else {"content-type": "application/json"})}
+        try:
+            return await self._http.request(method, path, content=body, headers=headers)
+        except httpx.HTTPError as error:
+            raise unreachable(error) from error
 
     async def export(self, path: str, filters: Query | None = None) -> AsyncIterator[bytes]:
         """A whole list as the API streams it; `path` such as `/v1/migrations.csv`."""

@@ -69,6 +69,8 @@ from fairlead_router.serving.client_connections import ConnectionLimits
 from fairlead_router.serving.cors import Cors
 from fairlead_router.serving.http_server import GatewayServer, server_config
 from fairlead_router.settings import RouterSettings, read_settings
+from fairlead_router.tracing.exporting import SpanExport, otlp_sender
+from fairlead_router.tracing.tracer import Tracer
 from fairlead_router.training.trainer import Trainer
 
 TICK_SECONDS = 0.02
@@ -131,7 +133,17 @@ class Router:
         self.heirs = Heirs(self.pools, self.calls, proxy, prompts, lambda: self.informing.draining, self.now)
         direct = DirectRelay(sender, self.upstream, self.calls, self.now, tries=settings.max_retries + 1)
         self.prompt_tokens, trusted = PromptTokens(self.upstream, self.now), settings.trusts_priority_headers
-        routed = RoutedRequests(self.pools, self.keys, self.calls, self.prompt_tokens, held, self.now, trusted=trusted)
+        routed = RoutedRequests(
+            self.pools,
+            self.keys,
+            self.calls,
+            self.prompt_tokens,
+            held,
+            self.now,
+            trusted=trusted,
+            explains=settings.explains_without_key,
+            traces=settings.otlp_endpoint is not None,
+        )
         self.gateway = Gateway(
             settings,
             self.pools,
@@ -179,6 +191,11 @@ class Router:
             lambda: uuid.uuid4().hex,
             told,
         )
+        self.spans = SpanExport(otlp_sender(settings.otlp_endpoint, settings.router_id)) if settings.otlp_endpoint else None
+        tracer: Tracer | None = None
+        if self.spans is not None:
+            tracer, counts = Tracer(settings.router_id, self.spans.offer), self.spans.counts
+            self.metrics.spans = lambda: counts
         self.collector = Collector(
             settings.router_id,
             self.pools,
@@ -188,6 +205,7 @@ class Router:
             self.now,
             lambda: uuid.uuid4().hex,
             self.delivery.wake,
+            tracer,
         )
         self.follower = TableFollower(settings.router_id, self.api, self.pools, self.keys, self.cache, self.metrics, self._synced, self.now)
         self.scraper = EngineScraper(self.pools, self.upstream, silences, lives, self.metrics, self.now)
@@ -263,6 +281,8 @@ class Router:
         self._tasks.every(TICK_SECONDS, "tick", self._tick)
         self._tasks.start("stream", self.follower.follow_forever)
         self._tasks.every(BATCH_SECONDS, "collect", self.collector.collect)
+        if self.spans is not None:
+            self.spans.start()
         self._tasks.start("send", self.delivery.send_forever)
         self._tasks.every(SCRAPE_SECONDS, "scrape", self.scraper.scrape)
         self._tasks.every(DOUBTED_SECONDS, "doubted lists", self.scraper.read_doubted)
@@ -336,6 +356,8 @@ class Router:
         await self.trainer.close()
         await self.collector.collect(final=True)
         await self.delivery.finish(GOODBYE_SECONDS)
+        if self.spans is not None:
+            await asyncio.to_thread(self.spans.close, GOODBYE_SECONDS)
         await self._tasks.stop()
         if self.company is not None:
             self.company.close()

@@ -8,7 +8,7 @@ from fairlead.errors import InvalidInput
 from fairlead.plausibility import Hosts
 from fairlead.tables import PoolKey
 from fairlead_process.environment import group, read, variable
-from fairlead_process.kinds import PORT, File, Number, Parsed, Switch, Text, Whole
+from fairlead_process.kinds import PORT, Address, File, Number, Parsed, Switch, Text, Whole
 from fairlead_process.logs import LogSettings
 from fairlead_process.shared_variables import API_URLS
 
@@ -374,6 +374,16 @@ class RouterSettings:
             Number("", 0, 1),
             "share of sessions whose requests are recorded for simulations: arrivals, lengths, hashes of prompt blocks; no text",
             "1 writes a row for every request; with 0 simulations have only traces that are uploaded",
+        ),
+    )
+    otlp_endpoint: str | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_OTLP_ENDPOINT",
+            Address("http://otel-collector:4318"),
+            "the OpenTelemetry collector that gets traces of the requests whose decisions are kept, by OTLP over HTTP",
+            "without it no traces are made, and `traceparent` is only passed on; docs/tracing.md",
+            default_shown="none",
         ),
     )
     timeouts: Timeouts = field(default_factory=Timeouts, metadata=group(Timeouts))

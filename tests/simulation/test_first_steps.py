@@ -1,4 +1,4 @@
-"""The README's first steps promise what their pool can keep, on any machine."""
+"""The first steps of docs/ten-minutes.md promise what their pool can keep, on any machine."""
 
 import re
 import shlex
@@ -21,7 +21,7 @@ MARGIN = 0.05
 
 
 def test_the_replay_before_the_wait_for_the_slo_meets_both_targets_with_a_margin(tmp_path: Path) -> None:
-    steps = (ROOT / "README.md").read_text()
+    steps = (ROOT / "docs" / "ten-minutes.md").read_text()
     command = re.search(r"^\$ fairlead replay (.+)$", steps, re.MULTILINE)
     assert command is not None
     assert command.start() < steps.index("--for=condition=SLOMet")

@@ -7,7 +7,7 @@ import re
 import time
 import uuid
 from collections import Counter as Counts
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -57,6 +57,19 @@ class Telemetry:
             "When the database was found to lack what it had committed (Unix seconds); 0 if it was not within a day.",
             registry=self.registry,
         )
+        self.wanted = Gauge(
+            "fairlead_api_wanted_instances",
+            "Instances that Fairlead wants of a role: what the operator sets, or would set in mode Advise.",
+            ("pool", "role"),
+            registry=self.registry,
+        )
+        self.headroom = Gauge(
+            "fairlead_api_slo_headroom",
+            "Share of judged requests within TTFT and TPOT in the last 5 minutes minus the share that is the goal (0.02 = 2 points above it); "
+            "absent while none is judged.",
+            ("pool",),
+            registry=self.registry,
+        )
         self.jobs = Counter("fairlead_api_jobs_total", "Background jobs run.", ("job", "result"), registry=self.registry)
 
     def count_report(self, ignored: Counts[str], lost_moves: Counts[PoolKey]) -> None:
@@ -65,6 +78,15 @@ class Telemetry:
             self.ignored.labels(reason).inc(count)
         for pool, count in lost_moves.items():
             self.lost_moves.labels(str(pool)).inc(count)
+
+    def tell_scaling(self, wanted: Mapping[tuple[str, str], int], headroom: Mapping[str, float]) -> None:
+        """These are the current figures, by pool and role and by pool; a pool that is not among them is gone."""
+        self.wanted.clear()
+        self.headroom.clear()
+        for (pool, role), number in wanted.items():
+            self.wanted.labels(pool, role).set(number)
+        for pool, share in headroom.items():
+            self.headroom.labels(pool).set(share)
 
     def exposition(self) -> tuple[bytes, str]:
         """The metrics as text, and the content type."""

@@ -15,6 +15,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from fairlead_api.advice.sizing import LOOK_SECONDS, Sizing
 from fairlead_api.http.telemetry import Telemetry
 from fairlead_api.infra.errors import StoreUnavailable
+from fairlead_api.pools.store.scaling_figures import ScalingFigures
 from fairlead_api.upkeep.upkeep import Upkeep
 from fairlead_client.resources.audit import AuditHead
 
@@ -31,6 +32,7 @@ async def scheduled(
     sizing: Sizing,
     audit_head: Callable[[], Awaitable[AuditHead | None]],
     loss_noticed_at: Callable[[datetime], Awaitable[float]],
+    scaling_figures: Callable[[datetime], Awaitable[ScalingFigures]],
     telemetry: Telemetry,
     clock: Callable[[], datetime],
 ) -> AsyncIterator[None]:
@@ -50,11 +52,16 @@ async def scheduled(
     async def tell_rollup_lag(now: datetime) -> None:
         telemetry.rollup_lag.set(await upkeep.rollup_lag(now))
 
+    async def tell_scaling_figures(now: datetime) -> None:
+        figures = await scaling_figures(now)
+        telemetry.tell_scaling(figures.wanted, figures.headroom)
+
     scheduler = AsyncIOScheduler(timezone="UTC", job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None})
     jobs: dict[str, tuple[Job, int]] = {
         "retention": (upkeep.keep_days, 1800),
         "rollups": (upkeep.roll_up, 2),
         "rollup-lag": (tell_rollup_lag, 10),
+        "scaling-figures": (tell_scaling_figures, 10),
         "sessions": (upkeep.end_sessions, 30),
         "plans": (upkeep.close_plans, 10),
         "sizing": (sizing.look, LOOK_SECONDS),

@@ -16,6 +16,7 @@ from fairlead_api.infra.audit_log import PostgresAudit
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.pulse import Pulse
 from fairlead_api.loads.store.samples import PostgresLoads
+from fairlead_api.pools.store.scaling_figures import PostgresScalingFigures
 from fairlead_api.settings import Retention
 from fairlead_api.upkeep.jobs import scheduled
 from fairlead_api.upkeep.store import SWEEPS, PostgresUpkeep
@@ -74,8 +75,8 @@ def keep(retention: Retention) -> Keep:
 
 def feature(infra: Infra, guard: Guard, document: Callable[[], dict[str, Any]], upkeep: Upkeep, sizing: Sizing) -> Feature:
     """Health, and the background jobs. `document` is the OpenAPI document."""
-    head = PostgresAudit(infra.reads).head
+    head, figures = PostgresAudit(infra.reads).head, PostgresScalingFigures(infra.background).read
     return Feature(
         routes=(health_routes(guard, document, infra.pulse, infra.telemetry.exposition),),
-        jobs=partial(scheduled, upkeep, sizing, head, infra.lost_commits.look, infra.telemetry, infra.clock),
+        jobs=partial(scheduled, upkeep, sizing, head, infra.lost_commits.look, figures, infra.telemetry, infra.clock),
     )

@@ -20,12 +20,13 @@ def find(pool: PoolSituation) -> Iterator[Finding]:
     goal = wording.percent(pool.slo.percentile)
     if by_ttft:
         met = wording.share(1 - late_ttft / served.ttft_judged)
-        words = f"{met} of {pool.pool}'s requests had their first token within {wording.seconds(pool.slo.ttft_seconds)}, the goal is {goal}"
+        judged = wording.count(served.ttft_judged, "request")
+        words = f"{met} of {pool.pool}'s {judged} had the first token within {wording.seconds(pool.slo.ttft_seconds)}, the goal is {goal}"
         yield _finding(pool, Cause.LATE_FIRST_TOKENS, words, late_ttft, _late_ttft, "ttft_p95", LATE_FIRST_TOKENS)
     if by_tpot:
         met = wording.share(1 - late_tpot / served.tpot_judged)
         each = wording.seconds(pool.slo.tpot_seconds)
-        words = f"{met} of {pool.pool}'s answers took less than {each} per output token, the goal is {goal}"
+        words = f"{met} of {pool.pool}'s {wording.count(served.tpot_judged, 'answer')} took less than {each} per output token, the goal is {goal}"
         yield _finding(pool, Cause.SLOW_TOKENS, words, late_tpot, _late_tpot, "tpot_p95", SLOW_TOKENS)
 
 

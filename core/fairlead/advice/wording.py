@@ -11,6 +11,13 @@ def rate(value: float) -> str:
     return f"{value:.1f}" if value >= 1 else f"{value:.2f}"
 
 
+def missed(value: float) -> str:
+    """Requests per second that miss the objectives, by the hour where two decimals would show none: 0.44 → `0.44
+    requests/s`, 0.0008 → `3 requests/h`.
+    """
+    return f"{value:.2f} requests/s" if value >= 0.005 or not value else count(max(1, round(value * 3600)), "request") + "/h"
+
+
 def share(value: float) -> str:
     """A share as a percentage: 0.834 → `83.4 %`."""
     return percentage(value)

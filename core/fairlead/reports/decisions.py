@@ -78,7 +78,7 @@ class KeptFor(StrEnum):
     """Why a decision is kept. If several reasons apply, the first in this order is recorded; each decision has one."""
 
     ASKED = "asked"
-    """Its client asked to keep it (`x-fairlead-explain`)."""
+    """Its client asked to keep it (`x-fairlead-explain`), or sampled its trace."""
     SESSION = "session"
     """All decisions of its session are kept for some minutes."""
     REFUSED = "refused"

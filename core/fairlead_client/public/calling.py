@@ -77,7 +77,7 @@ class ApiCalls:
         try:
             response = await self._http.request(method, path, params=_present(query), content=payload, headers=headers)
         except httpx.HTTPError as error:
-            raise _unreachable(error) from error
+            raise unreachable(error) from error
         # httpx's response and its stream know each other: left so, each call is garbage that has to be searched for
         response.stream = httpx.ByteStream(b"")
         if response.status_code >= 400:
@@ -100,7 +100,7 @@ class ApiCalls:
                     raise _problem(response)
                 yield response
         except httpx.HTTPError as error:
-            raise _unreachable(error) from error
+            raise unreachable(error) from error
 
     def _headers(self) -> dict[str, str]:
         if not self._token:
@@ -128,7 +128,7 @@ def segment(text: str) -> str:
     return quote(text, safe="")
 
 
-def _unreachable(error: httpx.HTTPError) -> ApiUnreachable:
+def unreachable(error: httpx.HTTPError) -> ApiUnreachable:
     return ApiUnreachable(f"the control API did not answer: {str(error) or type(error).__name__}")
 
 

@@ -101,7 +101,7 @@ class Gateway:
         dialect = endpoint.dialect if endpoint is not None else paths.dialect_of(raw_path)
         try:
             if endpoint is None:
-                raise _unknown(scope["path"])
+                raise _unknown(raw_path)
             if scope["method"] not in endpoint.methods:
                 preflight = self._cors.preflight(scope["method"], scope["headers"], endpoint.methods)
                 if preflight is not None:
@@ -331,8 +331,9 @@ def _asked(headers: list[tuple[bytes, bytes]]) -> tuple[str, bool]:
     return given, explains
 
 
-def _unknown(path: str) -> BadRequest:
-    return BadRequest(404, "not_found", f"{path[:200]!r} is not a path of this gateway; there are {', '.join(paths.KNOWN)}")
+def _unknown(raw_path: bytes) -> BadRequest:
+    path = raw_path[:200].decode("latin-1")  # as it was sent: decoded it may look like one of these
+    return BadRequest(404, "not_found", f"{path!r} is not a path of this gateway; there are {', '.join(paths.KNOWN)}")
 
 
 def _wrong_method(endpoint: Endpoint, method: str) -> BadRequest:

@@ -24,7 +24,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.knowledge.prefixes import block_hashes, first_bytes_hash, prompt_root
 from fairlead.routing.knowledge.token_sizes import GIVEN_IDS
 from fairlead.tables import DEFAULT_CLASS
-from fairlead_router.gateway.claims import priority_class, tenant
+from fairlead_router.gateway.claims import may_explain, priority_class, tenant
 from fairlead_router.gateway.prompt_tokens import PromptTokens
 from fairlead_router.pools.keys import GatewayKey, GatewayKeys
 from fairlead_router.pools.pool import Pool
@@ -40,6 +40,7 @@ from fairlead_router.relaying.dividing import is_divisible, sidecars_divide
 from fairlead_router.relaying.held_responses import HeldResponses
 from fairlead_router.relaying.response_holders import previous_response
 from fairlead_router.serving.bodies import header_value
+from fairlead_router.tracing.contexts import trace_context
 
 _UNSEEN = frozenset({"previous_response_id", "conversation", "prompt_embeds", "truncate_prompt_tokens", "chat_template"})
 """Fields that lengthen or shorten a prompt by parts that its bytes do not show."""
@@ -101,7 +102,8 @@ def answer_follows(parsed: ParsedRequest, endpoint: Endpoint) -> bool:
 
 class RoutedRequests:
     """Makes `RoutingRequest`s. `now` is the router's clock in Unix seconds; `trusted`: a client without a key may ask
-    for any priority class and for any tenant.
+    for any priority class and for any tenant; `explains`: it may have decisions kept. With `traces` each request gets
+    its trace.
     """
 
     def __init__(
@@ -114,6 +116,8 @@ class RoutedRequests:
         now: Callable[[], float],
         *,
         trusted: bool,
+        explains: bool = True,
+        traces: bool = False,
     ) -> None:
         self._pools = pools
         self._keys = keys
@@ -122,6 +126,8 @@ class RoutedRequests:
         self._held = held
         self._now = now
         self._trusted = trusted
+        self._explains = explains
+        self._traces = traces
 
     def pool_for(self, model: str | None, headers: Headers, key: GatewayKey | None, opens: Opens | None = None) -> Pool:
         """The pool for a request, among `opens` or else the pools of its key. Raises BadRequest 404, also for a pool
@@ -175,8 +181,12 @@ class RoutedRequests:
             prompt_tokens, engine_blocks = known.prompt_tokens, known.engine_blocks
         first_hash = first_bytes_hash(prompt, pool.block_bytes, blocks, root)
         as_others = not blocks or sizes.of(kind) == sizes.bytes_per_token
+        request_id, trace = self._calls.next_id(), None
+        if self._traces:
+            may_ask = may_explain(key, anybody=self._explains)
+            trace = trace_context(headers, request_id, endpoint.path, parsed.model, may_ask=may_ask)
         return RoutingRequest(
-            id=self._calls.next_id(),
+            id=request_id,
             arrived_at=arrived_at,
             prompt_tokens=prompt_tokens,
             prompt_bytes=counted_bytes,
@@ -201,6 +211,7 @@ class RoutedRequests:
             engine_blocks=engine_blocks,
             client_id=client_id,
             explain=explain,
+            trace=trace,
             within=pool.choice.serving(pool.engine_name(parsed.model), within, arrived_at) if pool.choice.names.missing else within,
         )
 

@@ -63,6 +63,8 @@ class RouterMetrics(Collector):
         """Memory that the bodies of requests in flight take."""
         self.picker_streams: Callable[[], int] = int
         """How many requests of proxies are in flight."""
+        self.spans: Callable[[], Mapping[str, int]] = dict
+        """Spans of traces by their fate; empty where none are exported."""
         self.lost_routers = 0
         self.stream_reconnects = 0
         self.tables_refused = 0
@@ -115,6 +117,14 @@ class RouterMetrics(Collector):
         for reason, count in self.key_refusals.items():
             keys.add_metric([reason], count)
         yield keys
+        spans = CounterMetricFamily(
+            "fairlead_router_spans",
+            "Spans of traces by fate: sent, dropped (too many waited), or failed (the collector did not take them).",
+            labels=["fate"],
+        )
+        for fate, count in self.spans().items():
+            spans.add_metric([fate], count)
+        yield spans
         for name, text, value in (
             ("reports_sent", "Report batches acknowledged by the control API.", self.reports_sent),
             ("reports_failed", "Attempts to send a report that failed.", self.reports_failed),

@@ -17,7 +17,7 @@ from fairlead_router.protocols.answers import Usage
 
 MOST_BLOCKS = 1024
 """Ids kept of a prompt: half a million tokens."""
-MOST_ENDED = 5_000
+MOST_ENDED = 20_000
 """Maximum number of requests kept between two takes, which are a fifth of a second apart."""
 KNOWN_BLOCKS = 65_536
 """Routing blocks of past prompts whose ids are remembered, about 5 MB."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from email.utils import parsedate_to_datetime
 
+from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.targets import rank_of
 from fairlead_router.engines.upstream import UpstreamPool
 from fairlead_router.engines.upstream_connections import UpstreamConnection, UpstreamFailure
 from fairlead_router.protocols.refusals import Headers
 from fairlead_router.protocols.requests import RANK_HEADER, is_credential
 from fairlead_router.relaying.calls import Call, Calls, Leg
+from fairlead_router.tracing.contexts import traced_head
 
 _PASSED = frozenset(
     {
@@ -74,6 +76,9 @@ class Sender:
         head, body = (call.head, call.body) if leg is None else leg
         if carried and not credentials:
             head = without_credentials(head)
+        ticket = call.ticket
+        if ticket is not None and ticket.request.trace is not None and isinstance(ticket.verdict, Dispatch) and ticket.verdict.traced:
+            head = traced_head(head, ticket.request.trace, instance)
         rank = rank_of(instance)
         if rank is not None:
             head = b"%s%s: %d\r\n" % (head, RANK_HEADER, rank)

@@ -1,7 +1,9 @@
 """Moves records from the schedulers, and the counts of keys, to the disk, in batches.
 
-Five times a second the collector takes what was recorded and cuts it into batches. Each is encoded once, in the form
-that is stored and sent. The collector writes every batch before any of it is sent, as long as the disk accepts them.
+Five times a second the collector takes history, and once a second samples too, and cuts them into batches. Each batch
+is encoded once, in the form that is stored and sent. The collector writes every batch before any of it is sent, as long
+as the disk accepts them. Other routers wait for history, which says where sessions are; samples are counts of whole
+seconds, and a post of them costs as much as a hundred requests.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from fairlead_router.pools.key_use import KeyUseCounts
 from fairlead_router.pools.pools import Pools
 from fairlead_router.reporting.spool import Spool
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
+from fairlead_router.tracing.tracer import Tracer
 
 BATCH_RECORDS = 500
 
@@ -78,11 +81,13 @@ def spooled_changes(spool: Spool) -> tuple[BindingChange, ...]:
 
 
 BATCH_SECONDS = 0.2
-"""Pause between two collections, in seconds."""
+"""Pause between two collections, in seconds; the first one of each second takes samples."""
 
 
 class Collector:
-    """Takes records from schedulers and puts them on disk; `on_spooled` is called when there are new ones to send."""
+    """Takes records from schedulers and puts them on disk; `on_spooled` is called when there are new ones to send. The
+    `tracer`, if there is one, sees them first.
+    """
 
     def __init__(
         self,
@@ -94,6 +99,7 @@ class Collector:
         now: Callable[[], float],
         new_id: Callable[[], str],
         on_spooled: Callable[[], None],
+        tracer: Tracer | None = None,
     ) -> None:
         self._router = router
         self._pools = pools
@@ -103,21 +109,28 @@ class Collector:
         self._now = now
         self._new_id = new_id
         self._on_spooled = on_spooled
+        self._tracer = tracer
         self._storing = threading.Lock()
+        self._second = -1
+        """The second in which samples were taken last."""
 
     async def collect(self, *, final: bool = False) -> None:
-        """Take all records and put them on disk, with those that it did not accept before. The `final` call waits for
-        the writes of a cancelled call.
+        """Take the records that are due, or all if `final`, and put them on disk, with those that it did not accept
+        before. The `final` call waits for the writes of a cancelled call.
         """
         dropped = 0
         now = self._now()
+        samples, self._second = final or int(now) != self._second, int(now)
         records: dict[str, list[Any]] = {"key_use": list(self._key_use.take(now, final=final))}
         for pool in self._pools.living():
             ended = self._pools.has_ended(pool)
-            taken = pool.scheduler.take_records(now, final=final or ended)
+            whole = samples or ended
+            taken = pool.scheduler.take_records(now, samples=whole, final=final or ended)
+            if self._tracer is not None:
+                self._tracer.take(taken)
             for name in [name for name, kind in ROW_KINDS.items() if kind.of_schedulers]:
                 records.setdefault(name, []).extend(getattr(taken, name))
-            traffic, lost = pool.account.traffic.take(pool.table)
+            traffic, lost = pool.account.traffic.take(pool.table) if whole else ((), 0)
             records.setdefault("traffic", []).extend(traffic)
             pool.counters.unkept_decisions += taken.unkept_decisions
             dropped += taken.dropped + lost

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,10 @@ import pytest
 
 from fairlead_sandbox.chart.values import NAMESPACE, RELEASE, machine_values
 from fairlead_sandbox.process_table import ProcessCounts
+from fairlead_testing.running import helm_program
 from fairlead_testing.running.helm import Helm, HelmRefused, helm_is_installed
-from fairlead_testing.running.sandbox import RunningSandbox, running_sandbox, until
+from fairlead_testing.running.sandbox import PYTHONPATH, ROOT, RunningSandbox, running_sandbox, until
+from fairlead_testing.running.shown_commands import DONE, checkout, failures, run_commands
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from processkube.kubelet.enclosing import can_enclose
 
@@ -181,3 +184,34 @@ def test_a_release_that_goes_leaves_what_the_docs_say_and_no_pod(chart_sandbox: 
 
     until(lambda: left() <= LEFT, "all else goes")
     assert left() == LEFT
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
+def test_the_commands_of_its_page(chart_sandbox: RunningSandbox, tmp_path: Path) -> None:
+    """`docs/on-my-cluster.md`, from the installation to the end of the release. It begins where the last test ended,
+    with nothing but what a release leaves.
+    """
+    ports = chart_sandbox.note.ports
+    values = machine_values(ProcessCounts(), api_port=ports["api"], gateway_port=ports["router"])
+    variables = {
+        "KUBECONFIG": str(chart_sandbox.kubeconfig),
+        "HELM_MACHINE_VALUES": json.dumps(values),
+        "PYTHONPATH": f"{PYTHONPATH}:{ROOT / 'tests' / 'support'}",
+    }
+    stand_ins = {
+        "make .venv/ready": "source .venv/bin/activate",
+        "kubectl -n fairlead-system port-forward": DONE,  # this cluster has none; its load balancer is asked
+    }
+    folder = checkout(tmp_path / "checkout")
+    ran = run_commands(
+        "docs/on-my-cluster.md",
+        folder,
+        stand_ins,
+        {"http://127.0.0.1:8000": chart_sandbox.routers[0]},
+        helm_program.written_to(tmp_path / "programs"),
+        **variables,
+    )
+    assert failures(ran) == []
+    said = {one.command.partition("#")[0].strip(): one.said for one in ran}
+    assert '"completion_tokens"' in next(text for command, text in said.items() if command.startswith("curl"))
+    assert "chat" in said["kubectl fairlead status chat"]

@@ -1,6 +1,7 @@
 """`fairlead serve` before simulated engines, processes of their own."""
 
 import os
+import shlex
 import signal
 import threading
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from fairlead_serve.state_files import own_pool_file
 from fairlead_testing.running.engine import RunningEngine, StartEngine, engine_starter
 from fairlead_testing.running.sandbox import asking, fairlead, until
 from fairlead_testing.running.serving import POOL, Serving, serving
+from fairlead_testing.running.shown_commands import DONE, checkout, commands_of, failures, run_commands
 
 FAST = ("--time-scale", "20")
 SENTENCE = "The anchor holds the session where its prefix is cached. "
@@ -334,3 +336,21 @@ def test_prefill_and_decode_engines_are_served_together(tmp_path: Path, start: S
         page = running.page("/pools/default/engines")
         assert "prefill" in page
         assert "decode" in page
+
+
+def test_the_commands_of_its_page(tmp_path: Path, start: StartEngine) -> None:
+    """`docs/serve.md`: what it starts, and what its other terminal asks."""
+    page = "docs/serve.md"
+    two, divided = [shlex.split(one) for one in commands_of(page) if one.startswith("fairlead serve")]
+    engines = iter(start(*FAST).url for _ in range(5))
+    folder = checkout(tmp_path / "checkout")
+    with serving(folder / "divided", *(next(engines) if word.startswith("http") else word for word in divided[2:])) as running:
+        until(lambda: len(running.states()) == 3, "prefill and decode are a pool")
+    with serving(folder / ".fairlead-serve", *(next(engines) if word.startswith("http") else word for word in two[2:])) as running:
+        until(lambda: len(running.states()) == 2, "both are a pool")
+        stand_ins = {"make .venv/ready": "source .venv/bin/activate", "fairlead serve": DONE}
+        ran = run_commands(page, folder, stand_ins, {"http://127.0.0.1:8100": running.url("router-0")})
+    assert failures(ran) == []
+    said = {one.command.partition("#")[0].strip(): one.said for one in ran}
+    assert said["fairlead instances list engines"].count("127.0.0.1-") == 2
+    assert '"m"' in next(text for command, text in said.items() if command.startswith("curl"))

@@ -1,12 +1,16 @@
 """What the chart renders, by Helm itself: valid objects that fit each other."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fairlead.instance_marks import POOL_LABEL
+from fairlead_operator.pod_marks import ADOPTED_ROLE_LABEL, ROLE_LABEL
+from fairlead_operator.pod_templates import PORT_NAME
 from fairlead_testing.running.chart import Render, place_of
 from fairlead_testing.running.helm import Document, Helm, HelmRefused, Release
 from fairlead_testing.worlds.chart_values import BUNDLED, EVERYTHING, EXTERNAL, merged
@@ -105,6 +109,15 @@ def test_backends_and_scraped_services_exist(release: Release) -> None:
                 assert len(found) == 1
                 named = {one["name"] for one in found[0]["spec"]["ports"]}
                 assert {one["port"] for one in document["spec"]["endpoints"]} <= named
+            case "PodMonitor":
+                wanted = {one["key"]: one["operator"] for one in document["spec"]["selector"]["matchExpressions"]}
+                assert wanted == {POOL_LABEL: "Exists"}, "what instances have, made or adopted"
+                (endpoint,) = document["spec"]["podMetricsEndpoints"]
+                assert endpoint["port"] == PORT_NAME, "the name that the operator gives to an engine's port"
+                labels = {
+                    "__meta_kubernetes_pod_label_" + re.sub("[^a-z]", "_", one) for one in (POOL_LABEL, ROLE_LABEL, ADOPTED_ROLE_LABEL)
+                }
+                assert {one for rule in endpoint["relabelings"] for one in rule["sourceLabels"]} == labels
             case "StatefulSet":
                 assert services[document["spec"]["serviceName"]]["spec"]["clusterIP"] == "None"
 

@@ -40,6 +40,9 @@ OTHER: dict[str, Any] = {
     "api.oidcClientSecret.key": "secret",
     "api.publicUrl": "https://elsewhere.example.com",
     "monitoring.serviceMonitors.interval": "5s",
+    "monitoring.podMonitor.interval": "5s",
+    "monitoring.podMonitor.port": "metrics",
+    "monitoring.podMonitor.path": "/prometheus",
     "router.ingress.host": "elsewhere.example.com",
     "router.httpRoute.hostnames": ["elsewhere.example.com"],
 }

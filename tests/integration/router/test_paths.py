@@ -131,6 +131,7 @@ async def test_a_path_that_is_not_offered_is_a_404_by_name_and_reaches_no_engine
     for method in ("GET", "POST"):
         answer = await running.client.request(method, path, json={"model": "mock", "messages": [{"role": "user", "content": "x"}]})
         assert answer.status_code == 404
+        assert f"'{path}' is not a path of this gateway; there are " in answer.json()["error"]["message"]
         assert "/v1/chat/completions" in answer.json()["error"]["message"]
     assert not _seen(world)
 

@@ -35,6 +35,14 @@ def test_a_key_is_made_listed_and_revoked(run: Command) -> None:
     assert "revoked 2" in next(line for line in run("list")[1].splitlines() if "team-x" in line)
 
 
+@pytest.mark.parametrize(("model", "warned"), [("Qwen/Qwen3-32B", False), ("llama-3.1-8b", True), ("qwen/qwen3-32b", True)])
+def test_a_model_that_no_pool_declares_is_said_when_the_key_is_made(run: Command, model: str, warned: bool) -> None:
+    code, secret, told = run("create", "team-z", "--model", model)
+    assert (code, secret.strip()) == (0, "flk_shown-once")
+    assert (f"No pool declares {model}; those of pools are " in told) == warned
+    assert json.loads(run("create", "team-z", "--model", model, "--json")[1])["models"] == [model]
+
+
 def test_json_is_what_the_api_answers(run: Command) -> None:
     made = json.loads(run("create", "team-y", "--json")[1])
     assert (made["name"], made["secret"], made["pools"]) == ("team-y", "flk_shown-once", [])

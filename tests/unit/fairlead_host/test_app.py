@@ -32,6 +32,7 @@ def named(name: str) -> ASGIApp:
         ("/", "web"),
         ("/pools", "web"),
         ("/v10", "web"),
+        ("/docs", "web"),
         ("/metrics-of-mine", "web"),
     ],
 )

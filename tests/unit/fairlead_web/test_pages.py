@@ -78,6 +78,7 @@ PAGES = (
     "/search?q=c",
     "/search?q=no-such-thing",
     "/settings",
+    "/docs",
     "/help",
 )
 

@@ -15,6 +15,7 @@ import yaml
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "helm" / "fairlead"
 METRICS = ROOT / "docs" / "metrics.md"
+MONITORING = ROOT / "docs" / "monitoring.md"
 FROM_SCRAPING = {"pod", "exported_job", "le"}
 """Labels that Prometheus adds."""
 
@@ -60,6 +61,8 @@ def expressions() -> Iterator[str]:
     dashboard = json.loads((CHART / "files" / "dashboard.json").read_text(encoding="utf-8"))
     for panel in dashboard["panels"]:
         yield from (target["expr"] for target in panel["targets"])
+    for block in re.findall(r"^```promql\n(.*?)^```", MONITORING.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
+        yield from re.split(r"\n(?! )", block.strip())
     for variable in dashboard["templating"]["list"]:
         if variable["type"] == "query":
             yield variable["query"]["query"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 TOOLS = ROOT / "tests" / "tools"
-WHOLE_LOCKS = ("guidellm.txt", "static.txt", "vllm.txt")
+WHOLE_LOCKS = ("docs.txt", "guidellm.txt", "static.txt", "vllm.txt")
 """Made from the `.in` beside them, with all that these libraries need themselves."""
 
 

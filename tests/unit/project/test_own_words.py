@@ -33,6 +33,7 @@ ALLOWED = {
     "core/fairlead_process/kubernetes_api.py": "only of the client's errors and the operating system's",
     "core/fairlead_process/pool_names.py": WORDS_OF_OURS,
     "router/fairlead_router/pools/pools.py": WORDS_OF_A_FAULT,
+    "router/fairlead_router/tracing/exporting.py": WORDS_OF_A_FAULT,
     "router/fairlead_router/training/trainer.py": "of a process that broke off, in a log",
     "serve/fairlead_serve/starting.py": WORDS_OF_OURS,
     "simulator/fairlead_simulator/experiments/cells.py": WORDS_OF_A_FAULT,

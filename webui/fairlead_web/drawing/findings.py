@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from fairlead.advice import wording
 from fairlead.advice.findings import Cause, EvidenceKind, HarmUnit
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.advice import Advice, AdviceEvidence
@@ -103,7 +104,7 @@ def harm_words(one: Advice) -> str:
     """The harm as a number with its unit."""
     match one.unit:
         case HarmUnit.REQUESTS:
-            return f"{one.harm:.2f} requests/s"
+            return wording.missed(one.harm) if one.harm else formats.NONE
         case HarmUnit.INSTANCES:
             return f"{one.harm:.0f} instance{'' if one.harm == 1 else 's'}" if one.harm else formats.NONE
         case HarmUnit.WAITED_SECONDS:

@@ -99,7 +99,7 @@ class LastMinutes:
         return await self._recent.get(("instances", pool), read)
 
 
-_TRAFFIC = """
+TRAFFIC = """
 SELECT r.pool_id, sum(ttft_within_slo) AS within, sum(ttft_total) AS total, sum(within_slo) AS within_slo, sum(judged_by_slo) AS judged,
        sum(requests_total) AS requests, sum(hit_tokens) AS hits, sum(prompt_tokens) AS prompts,
        extract(epoch FROM max(bucket) - min(bucket)) + 10 AS seconds
@@ -128,7 +128,7 @@ async def pool_summaries(last_minutes: LastMinutes, connection: AsyncConnection,
     ids = [row.id for row in rows]
     if not ids:
         return []
-    traffic, refused, moved = [await _by_pool(connection, query, ids, now) for query in (_TRAFFIC, _REFUSED, _MOVED)]
+    traffic, refused, moved = [await _by_pool(connection, query, ids, now) for query in (TRAFFIC, _REFUSED, _MOVED)]
     shares = [slo_of(row).percentile / 100 for row in rows]
     latency = await last_minutes.latencies(ids, shares, now)
     states = {row.pool_id: row for row in await connection.execute(text(_STATES), {"pools": ids})}

@@ -8,6 +8,28 @@ from fairlead.values import value
 
 
 @value
+class TraceContext:
+    """The trace to which a request belongs, in the words of W3C Trace Context. Ids are lower-case hexadecimal digits,
+    32 of a trace and 16 of a span.
+
+    `span_id` is the request's own span, `parent` that of its caller, None if it sent none. A request of a caller that
+    does not sample its trace has no context at all.
+    """
+
+    trace_id: str
+    span_id: str
+    parent: str | None = None
+    state: str = ""
+    """The caller's `tracestate`."""
+    asks: bool = False
+    """Whether the caller samples the trace and may have decisions kept."""
+    operation: str = ""
+    """What is asked of the model, in a word of the GenAI semantic conventions (`gen_ai.operation.name`)."""
+    model: str = ""
+    """The model's name as the client gave it."""
+
+
+@value
 class RoutingRequest:
     """One request as routing sees it.
 
@@ -78,6 +100,8 @@ class RoutingRequest:
     """The client's own id of the request, "" if it gave none."""
     explain: bool = False
     """Whether its client asked to keep the decision and has the right to do so."""
+    trace: TraceContext | None = None
+    """Its trace, if the router exports traces."""
     engine_blocks: tuple[int, ...] = ()
     """Keys of the prompt's leading blocks as its engine divides it (`fairlead.kv_events.block_keys`), as far as its
     tokens are known; the last block is left out where it ends the prompt, since an engine computes at least one token.

@@ -26,6 +26,7 @@ from fairlead.routing.contracts.handovers import Handovers
 from fairlead.routing.contracts.loads import GivenWork
 from fairlead.routing.contracts.policies import LearnsOnline
 from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.traces import TracedRequest
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead.values import value
 
@@ -61,6 +62,8 @@ class Dispatch:
     """Whether some of these hits are only expected: no KV event has reported them yet."""
     kept: bool = False
     """Whether the decision will be kept because the client, or a person for its session, asked for that."""
+    traced: bool = False
+    """Whether the request belongs to a trace that is sure to show it: its decision will be kept, however it ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +100,8 @@ class SchedulerRecords:
     reroute_outcomes: tuple[MigrationOutcome, ...] = ()
     dropped: int = 0
     """Records lost since the last take because they were not taken in time."""
+    traced: tuple[TracedRequest, ...] = ()
+    """The requests of `decisions` that belong to a trace; they go into no report."""
     unkept_decisions: int = 0
     """How many decisions of late, refused, moved, failed or retried requests were not kept since the last take, because
     there were more than are kept in a minute. The weights of the kept rows account for them.
@@ -359,7 +364,7 @@ class Scheduler(Protocol):
         it decides.
         """
 
-    def take_records(self, now: float, *, final: bool = False) -> SchedulerRecords:
-        """Hand over all records since the last call. The current second is kept for the next call unless this is the
-        `final` one.
+    def take_records(self, now: float, *, samples: bool = True, final: bool = False) -> SchedulerRecords:
+        """Hand over all records since the last call; without `samples` only history. The current second is kept for the
+        next call unless this is the `final` one.
         """

@@ -78,7 +78,7 @@ def _sentences(decision: SampledDecision[Any, Any]) -> Iterator[str]:
 
 
 WHY_KEPT = {
-    KeptFor.ASKED: "its client asked for it (x-fairlead-explain)",
+    KeptFor.ASKED: "its client asked for it (x-fairlead-explain, or a sampled trace)",
     KeptFor.SESSION: "all decisions of its session were kept",
     KeptFor.REFUSED: "the request was refused",
     KeptFor.FAILED: "the request failed",

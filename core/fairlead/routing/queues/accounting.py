@@ -120,6 +120,8 @@ class TrackedRequest:
     """Whether a proxy passed it on to its present instance at an unknown time: `dispatched_at` is then when it was sent
     to the previous one.
     """
+    prefilled_at: float | None = None
+    """When its prompt was computed for another instance that decodes."""
     first_token_at: float | None = None
     decode_began: DecodeMark | None = None
     """The instance's totals of decoded and prefilled tokens when this request began to decode, or when running answers

@@ -125,6 +125,7 @@ class Dispatching:
             by_events=bool(request.engine_blocks) and not tracked.transfer_tokens and instance in state.caches.heard,
             by_guess=guessed,
             kept=tracked.keeps is not None,
+            traced=request.trace is not None and state.recorder.decisions.is_certain(tracked),
         )
 
     def follow(self, tracked: TrackedRequest, dispatch: Dispatch, now: float) -> Dispatch:

@@ -20,6 +20,7 @@ from fairlead.reports.decisions import DecisionReason, DecisionRecord, KeptFor, 
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.decisions import Decision
 from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.traces import TracedRequest
 from fairlead.routing.contracts.weighing import NOBODY, NOT_WEIGHED
 from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.tables import PoolKey, RoutingTable
@@ -82,6 +83,7 @@ class KeptDecisions:
         self._wanted = wanted
         self._noted: dict[str, Noted] = {}
         self._kept: list[DecisionRecord] = []
+        self._traced: list[TracedRequest] = []
         self._ended: Counter[KeptFor] = Counter()
         """For each reason, the number of requests that ended since a row of that reason was last taken."""
         self._always = RateLimit(KEPT_PER_MINUTE, 0.0)
@@ -97,9 +99,14 @@ class KeptDecisions:
         """Whether the decision with this id belongs to the sample; always the same answer for an id."""
         return "0" + decision_id[:8] < self._sample_below
 
+    def is_certain(self, tracked: TrackedRequest) -> bool:
+        """Whether the decision will be kept, however its request ends."""
+        return self._wanted and (tracked.keeps is not None or self.is_sampled(tracked.decision_id))
+
     def reserve(self, tracked: TrackedRequest, session: str | None, now: float) -> None:
         """Decide whether the decision is kept because its client asked for that, or for its session."""
-        explain = tracked.request.explain
+        request = tracked.request
+        explain = request.explain or (request.trace is not None and request.trace.asks)
         if tracked.keeps is not None or not self._wanted or not (explain or self.sessions):
             return
         if (explain or self.sessions.get(session or "", 0.0) > now) and not self._asked.take_if_any(1, now):
@@ -146,6 +153,8 @@ class KeptDecisions:
             weighing = Weighing(rule=NOT_WEIGHED if chosen else NOBODY, candidates=(), considered=0)
             noted = _noted(tracked, table, tracked.decided_at, chosen, weighing)
         self._kept.append(self._record(noted, tracked, end, table, why))
+        if tracked.request.trace is not None:
+            self._traced.append(_traced(tracked, now))
 
     def take(self) -> tuple[DecisionRecord, ...]:
         """Decisions kept since the last take, with their weights."""
@@ -153,6 +162,11 @@ class KeptDecisions:
         counted = Counter(record.kept for record in taken)
         rates = {why: kept / self._ended.pop(why) for why, kept in counted.items()}
         return tuple(replace(record, sample_rate=rates[record.kept]) for record in taken)
+
+    def take_traced(self) -> tuple[TracedRequest, ...]:
+        """Requests with a trace whose decisions were kept since the last take."""
+        traced, self._traced = self._traced, []
+        return tuple(traced)
 
     def take_unkept(self) -> int:
         """Number of decisions since the last take that should have been kept for how their requests ended, but exceeded
@@ -207,6 +221,17 @@ def _noted(
     tracked: TrackedRequest, table: RoutingTable, at: float, chosen: str, weighing: Weighing, others: tuple[str | None, ...] = ()
 ) -> Noted:
     return Noted(tracked.request, tracked.session or tracked.request.session, at, table, chosen, others, tracked.reason, weighing)
+
+
+def _traced(tracked: TrackedRequest, now: float) -> TracedRequest:
+    return TracedRequest(
+        decision=tracked.decision_id,
+        request=tracked.request,
+        ended_at=now,
+        output_tokens=tracked.generated_tokens,
+        first_token_at=tracked.first_token_at,
+        prefilled_at=tracked.prefilled_at,
+    )
 
 
 def _why_kept(tracked: TrackedRequest, end: End, table: RoutingTable) -> KeptFor:

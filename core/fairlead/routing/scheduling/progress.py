@@ -34,6 +34,7 @@ class Progress:
             return ()
         self._state.view.now = now
         instance = tracked.instance
+        tracked.prefilled_at = now
         self._end_prefill(tracked, now)
         return self._outcomes.take((instance,), now)
 

@@ -173,8 +173,10 @@ class Recorder:
                 priority_class=refusal.request.priority_class,
             )
 
-    def take(self, loads: Mapping[str, InstanceLoad], now: float, *, final: bool) -> SchedulerRecords:
-        """All records since the last take; counts of the running second only if `final`."""
+    def take(self, loads: Mapping[str, InstanceLoad], now: float, *, samples: bool, final: bool) -> SchedulerRecords:
+        """All records since the last take, without `samples` only history; counts of the running second only if
+        `final`.
+        """
         migrations, migration_outcomes = self.take_migrations()
         reroutes, reroute_outcomes = self.take_reroutes()
         return SchedulerRecords(
@@ -183,12 +185,13 @@ class Recorder:
             migration_outcomes=migration_outcomes,
             reroutes=reroutes,
             reroute_outcomes=reroute_outcomes,
-            decisions=self.decisions.take(),
+            decisions=self.decisions.take() if samples else (),
             rejections=self.take_rejections(now, final=final),
-            loads=self.loads.take(loads, now, final=final),
-            arrivals=self.loads.take_arrivals(now, final=final),
-            slo_samples=self.slo.take(now, final=final),
+            loads=self.loads.take(loads, now, final=final) if samples else (),
+            arrivals=self.loads.take_arrivals(now, final=final) if samples else (),
+            slo_samples=self.slo.take(now, final=final) if samples else (),
             dropped=self.take_dropped(),
+            traced=self.decisions.take_traced() if samples else (),
             unkept_decisions=self.decisions.take_unkept(),
         )
 

@@ -335,9 +335,9 @@ class PoolScheduler:
             self._state.recorder.bound(change)
         return missing
 
-    def take_records(self, now: float, *, final: bool = False) -> SchedulerRecords:
+    def take_records(self, now: float, *, samples: bool = True, final: bool = False) -> SchedulerRecords:
         """Hand over all records since the last take; see the protocol."""
-        return self._state.recorder.take(self._state.loads, now, final=final)
+        return self._state.recorder.take(self._state.loads, now, samples=samples, final=final)
 
     def keep_sessions(self, sessions: Mapping[str, float]) -> None:
         """Keep all decisions of exactly these sessions, each until its time; see the protocol."""

@@ -21,6 +21,7 @@ def _definition(group: str, kind: str, plural: str) -> dict[str, Any]:
 
 FOREIGN_DEFINITIONS = (
     _definition("monitoring.coreos.com", "ServiceMonitor", "servicemonitors"),
+    _definition("monitoring.coreos.com", "PodMonitor", "podmonitors"),
     _definition("monitoring.coreos.com", "PrometheusRule", "prometheusrules"),
     _definition("gateway.networking.k8s.io", "HTTPRoute", "httproutes"),
 )
@@ -68,7 +69,12 @@ EVERYTHING: dict[str, Any] = {
         "pickerClients": _PEER,
         "kvEventsEngines": _PEER,
     },
-    "monitoring": {"serviceMonitors": {"enabled": True}, "rules": {"enabled": True}, "dashboard": {"enabled": True}},
+    "monitoring": {
+        "serviceMonitors": {"enabled": True},
+        "podMonitor": {"enabled": True},
+        "rules": {"enabled": True},
+        "dashboard": {"enabled": True},
+    },
 }
 """Whatever can be switched on, with a Postgres of one's own."""
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from fairlead.advice import wording
 from fairlead.advice.advising import advise
 from fairlead.advice.findings import Cause, Finding, HarmUnit, Level, Remedy
 from fairlead.advice.situations import (
@@ -260,11 +261,19 @@ def test_late_first_tokens_name_the_goal_and_where_they_were() -> None:
         pool = with_instance(pool, number, served=served(100, 80))
     found = only(pool)
     assert found.sentence == (
-        "80.0 % of default/chat's requests had their first token within 5 s, the goal is 90 %; "
+        "80.0 % of default/chat's 400 requests had the first token within 5 s, the goal is 90 %; "
         "25.0 % of the late ones were on i3, so it is not a single instance."
     )
     assert (found.cause, found.harm.amount, found.evidence.metric) == (Cause.LATE_FIRST_TOKENS, 0.8, "ttft_p95")
     assert causes(replace(pool, slo=SloFacts(percentile=80))) == []
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [(6.6, "6.60 requests/s"), (0.44, "0.44 requests/s"), (0.005, "0.01 requests/s"), (0.0049, "18 requests/h"), (0.00001, "1 request/h")],
+)
+def test_a_harm_that_two_decimals_would_round_to_nothing_is_told_by_the_hour(harm: float, words: str) -> None:
+    assert wording.missed(harm) == words
 
 
 def test_most_late_first_tokens_on_one_instance_are_no_matter_of_all() -> None:
@@ -278,7 +287,8 @@ def test_slow_tokens_are_told_apart_from_late_first_tokens() -> None:
     found = only(with_instance(pool, 0, served=slow))
     assert (found.cause, found.evidence.metric) == (Cause.SLOW_TOKENS, "tpot_p95")
     assert found.sentence == (
-        "70.0 % of default/chat's answers took less than 100 ms per output token, the goal is 90 %; all of them on i0, its only instance."
+        "70.0 % of default/chat's 100 answers took less than 100 ms per output token, the goal is 90 %; "
+        "all of them on i0, its only instance."
     )
 
 

@@ -12,6 +12,7 @@ from apscheduler.schedulers import base
 
 from fairlead_api.http.telemetry import Telemetry
 from fairlead_api.infra.errors import StoreUnavailable
+from fairlead_api.pools.store.scaling_figures import ScalingFigures
 from fairlead_api.upkeep import jobs
 from fairlead_api.upkeep.jobs import Alone, guarded, scheduled
 from fairlead_testing.waiting import PATIENCE_SECONDS
@@ -105,10 +106,17 @@ async def test_a_job_that_fails_keeps_no_other_from_being_stopped() -> None:
     async def fails_to_look(_: datetime) -> float:
         raise ValueError("bad row")
 
-    async with scheduled(upkeep, sizing, no_head, fails_to_look, telemetry, lambda: datetime.now(UTC)), asyncio.timeout(PATIENCE_SECONDS):
+    async with (
+        scheduled(upkeep, sizing, no_head, fails_to_look, no_figures, telemetry, lambda: datetime.now(UTC)),
+        asyncio.timeout(PATIENCE_SECONDS),
+    ):
         while not (lasting.under_way and runs(telemetry, "retention", "failed") and runs(telemetry, "sessions", "failed")):
             await asyncio.sleep(0.01)
     assert lasting.under_way == 0
+
+
+async def no_figures(_: datetime) -> ScalingFigures:
+    return ScalingFigures(wanted={}, headroom={})
 
 
 class Wall(datetime):
@@ -138,7 +146,10 @@ async def test_jobs_go_on_when_the_clock_is_set_back_by_hours(monkeypatch: pytes
         return 0.0
 
     sizing: Any = SimpleNamespace(look=runs_well)
-    async with scheduled(upkeep, sizing, no_head, no_loss, telemetry, lambda: datetime.now(UTC)), asyncio.timeout(PATIENCE_SECONDS):
+    async with (
+        scheduled(upkeep, sizing, no_head, no_loss, no_figures, telemetry, lambda: datetime.now(UTC)),
+        asyncio.timeout(PATIENCE_SECONDS),
+    ):
         for count in (1, 2, 3):  # the first one at the start, and the next not for half an hour
             while runs(telemetry, "retention", "ok") < count:
                 await asyncio.sleep(0.01)
@@ -153,3 +164,13 @@ async def test_a_run_that_raised_is_no_problem_of_who_stops_it() -> None:
     await alone.start()
     await settle()
     await alone.stop()
+
+
+def test_a_pool_that_is_gone_has_no_figures_left() -> None:
+    telemetry = Telemetry()
+    telemetry.tell_scaling({("a/chat", "both"): 7, ("a/gone", "prefill"): 1}, {"a/chat": -0.1, "a/gone": 0.1})
+    telemetry.tell_scaling({("a/chat", "both"): 7}, {"a/chat": -0.1})
+    page = telemetry.exposition()[0].decode()
+    assert 'fairlead_api_wanted_instances{pool="a/chat",role="both"} 7.0\n' in page
+    assert 'fairlead_api_slo_headroom{pool="a/chat"} -0.1\n' in page
+    assert "gone" not in page

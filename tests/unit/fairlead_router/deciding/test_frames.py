@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fairlead.reports.moves import MoveOutcome
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.decisions import DecisionReason
-from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.requests import RoutingRequest, TraceContext
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.contracts.sharing import (
     Abandoned,
@@ -55,6 +55,7 @@ REQUEST = RoutingRequest(
     priority_class="high",
     tenant="named/0",
     engine_blocks=(7,),
+    trace=TraceContext(trace_id="4b" * 16, span_id="0a" * 8, parent="0b" * 8, state="a=1", asks=True, operation="chat", model="m"),
 )
 BODIES: list[Body] = [
     Hello(protocol=1, router="router-0", nonce=b"n", now=2.0),

@@ -243,7 +243,7 @@ class CheckingScheduler:
     def carried(self) -> tuple[InstanceInFlight, ...]:
         return ()
 
-    def take_records(self, now: float, *, final: bool = False) -> SchedulerRecords:
+    def take_records(self, now: float, *, samples: bool = True, final: bool = False) -> SchedulerRecords:
         return SchedulerRecords(bindings=(), migrations=(), migration_outcomes=(), decisions=(), rejections=(), loads=())
 
 

@@ -20,6 +20,7 @@ from fairlead_client.report_posts import decode_batch
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.pools.key_use import KeyUseCounts
 from fairlead_router.pools.pools import Pools
+from fairlead_router.protocols.answers import Usage
 from fairlead_router.reporting.collecting import BATCH_RECORDS, Collector, encode_batches, spooled_changes
 from fairlead_router.reporting.spool import Spool, SpooledBatch
 from fairlead_router.reporting.spool_metrics import SpoolMetrics
@@ -54,6 +55,34 @@ async def test_what_a_pool_recorded_last_is_kept_when_it_is_deleted(tmp_path: Pa
     stored = [decode_batch(batch.path.read_bytes()) for cargo in Cargo for batch in spool.batches(cargo)]
     assert sum(one.count for batch in stored for one in batch.rejections) == 5
     assert list(pools.living()) == [], "and then nothing is kept of it"
+
+
+async def test_history_is_taken_each_time_and_samples_in_the_first_collection_of_a_second(tmp_path: Path) -> None:
+    spool, metrics, now = Spool(tmp_path / "reports", 1_000_000, time.time), RouterMetrics(), [5.0]
+    spool.open()
+    pools = Pools(lambda table: PoolScheduler(table, "router-0", 0, sample_rate=1.0), metrics, lambda: now[0], recorded_share=1.0)
+    watched = SpoolMetrics(spool, metrics, lambda: now[0])
+    collector = Collector("router-0", pools, KeyUseCounts(), spool, watched, lambda: now[0], batch_ids(), lambda: None)
+    pools.apply(routing_table(["127.0.0.1:1"], policy="ear"))
+    (pool,) = pools.all()
+
+    async def collected() -> tuple[int, int, int]:
+        """Numbers of bindings, decisions and recorded requests on disk."""
+        await collector.collect()
+        stored = [decode_batch(batch.path.read_bytes()) for cargo in Cargo for batch in spool.batches(cargo)]
+        return sum(len(one.bindings) for one in stored), sum(len(one.decisions) for one in stored), sum(len(one.traffic) for one in stored)
+
+    assert await collected() == (0, 0, 0)
+    for number, seconds in enumerate((5.2, 5.9)):
+        now[0] = seconds
+        request = RoutingRequest(
+            id=f"r{number}", arrived_at=seconds, prompt_tokens=10, blocks=(), first_bytes_hash=number, session=f"s{number}"
+        )
+        ticket = pool.account.submit(request, seconds)
+        pool.account.complete(ticket, seconds, Usage(output_tokens=1))
+        assert await collected() == (number + 1, 0, 0)
+    now[0] = 6.0
+    assert await collected() == (2, 2, 2)
 
 
 async def test_what_the_disk_does_not_take_is_sent_from_memory_and_tried_again(tmp_path: Path) -> None:

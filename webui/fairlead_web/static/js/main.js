@@ -32,6 +32,9 @@ if (awaited) import("./heatmap_awaited.js").then((heatmap) => heatmap.start(awai
 const charts = document.querySelectorAll("[data-chart]");
 if (charts.length) import("./charts.js").then((module) => module.start(charts));
 
+const explorer = document.getElementById("explorer");
+if (explorer) import("./explorer.js").then((module) => module.start(explorer));
+
 if (document.querySelector("[data-present]")) import("./present_values.js").then((values) => values.start());
 
 // Small heatmaps are pictures; while the page is live they are fetched again now and then.

@@ -8,6 +8,7 @@ Postgres. A path of the real API that nobody has made data for answers an exampl
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -30,6 +31,8 @@ from fairlead_testing.fakes.public_api.search import Search
 from fairlead_testing.fakes.public_api.series import SeriesOverTime
 from fairlead_testing.fakes.public_api.simulations import SimulationsOfPools
 from fairlead_testing.fakes.public_data.world import World
+
+ROOT = Path(__file__).parents[5]
 
 
 class FakePublicApi:
@@ -62,7 +65,10 @@ class FakePublicApi:
         ]
         examples = [Route(path, access.guard(example_of(kind))) for path, kind in unmade_paths(routes).items()]
         self.app = Starlette(
-            routes=[Route(one.path, self._open(one.path, one.endpoint), methods=one.methods) for one in [*examples, *routes]]
+            routes=[
+                *(Route(one.path, self._open(one.path, one.endpoint), methods=one.methods) for one in [*examples, *routes]),
+                Route("/openapi.json", _document),
+            ]
         )
 
     def push(self, topic: str, items: Sequence[object]) -> None:
@@ -88,6 +94,10 @@ class FakePublicApi:
                 return refusal.answer()
 
         return handle
+
+
+async def _document(_: Request) -> Response:
+    return Response((ROOT / "docs" / "openapi.json").read_bytes(), media_type="application/json")
 
 
 def _check_parameters(path: str, request: Request) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fairlead.reports.decisions import DecisionReason, DecisionRecord, KeptFor, RequestOutcome
 from fairlead.reports.rejections import RejectionReason
+from fairlead.routing.contracts.requests import TraceContext
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.scheduling import kept_decisions
 from fairlead.routing.scheduling.scheduler import PoolScheduler
@@ -237,3 +238,35 @@ def test_a_process_without_a_use_for_decisions_pays_for_none() -> None:
     for how in ("late", "failed", "served"):
         run(one, how, how, 0.0)
     assert one.take_records(1.0, final=True).decisions == ()
+
+
+TRACE = TraceContext(trace_id="4b" * 16, span_id="0a" * 8)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_trace_is_shown_exactly_with_its_decision_and_its_engine_hears_of_it_only_if_that_is_sure(rate: float, asks: bool) -> None:
+    one = scheduler(rate)
+    for name, how in (("well", "served"), ("ill", "failed")):
+        (sent,) = dispatches(one.submit(replace(request(name), trace=replace(TRACE, asks=asks)), 0.0))
+        assert sent.traced is (asks or rate == 1.0)
+        one.first_token(name, 0.5)
+        if how == "failed":
+            one.fail(name, 2.0)
+        else:
+            one.complete(name, 0.6, 10, None)
+    run(one, "untraced", "failed", 3.0)
+    records = one.take_records(4.0)
+    assert {row.id for row in records.decisions if row.request != "untraced"} == {row.decision for row in records.traced}
+    assert {(row.request.id, row.ended_at, row.first_token_at) for row in records.traced} >= {("ill", 2.0, 0.5)}
+    assert [row.output_tokens for row in records.traced if row.request.id == "well"] == ([10] if asks or rate else [])
+    assert one.take_records(5.0).traced == ()
+
+
+def test_a_request_without_a_trace_is_never_traced() -> None:
+    one = scheduler(1.0)
+    (sent,) = dispatches(one.submit(request("r"), 0.0))
+    assert not sent.traced
+    one.first_token("r", 0.5)
+    one.complete("r", 1.0, 10, None)
+    assert one.take_records(2.0).traced == ()

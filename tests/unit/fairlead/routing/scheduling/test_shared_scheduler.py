@@ -9,7 +9,7 @@ from fairlead.reports.moves import MoveOutcome
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.decisions import Decision
 from fairlead.routing.contracts.policies import PoolView
-from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.requests import RoutingRequest, TraceContext
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.routing.contracts.sharing import decider_of
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
@@ -64,6 +64,24 @@ def test_what_warms_an_heir_is_no_demand_whoever_decides() -> None:
     wire.carry(0.1)
     arrivals = [sample.requests for scheduler in (front, decider) for sample in scheduler.take_records(1.0, final=True).arrivals]
     assert arrivals == [1]
+
+
+def test_a_trace_is_shown_once_by_the_router_that_decided_and_its_engine_hears_of_it() -> None:
+    decider, (front, _), (wire, _) = routers(ONE)
+    trace = TraceContext(trace_id="4b" * 16, span_id="0a" * 8)
+    front.submit(replace(asked("a"), trace=trace), 0.0)
+    (dispatch,) = wire.carry(0.1)
+    assert isinstance(dispatch, Dispatch)
+    assert dispatch.traced
+    front.first_token("a", 1.0)
+    wire.carry(1.0)
+    front.complete("a", 2.0, 10, 0)
+    wire.carry(2.0)
+    records = decider.take_records(3.0, final=True)
+    ((shown,), (decision,)) = records.traced, records.decisions
+    assert (shown.request.trace, shown.decision) == (trace, decision.id)
+    assert (shown.first_token_at, shown.ended_at, shown.output_tokens) == (1.0, 2.0, 10)
+    assert front.take_records(3.0, final=True).traced == ()
 
 
 def test_an_instance_has_one_prefill_at_a_time_from_all_routers_together() -> None:

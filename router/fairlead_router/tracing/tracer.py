@@ -1,0 +1,83 @@
+"""The router's tracer: makes spans of the requests whose decisions are kept.
+
+A trace is exported exactly when its decision is kept and stored. A caller that samples its trace has the decision kept,
+as by `x-fairlead-explain`, within the same right and the same limit; one that does not sample it gets no spans.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+from fairlead.reports.moves import MigrationOutcome, MigrationRecord, ReRouteRecord, with_transfer
+from fairlead.routing.contracts.schedulers import SchedulerRecords
+from fairlead_router.tracing.spans import Moved, Span, spans_of
+
+logger = logging.getLogger(__name__)
+
+M = TypeVar("M", MigrationRecord, ReRouteRecord)
+
+MOST_MOVES = 4096
+"""Moves of a kind that are remembered until the requests that carry them have ended; beyond it the oldest go."""
+
+
+class Tracer:
+    """`offer` takes the spans of one trace and must not wait."""
+
+    def __init__(self, router: str, offer: Callable[[tuple[Span, ...]], None]) -> None:
+        self._router = router
+        self._offer = offer
+        self._migrations = _Moves[MigrationRecord]()
+        self._reroutes = _Moves[ReRouteRecord]()
+
+    def take(self, records: SchedulerRecords) -> None:
+        """Export the traces of these records. Never raises: the records are still to be reported."""
+        try:
+            self._take(records)
+        except Exception:
+            logger.exception("traces could not be made")
+
+    def _take(self, records: SchedulerRecords) -> None:
+        self._migrations.add(records.migrations, records.migration_outcomes)
+        self._reroutes.add(records.reroutes, records.reroute_outcomes)
+        decisions = {one.id: one for one in records.decisions} if records.traced else {}
+        for traced in records.traced:
+            if traced.decision in decisions:
+                request = traced.request.id
+                moves: list[Moved] = [*self._migrations.carried(request), *self._reroutes.carried(request)]
+                self._offer(spans_of(traced, decisions[traced.decision], moves, self._router))
+        self._migrations.bound()
+        self._reroutes.bound()
+
+
+class _Moves(Generic[M]):
+    """Moves of one kind by id, oldest first, of requests that may still be in progress."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, M] = {}
+
+    def add(self, records: Iterable[M], outcomes: Iterable[MigrationOutcome]) -> None:
+        """Remember moves, and the outcomes of earlier ones."""
+        self._records |= {move.id: move for move in records}
+        for outcome in outcomes:
+            if outcome.id in self._records:
+                self._records[outcome.id] = _settled(self._records[outcome.id], outcome)
+
+    def carried(self, request: str) -> list[M]:
+        """Take the moves that the request carried."""
+        found = [move for move in self._records.values() if move.request == request]
+        for move in found:
+            del self._records[move.id]
+        return found
+
+    def bound(self) -> None:
+        """Forget the oldest of too many."""
+        while len(self._records) > MOST_MOVES:
+            del self._records[next(iter(self._records))]
+
+
+def _settled(move: M, outcome: MigrationOutcome) -> M:
+    became = replace(move, actual_ttft_seconds=outcome.actual_ttft_seconds, outcome=outcome.outcome)
+    return became if outcome.transfer is None else with_transfer(became, outcome.transfer)

@@ -1,0 +1,43 @@
+"""The figures by which others scale a pool, from the reports of operator and routers."""
+
+from typing import Any
+
+from fairlead_api.infra.database import READS, Database
+from fairlead_api.infra.pulse import Pulse
+from fairlead_api.pools.store.scaling_figures import PostgresScalingFigures, ScalingFigures
+from fairlead_testing.builders.scaling import a_scaling_decision
+from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance
+
+
+async def figures(api: ApiInstance, database_url: str) -> ScalingFigures:
+    database = Database(READS, Pulse(database_url), 30)
+    try:
+        return await PostgresScalingFigures(database).read(api.clock())
+    finally:
+        await database.close()
+
+
+async def decided(api: ApiInstance, mode: str, *numbers: int, version: int) -> None:
+    at = api.clock().timestamp()
+    decisions = tuple(a_scaling_decision(f"{mode}{number}", at - 10 + number, mode=mode, replicas=number) for number in numbers)
+    spec: dict[str, Any] = {**SPEC, "replicas": 2, "roles": [{"name": "both", "minReplicas": 1}], "scaling": {"mode": mode}}
+    state = a_state(an_instance("a"), version=version, generation=version, spec=spec, desired={"both": 2}, scaling_decisions=decisions)
+    await api.pool_operator.put_pool_state(CHAT, state)
+
+
+async def test_the_wanted_number_is_the_advised_one_only_while_the_pool_is_advised(api: ApiInstance, database_url: str) -> None:
+    await decided(api, "Advise", 7, 4, version=1)
+    assert (await figures(api, database_url)).wanted == {("default/chat", "both"): 7}, "the newest, not the largest"
+    await decided(api, "SLO", 3, version=2)
+    assert (await figures(api, database_url)).wanted == {("default/chat", "both"): 2}, "the operator sets it itself"
+
+
+async def test_headroom_is_the_distance_to_the_goal_and_absent_without_traffic(api: ApiInstance, database_url: str) -> None:
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), spec={**SPEC, "slo": {"percentile": 90}}))
+    assert (await figures(api, database_url)).headroom == {}
+    now = api.clock()
+    load = a_load("a", int(now.timestamp()) - 40, completed=10, judged_by_slo=10, within_slo=8)
+    await api.router.post_report(a_report("r1", at=now.timestamp(), loads=(load,)))
+    await api.app.state.upkeep.roll_up(now)
+    (headroom,) = (await figures(api, database_url)).headroom.values()
+    assert round(headroom, 6) == -0.1

@@ -1,0 +1,85 @@
+"""`/docs`: the control API's operations, with a form for each that sends it as the person who is signed in.
+
+The browser has no token, only its session's cookie, so requests go through this site. Each carries the page's form
+token, reads too, so that no other site can send one.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from fairlead.errors import InvalidInput
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import Routes
+from fairlead_web.frame.shells import Crumb, Shell
+from fairlead_web.frame.visits import Visit
+
+PUBLIC = "/v1/"
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+NEVER_ENDS = "/v1/live"
+PASSED = ("content-type", "etag", "retry-after", "x-request-id", "content-disposition")
+"""Headers of an answer that a reader of the API wants to see."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplorerPage(Context):
+    template: ClassVar[str] = "pages/explorer.html"
+    shell: Shell
+
+
+async def show(visit: Visit) -> Response:
+    shell = await visit.shell("API", "explorer", crumbs=(Crumb(words="API"),))
+    return visit.page(ExplorerPage(shell=shell))
+
+
+async def document(visit: Visit) -> Response:
+    """The OpenAPI document without what only processes may call, and without the token that this site adds."""
+    whole = json.loads(b"".join([chunk async for chunk in visit.api.export("/openapi.json")]))
+    return JSONResponse(for_people(whole))
+
+
+def for_people(whole: dict[str, Any]) -> dict[str, Any]:
+    """The part of an OpenAPI document that a person can try here."""
+    paths = {path: _open(methods) for path, methods in whole["paths"].items() if path.startswith(PUBLIC) and path != NEVER_ENDS}
+    components = {key: value for key, value in whole["components"].items() if key != "securitySchemes"}
+    return {**whole, "paths": paths, "components": components}
+
+
+def _open(methods: dict[str, Any]) -> dict[str, Any]:
+    """The operations of a path without the token that they ask for, since this site adds it."""
+    return {method: {key: value for key, value in one.items() if key != "security"} for method, one in methods.items()}
+
+
+async def call(visit: Visit) -> Response:
+    """Sends what the page asks for, and passes the API's answer on as it is, a refusal too."""
+    try:
+        method, path, body = asked_for(await _sent(visit.request))
+    except InvalidInput as error:
+        return JSONResponse({"title": "Not a request of this page", "status": 422, "detail": str(error)}, 422)
+    answer = await visit.api.relayed(method, path, body)
+    return Response(answer.content, answer.status_code, {name: answer.headers[name] for name in PASSED if name in answer.headers})
+
+
+async def _sent(request: Request) -> bytes:
+    """The body of a JSON request; a form, which was read for its token, is not what the page sends."""
+    return await request.body() if request.headers.get("content-type", "").startswith("application/json") else b""
+
+
+def asked_for(given: bytes) -> tuple[str, str, bytes | None]:
+    """Method, path with its query, and body of a request of the page. Raises InvalidInput for any other."""
+    try:
+        asked = json.loads(given)
+        method, path, body = asked["method"], asked["path"], asked.get("body")
+    except (ValueError, TypeError, KeyError):
+        raise InvalidInput("body", "…", "is not what the page sends; reload the page") from None
+    if method not in METHODS:
+        raise InvalidInput("method", str(method), f"write one of {', '.join(METHODS)}")
+    if not isinstance(path, str) or not path.startswith(PUBLIC) or ".." in path.partition("?")[0].split("/") or path.startswith(NEVER_ENDS):
+        raise InvalidInput("path", str(path), f"write a path below {PUBLIC} whose answer ends")
+    return method, path, None if body is None else str(body).encode()
+
+
+ROUTES = Routes(pages={"/docs": show, "/docs/openapi.json": document}, writes={"/docs/call": call})
