@@ -165,6 +165,14 @@ def hand_over_lines(expected: HandOverForecast | None) -> list[str]:
     return [f"Keeps {expected.hits_kept:.0%} of the pool's hits in the next five minutes: {price}."]
 
 
+def outcome_lines(found: HandOverResult) -> list[str]:
+    """The share of requests in time since a plan was applied, and before; nothing before it is applied."""
+    if found.until is None:
+        return []
+    after, before = ("not known" if one is None else f"{one:.1%}" for one in (found.attainment_after, found.attainment_before))
+    return [f"In time since it was applied, until {time_words(found.until)}: {after}; in the ten minutes before: {before}."]
+
+
 def kept_lines(found: HandOverResult) -> list[str]:
     """What was kept of them, against what was expected."""
     if found.until is None:

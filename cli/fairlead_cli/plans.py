@@ -5,14 +5,14 @@ from typing import Any
 import click
 import msgspec
 
-from fairlead_cli.asking import ask
+from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, range_options, show_list, watched
-from fairlead_cli.planning import Approval, approval_options, expected_lines, kept_lines, lines_of, tell_and_apply
-from fairlead_cli.printing import print_facts, short, when
+from fairlead_cli.planning import Approval, approval_options, expected_lines, kept_lines, lines_of, outcome_lines, tell_and_apply
+from fairlead_cli.printing import json_option, print_done, print_facts, short, when
 from fairlead_client.client import ControlApi
 from fairlead_client.resources.expectations import PlanExpectation
 from fairlead_client.resources.plan_kinds import PlanKind
-from fairlead_client.resources.plans import HandOverResult, Plan
+from fairlead_client.resources.plans import PROPOSER, HandOverResult, Plan
 from fairlead_process.pool_names import pool_argument, pool_named
 
 COLUMNS = ("made (UTC)", "id", "pool", "kind", "state", "by", "applied (UTC)", "applied by", "undo until (UTC)")
@@ -28,10 +28,13 @@ def plans() -> None:
 @pool_argument
 @click.option("--kind", type=click.Choice([one.value for one in PlanKind]), help="Only of this kind.")
 @click.option("--by", "created_by", help="Only those that this person made.")
+@click.option("--proposed", is_flag=True, help="Only those that Fairlead proposed, from its advice.")
 @range_options
 @list_options
-def list_plans(span: dict[str, Any], limit: int, look: Look, **filters: Any) -> None:
+def list_plans(span: dict[str, Any], limit: int, look: Look, proposed: bool, **filters: Any) -> None:
     """List plans, newest first."""
+    if proposed:
+        filters["created_by"] = PROPOSER
     sort = "created_at" if span.pop("sort") else None
     listed = List(fetch=lambda api, query: api.plans(query), path="/v1/plans", columns=COLUMNS, row=_row, empty="There is no plan.")
     show_list(look, listed, {**filters, **span, "sort": sort}, limit)
@@ -52,10 +55,23 @@ def show(plan_id: str, look: Look) -> None:
             print_found(look, msgspec.to_builtins(found) | {"expectation": expectation, "hand_over": kept})
             return
         print_facts([*zip(COLUMNS, _row(found), strict=True), ("target", found.target), ("owner", short(found.owner))])
-        for line in (*lines_of(found), *expected_lines(expectation), *kept_lines(kept)):
+        if found.proposal is not None:
+            click.echo(f"Proposed: {found.proposal.because}")
+        for line in (*lines_of(found), *expected_lines(expectation), *outcome_lines(kept), *kept_lines(kept)):
             click.echo(line)
 
     watched(look, read, shown)
+
+
+@plans.command()
+@_id
+@json_option
+@url_option
+@token_option
+def patch(plan_id: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Print a plan's change as a patch, to commit where the pool is declared, or for kubectl patch."""
+    plan = ask(url, token, lambda api: api.plan(plan_id))
+    print_done(as_json, {"id": plan.id, "target": plan.target, "patch": plan.patch}, plan.patch.rstrip())
 
 
 @plans.command()

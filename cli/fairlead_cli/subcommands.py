@@ -188,6 +188,12 @@ def _tokens() -> click.Command:
     return tokens
 
 
+def _notices() -> click.Command:
+    from fairlead_cli.notices import notices
+
+    return notices
+
+
 def _what_if() -> click.Command:
     from fairlead_cli.what_if import what_if
 
@@ -250,6 +256,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "advice": Subcommand(help="Show the pools' problems, their causes, and the plans that would help.", load=_advice, extra="web"),
     "keys": Subcommand(help="List, create and revoke API keys of the gateway's clients; show their use.", load=_keys, extra="web"),
     "tokens": Subcommand(help="List, create and revoke tokens of the control API.", load=_tokens, extra="web"),
+    "notices": Subcommand(help="List, make, test and delete webhooks; show the notices sent to them.", load=_notices, extra="web"),
     "what-if": Subcommand(help="Try policies on a pool's recorded traffic, and apply the best one.", load=_what_if, extra="web"),
     "audit": Subcommand(help="Show who did what; verify that the log is unchanged.", load=_audit, extra="web"),
     "completion": Subcommand(help="Print the completion script of a shell.", load=_completion),

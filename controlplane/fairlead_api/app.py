@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 from importlib.metadata import version
 
 from fastapi import FastAPI
@@ -10,6 +11,7 @@ from fastapi import FastAPI
 from fairlead_api.access import routes as access
 from fairlead_api.access.guards import Guard, Identify
 from fairlead_api.advice import routes as advice
+from fairlead_api.advice.sizing import LOOK_SECONDS
 from fairlead_api.audit import routes as audit
 from fairlead_api.decisions import routes as decisions
 from fairlead_api.features import infra_of, running
@@ -39,6 +41,8 @@ from fairlead_api.slo import routes as slo
 from fairlead_api.streams import routes as streams
 from fairlead_api.trials import routes as trials
 from fairlead_api.upkeep import routes as upkeep
+from fairlead_api.upkeep.jobs import Job
+from fairlead_api.webhooks import routes as webhooks
 
 PLAIN = (
     advice,
@@ -57,6 +61,7 @@ PLAIN = (
     slo,
     streams,
     trials,
+    webhooks,
 )
 """Subjects that are built without any other subject."""
 
@@ -79,8 +84,14 @@ def create_api(
     objects = cluster or kubernetes
     planned = plans.plans_of(infra, objects, expected)
     care, sizing = upkeep.upkeep_of(infra, planned.close_left_open), advice.sizing_of(infra)
+    deliveries, proposing = webhooks.deliveries_of(infra), advice.proposing_of(infra, planned)
+    jobs: dict[str, tuple[Job, int]] = {
+        "sizing": (sizing.look, LOOK_SECONDS),
+        "notices": (deliveries.deliver, 1),
+        "proposals": (partial(care.alone, "proposals", proposing.look), LOOK_SECONDS),
+    }
     features = (
-        upkeep.feature(infra, guard, lambda: openapi(app), care, sizing),
+        upkeep.feature(infra, guard, lambda: openapi(app), care, jobs),
         access.feature(infra, guard, callers),
         plans.feature(infra, guard, objects, planned, expected),
         simulations.feature(infra, guard, planned),
@@ -113,4 +124,6 @@ def create_api(
     app.add_middleware(Instrument, telemetry=infra.telemetry)
     app.state.upkeep = care
     app.state.sizing = sizing
+    app.state.deliveries = deliveries
+    app.state.proposing = proposing
     return app

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from ipaddress import IPv4Network, IPv6Network
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from fairlead.errors import InvalidInput
 from fairlead_api.oidc_settings import OidcSettings
 from fairlead_client.resources.access import AccessRole
 from fairlead_process.environment import group, read, variable
-from fairlead_process.kinds import Address, Choice, Parsed, Switch, Text, Whole
+from fairlead_process.kinds import Address, Choice, Networks, Parsed, Switch, Text, Whole
 from fairlead_process.logs import LogSettings
 from fairlead_process.shared_variables import KUBECONFIG
 
@@ -104,6 +105,7 @@ class Retention:
     events_days: int = _days("EVENTS", 90, "changes of instances' states, pool events, scaling decisions, gone instances", "their past")
     plans_days: int = _days("PLANS", 365, "plans that expired or can no longer be undone", "the plan's page; its audit entries stay")
     simulations_days: int = _days("SIMULATIONS", 90, "simulations and their results", "the tried policies; plans made from them stay")
+    notices_days: int = _days("NOTICES", 30, "notices that were delivered or given up, with their attempts", "what receivers were sent")
     credentials_days: int = _days("CREDENTIALS", 30, "web sessions and login links that ended", "nothing")
 
     def __post_init__(self) -> None:
@@ -206,6 +208,16 @@ class Settings:
             Address("http://127.0.0.1:8000"),
             "the routers' address, to which test requests of people are sent",
             "without it test requests are refused; nothing else needs it",
+            default_shown="none",
+        ),
+    )
+    webhook_networks: tuple[IPv4Network | IPv6Network, ...] = field(
+        default=(),
+        metadata=variable(
+            "FAIRLEAD_WEBHOOK_NETWORKS",
+            Networks(),
+            "networks in which webhooks may have their receivers, besides public addresses; http is allowed only there",
+            "without any, notices go to public addresses by https alone; an admin who makes a webhook reaches every address in these",
             default_shown="none",
         ),
     )

@@ -62,6 +62,8 @@ from fairlead_api.slo.tables import slo_configs as slo_configs
 from fairlead_api.slo.tables import slo_rollups_1h as slo_rollups_1h
 from fairlead_api.slo.tables import slo_rollups_1m as slo_rollups_1m
 from fairlead_api.slo.tables import slo_samples as slo_samples
+from fairlead_api.webhooks.tables import notices as notices
+from fairlead_api.webhooks.tables import webhooks as webhooks
 
 PARTITIONED = {kind.table: kind.time.value for kind in ROW_KINDS.values() if kind.table}
 """Tables partitioned by UTC day, with the column that decides the day."""

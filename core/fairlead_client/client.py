@@ -17,9 +17,10 @@ from fairlead_client.public.findings import FindingCalls
 from fairlead_client.public.history import HistoryCalls
 from fairlead_client.public.plans import PlanCalls
 from fairlead_client.public.pools import PoolCalls
+from fairlead_client.public.webhooks import WebhookCalls
 
 
-class ControlApi(AccessCalls, PoolCalls, HistoryCalls, FindingCalls, PlanCalls):
+class ControlApi(AccessCalls, PoolCalls, HistoryCalls, FindingCalls, PlanCalls, WebhookCalls):
     """The whole public API; see `ApiCalls` for its arguments and for what is raised."""
 
     async def live(

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from ipaddress import ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -191,6 +191,18 @@ class Addresses:
         if not found:
             raise ValueError(text)
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Networks:
+    """IP networks separated by commas, each with its length and without host bits."""
+
+    wanted: str = field(default="networks such as 10.0.0.0/8 with commas between them", init=False)
+    unit: str = field(default="networks with commas", init=False)
+    secret: bool = field(default=False, init=False)
+
+    def parse(self, text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+        return tuple(ip_network(part.strip()) for part in text.split(",") if part.strip())
 
 
 @dataclass(frozen=True, slots=True)

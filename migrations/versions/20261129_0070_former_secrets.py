@@ -1,14 +1,14 @@
 """The former secret of a rotated gateway key, and until when it is accepted.
 
 Revision: 0070_former_secrets
-Revises: 0067_handed_over
+Revises: 0069_proposals
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0070_former_secrets"
-down_revision = "0067_handed_over"
+down_revision = "0069_proposals"
 branch_labels = None
 depends_on = None
 

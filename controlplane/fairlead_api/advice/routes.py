@@ -14,6 +14,7 @@ from fairlead.range_steps import covered
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
 from fairlead_api.advice.asking import Advising, TrendStep, trend_steps
+from fairlead_api.advice.proposing import Proposing
 from fairlead_api.advice.sizing import Sizing
 from fairlead_api.advice.store.situations import PostgresSituations, PostgresTrends
 from fairlead_api.features import Feature, Infra
@@ -22,6 +23,7 @@ from fairlead_api.http.routes import Routes
 from fairlead_api.infra.sharing import Recent
 from fairlead_api.infra.spans import Sight
 from fairlead_api.infra.times import parse_range
+from fairlead_api.plans.plans import Plans
 from fairlead_api.series.reading import HOUR, MINUTE
 from fairlead_api.simulations.store.sizings import PostgresSizings
 from fairlead_client.resources.access import AccessRole
@@ -88,6 +90,11 @@ def feature(infra: Infra, guard: Guard) -> Feature:
     """Advice and trends."""
     advising, trends = Advising(PostgresSituations(infra.reads), infra.recent), TrendReading(PostgresTrends(infra.reads), infra.recent)
     return Feature(routes=(advice_routes(guard, advising, trends, infra.clock),))
+
+
+def proposing_of(infra: Infra, plans: Plans) -> Proposing:
+    """The background job that makes plans of what the operator advises."""
+    return Proposing(PostgresSituations(infra.background), plans)
 
 
 def sizing_of(infra: Infra) -> Sizing:

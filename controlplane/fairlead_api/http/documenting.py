@@ -47,6 +47,16 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "Trial": {"a question": {"prompt": "Say hello.", "max_tokens": 32}},
     "GatewayKeyRotation": {"a day to change over": {"hours": 24}},
+    "WebhookRequest": {
+        "every notice to a program": {"name": "on-call", "url": "https://hooks.example.com/fairlead"},
+        "what hurts one pool, to Slack": {
+            "name": "chat in #on-call",
+            "url": "https://hooks.slack.com/services/T0/B0/x",
+            "form": "slack",
+            "kinds": ["pool.out-of-slo", "instance.lost", "instance.stalled"],
+            "pools": ["default/chat"],
+        },
+    },
     "EngineFit": {
         "fitted to a file of records": {
             "source": "records.jsonl",
@@ -310,7 +320,7 @@ HEADERS = {
 """Headers of answers: type and meaning."""
 
 _NO_DATABASE = frozenset({"/healthz", "/v1/login-modes"})
-_CONFLICTS = ("/test-request", "/plans", "/simulations", "/gateway-keys", "/plan", "/apply", "/undo", "/again")
+_CONFLICTS = ("/test-request", "/plans", "/simulations", "/gateway-keys", "/webhooks", "/plan", "/apply", "/undo", "/again")
 """Endings of paths whose writes may conflict with the present state; so may all writes of routers and the operator."""
 
 

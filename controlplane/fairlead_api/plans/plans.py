@@ -7,7 +7,7 @@ is only shown, with the patch to commit there.
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -28,7 +28,7 @@ from fairlead_api.plans.stored_plans import UNDO, Expected, Expecting, PlanStore
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.audit import AuditAction, AuditResult
 from fairlead_client.resources.plan_kinds import PlanRequest
-from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState
+from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState, Proposal
 
 
 class Plans:
@@ -59,9 +59,18 @@ class Plans:
         change = await kind.change(self._asked(pool, request, now))
         return AccessRole.ADMIN if kind.is_for_admins(change.part, change.after) else request.kind.facts.role
 
-    async def plan(self, pool: PoolKey, request: PlanRequest, caller: Caller, now: datetime, *, expected: Expected | None = None) -> Plan:
+    async def plan(
+        self,
+        pool: PoolKey,
+        request: PlanRequest,
+        caller: Caller,
+        now: datetime,
+        *,
+        expected: Expected | None = None,
+        proposal: Proposal | None = None,
+    ) -> Plan:
         """Previews a change, after the API server has accepted it in a dry run. `expected` is the effect found by a
-        simulation.
+        simulation. A plan with a `proposal` waits for a day.
 
         Raises InvalidInput for a request that cannot be used or that changes nothing, Conflict (engines-are-fixed).
         """
@@ -71,7 +80,17 @@ class Plans:
             return await self._previews.of_deletion(pool, request.kind, change.found, caller, now)
         if request.kind.facts.creates:
             return await self._previews.of_new(pool, request.kind, change, caller, now)
-        return await self._previews.of_change(pool, request.kind, change, caller, now, expected=expected, simulation=request.simulation)
+        return await self._previews.of_change(
+            pool, request.kind, change, caller, now, expected=expected, simulation=request.simulation, proposal=proposal
+        )
+
+    async def waiting(self, now: datetime) -> Sequence[Plan]:
+        """Proposals that can be applied."""
+        return await self._store.waiting(now)
+
+    async def withdraw(self, plan_id: str) -> None:
+        """Closes a proposal whose advice is withdrawn."""
+        await self._store.supersede(plan_id)
 
     def _asked(self, pool: PoolKey, request: PlanRequest, now: datetime) -> Asked:
         return Asked(pool=pool, request=request, cluster=self._cluster, spec_of=self._store.spec_of, policies=self._policies, now=now)

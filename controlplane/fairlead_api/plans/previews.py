@@ -22,12 +22,12 @@ from fairlead_api.plans.kinds.engines import ENGINES
 from fairlead_api.plans.merge_patches import inverse
 from fairlead_api.plans.objects import ClusterGateway, ClusterObject, Target, TargetKind
 from fairlead_api.plans.questions import Known
-from fairlead_api.plans.stored_plans import LIFE, Expected, Expecting, PlanStore, StoredPlan, seen_of
+from fairlead_api.plans.stored_plans import LIFE, PROPOSED, Expected, Expecting, PlanStore, StoredPlan, seen_of
 from fairlead_api.pools.diffs import diff
 from fairlead_api.pools.fixed_engines import engines_file
 from fairlead_client.resources.audit import AuditAction
 from fairlead_client.resources.plan_kinds import PlanKind
-from fairlead_client.resources.plans import Plan, PlanEffect, PlanState
+from fairlead_client.resources.plans import Plan, PlanEffect, PlanState, Proposal
 
 _TRIES = 6
 
@@ -62,6 +62,7 @@ class Previews:
         undo_of: str | None = None,
         expected: Expected | None = None,
         simulation: str | None = None,
+        proposal: Proposal | None = None,
     ) -> Plan:
         target, found, part, patch = change.target, change.found, change.part, change.patch
         question = kind_of(kind).questions(change, self._policies)[0]
@@ -84,7 +85,9 @@ class Previews:
             diff=changes,
             patch=yaml.safe_dump(_shown(target, found, patch, after), sort_keys=False, allow_unicode=True),
         )
-        plan = await self._keep(pool, kind, target, found.uid, found.generation, shown, effect, caller, now, owner=owner, undo_of=undo_of)
+        plan = await self._keep(
+            pool, kind, target, found.uid, found.generation, shown, effect, caller, now, owner=owner, undo_of=undo_of, proposal=proposal
+        )
         if self._expecting is not None and expected is None:
             await self._expecting.planned(plan, question, found.spec if target.kind is TargetKind.POOL else None, now, simulation)
         return plan
@@ -143,6 +146,7 @@ class Previews:
         *,
         owner: str | None,
         undo_of: str | None,
+        proposal: Proposal | None = None,
     ) -> Plan:
         """Stores an open plan with its audit entry."""
         plan = Plan(
@@ -152,18 +156,19 @@ class Previews:
             target=str(target),
             created_at=now,
             created_by=caller.identity.subject,
-            expires_at=now + LIFE,
+            expires_at=now + (LIFE if proposal is None else PROPOSED),
             state=PlanState.OPEN,
             diff=shown.diff,
             effect=effect,
             owner=owner,
             patch=shown.patch,
             undo_of=undo_of,
+            proposal=proposal,
         )
         stored = StoredPlan(
             plan=plan, object=target, uid=uid, generation=generation, change=shown.change, inverse=shown.inverse, seen=shown.seen
         )
-        draft = caller.draft(AuditAction.PLAN_CREATED, str(pool))
+        draft = caller.draft(AuditAction.PLAN_CREATED if proposal is None else AuditAction.PLAN_PROPOSED, str(pool))
         told = {"kind": kind, **{item["path"]: item["after"] for item in shown.diff}}
         await self._store.add(stored, replace(draft, plan=plan.id, after=told), now)
         return plan

@@ -50,6 +50,8 @@ def changes_meanwhile(
 
 LIFE = timedelta(minutes=10)
 """How long a plan can be applied."""
+PROPOSED = timedelta(days=1)
+"""How long a proposal waits at most."""
 UNDO = timedelta(hours=1)
 """How long an applied plan can be undone."""
 
@@ -124,6 +126,9 @@ class PlanStore(Protocol):
         """The spec of the pool's revision with this number. Raises NotFound, InvalidInput for a number without a
         revision.
         """
+
+    async def waiting(self, now: datetime) -> Sequence[Plan]:
+        """Open proposals that nobody began to apply, oldest first."""
 
     async def supersede(self, plan_id: str) -> None:
         """Marks an open plan superseded."""

@@ -1,6 +1,6 @@
 """The table of plans."""
 
-from sqlalchemy import Column, Index, Table, Text
+from sqlalchemy import Column, Index, Table, Text, text
 
 from fairlead_api.infra.columns import count_column, json_column, metadata, pool_column, text_column, time_column
 
@@ -32,6 +32,8 @@ plans = Table(
     json_column("seen", null=True),
     time_column("begun_at", null=True),
     json_column("begun", null=True),
+    json_column("proposal", null=True),
     Index(None, "pool_id", "created_at"),
+    Index("ix_plans_waiting", "created_at", postgresql_where=text("state = 'open' AND proposal IS NOT NULL")),
     Index(None, "created_at", "id"),
 )

@@ -45,9 +45,12 @@ pools = Table(
     time_column("deleted_at", null=True),
     time_column("starts_noted_at", null=True),
     json_column("measured", null=True),
+    json_column("stalled", null=True),
     UniqueConstraint("namespace", "name"),
 )
-"""`measured` are routers' measurements of the pool's engines (`pools.capabilities.Remembered`)."""
+"""`measured` are routers' measurements of the pool's engines (`pools.capabilities.Remembered`); `stalled` are the
+instances whose engines had stalled when the pool's state last came, None = none.
+"""
 
 pool_revisions = Table(
     "pool_revisions",

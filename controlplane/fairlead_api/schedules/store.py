@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.pool_states import PoolState, SchedulesInForce
-from fairlead.schedules.runs import RunOutcome, RunReason, closing_reason, skipped_starts
+from fairlead.schedules.runs import RunOutcome, RunReason, SkippedStart, closing_reason, skipped_starts
 from fairlead.schedules.specs import ScheduleSpec
 from fairlead.schedules.windows import Window
 from fairlead.tables import PoolKey
@@ -45,35 +45,43 @@ class RunFilter:
 runs, pools = tables.schedule_runs, tables.pools
 
 
-async def note_runs(connection: AsyncConnection, row: Any, state: PoolState, schedules: Sequence[ScheduleSpec] | None) -> None:
-    """Records windows that opened and closed, and starts without a window, since the previous state.
+async def note_runs(
+    connection: AsyncConnection, row: Any, state: PoolState, schedules: Sequence[ScheduleSpec] | None
+) -> list[SkippedStart]:
+    """Records windows that opened and closed, and starts without a window, since the previous state. Returns those that
+    were skipped.
 
     `row` is the pool's row before this state. `schedules` None: the spec is refused; then only windows are recorded,
     and skipped starts once a spec is accepted again.
     """
     told = state.schedules
     if told is None:
-        return
+        return []
     await _close(connection, row.id, told, {schedule.name: schedule for schedule in schedules or ()})
-    for window in told.windows:
-        await _open(connection, row.id, state.uid, window, told)
+    skipped = [
+        SkippedStart(schedule=window.schedule, start=window.opens, reason=RunReason.OVERRULED)
+        for window in told.windows
+        if await _open(connection, row.id, state.uid, window, told)
+    ]
     if schedules is None:
-        return
+        return skipped
     since = row.starts_noted_at if row.uid == state.uid else None
     if since is not None and since < told.at:
-        for skipped in skipped_starts(schedules, since, told.at, told.windows):
-            values = {"outcome": RunOutcome.SKIPPED, "reason": skipped.reason}
-            await _add(connection, row.id, state.uid, skipped.schedule, skipped.start, values)
+        skipped += [
+            one
+            for one in skipped_starts(schedules, since, told.at, told.windows)
+            if await _add(connection, row.id, state.uid, one.schedule, one.start, {"outcome": RunOutcome.SKIPPED, "reason": one.reason})
+        ]
     await connection.execute(update(pools).where(pools.c.id == row.id).values(starts_noted_at=told.at))
+    return skipped
 
 
-async def _open(connection: AsyncConnection, pool: int, uid: str, window: Window, told: SchedulesInForce) -> None:
-    """Records an open window. A window without effect is not recorded until it has one."""
+async def _open(connection: AsyncConnection, pool: int, uid: str, window: Window, told: SchedulesInForce) -> bool:
+    """Records an open window; whether it is recorded now as skipped, because it has no effect."""
     by = told.overruled.get(window.schedule)
     if by is not None:
         values = {"outcome": RunOutcome.SKIPPED, "reason": RunReason.OVERRULED, "overruled_by": by, "closes": window.closes}
-        await _add(connection, pool, uid, window.schedule, window.opens, values)
-        return
+        return await _add(connection, pool, uid, window.schedule, window.opens, values)
     values = {"outcome": RunOutcome.OPEN, "reason": None, "overruled_by": None, "closes": window.closes, "closed_at": None}
     row = upsert(runs).values(pool_id=pool, uid=uid, schedule=window.schedule, start=window.opens, opened_at=told.at, **values)
     changed = (runs.c.outcome != RunOutcome.OPEN) | (runs.c.closes != window.closes)
@@ -83,6 +91,7 @@ async def _open(connection: AsyncConnection, pool: int, uid: str, window: Window
         where=changed,
     )
     await connection.execute(again)
+    return False
 
 
 async def _close(connection: AsyncConnection, pool: int, told: SchedulesInForce, schedules: Mapping[str, ScheduleSpec]) -> None:
@@ -102,9 +111,10 @@ async def close_runs(connection: AsyncConnection, pool: int, now: datetime) -> N
     await connection.execute(update(runs).where(runs.c.pool_id == pool, runs.c.outcome == RunOutcome.OPEN).values(closed))
 
 
-async def _add(connection: AsyncConnection, pool: int, uid: str, schedule: str, start: datetime, values: Mapping[str, Any]) -> None:
+async def _add(connection: AsyncConnection, pool: int, uid: str, schedule: str, start: datetime, values: Mapping[str, Any]) -> bool:
+    """Records a start unless it is recorded already; whether it is new."""
     row = upsert(runs).values(pool_id=pool, uid=uid, schedule=schedule, start=start, **values)
-    await connection.execute(row.on_conflict_do_nothing())
+    return (await connection.execute(row.on_conflict_do_nothing().returning(runs.c.id))).scalar_one_or_none() is not None
 
 
 _DECLARED = pools.c.spec_in_force["scaling"]["schedules"]

@@ -6,13 +6,12 @@ no second run starts: each run does everything that is due, so nothing is missed
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from fairlead_api.advice.sizing import LOOK_SECONDS, Sizing
 from fairlead_api.http.telemetry import Telemetry
 from fairlead_api.infra.errors import StoreUnavailable
 from fairlead_api.pools.store.scaling_figures import ScalingFigures
@@ -29,14 +28,16 @@ Job = Callable[[datetime], Awaitable[None]]
 @asynccontextmanager
 async def scheduled(
     upkeep: Upkeep,
-    sizing: Sizing,
+    others: Mapping[str, tuple[Job, int]],
     audit_head: Callable[[], Awaitable[AuditHead | None]],
     loss_noticed_at: Callable[[datetime], Awaitable[float]],
     scaling_figures: Callable[[datetime], Awaitable[ScalingFigures]],
     telemetry: Telemetry,
     clock: Callable[[], datetime],
 ) -> AsyncIterator[None]:
-    """Runs the jobs while the context is open: each once at the start, then at its interval."""
+    """Runs the jobs and `others` (with their intervals in seconds) while the context is open: each once at the start,
+    then at its interval.
+    """
 
     async def tell_audit_head(_: datetime) -> None:
         """Writes the head to the process's log, which is kept outside the database: it later proves the content of the
@@ -64,9 +65,9 @@ async def scheduled(
         "scaling-figures": (tell_scaling_figures, 10),
         "sessions": (upkeep.end_sessions, 30),
         "plans": (upkeep.close_plans, 10),
-        "sizing": (sizing.look, LOOK_SECONDS),
         "audit-head": (tell_audit_head, 3600),
         "lost-commits": (look_for_losses, 2),
+        **others,
     }
     started: list[Alone] = []
     for name, (job, seconds) in jobs.items():

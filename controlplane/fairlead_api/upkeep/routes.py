@@ -1,6 +1,6 @@
 """Health, readiness and metrics; and the OpenAPI document, for callers with read access."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
@@ -9,7 +9,6 @@ from fastapi import Depends, Response
 
 from fairlead.reports.batches import ROW_KINDS
 from fairlead_api.access.guards import Guard
-from fairlead_api.advice.sizing import Sizing
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.routes import Routes
 from fairlead_api.infra.audit_log import PostgresAudit
@@ -18,7 +17,7 @@ from fairlead_api.infra.pulse import Pulse
 from fairlead_api.loads.store.samples import PostgresLoads
 from fairlead_api.pools.store.scaling_figures import PostgresScalingFigures
 from fairlead_api.settings import Retention
-from fairlead_api.upkeep.jobs import scheduled
+from fairlead_api.upkeep.jobs import Job, scheduled
 from fairlead_api.upkeep.store import SWEEPS, PostgresUpkeep
 from fairlead_api.upkeep.upkeep import Keep, Upkeep
 from fairlead_client.resources.access import AccessRole
@@ -73,10 +72,14 @@ def keep(retention: Retention) -> Keep:
     )
 
 
-def feature(infra: Infra, guard: Guard, document: Callable[[], dict[str, Any]], upkeep: Upkeep, sizing: Sizing) -> Feature:
-    """Health, and the background jobs. `document` is the OpenAPI document."""
+def feature(
+    infra: Infra, guard: Guard, document: Callable[[], dict[str, Any]], upkeep: Upkeep, jobs: Mapping[str, tuple[Job, int]]
+) -> Feature:
+    """Health, and the background jobs: those of upkeep, and `jobs` of other subjects with their intervals in seconds.
+    `document` is the OpenAPI document.
+    """
     head, figures = PostgresAudit(infra.reads).head, PostgresScalingFigures(infra.background).read
     return Feature(
         routes=(health_routes(guard, document, infra.pulse, infra.telemetry.exposition),),
-        jobs=partial(scheduled, upkeep, sizing, head, infra.lost_commits.look, figures, infra.telemetry, infra.clock),
+        jobs=partial(scheduled, upkeep, jobs, head, infra.lost_commits.look, figures, infra.telemetry, infra.clock),
     )

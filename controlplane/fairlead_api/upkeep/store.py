@@ -118,6 +118,7 @@ SWEEPS: dict[str, tuple[Sweep, ...]] = {
         ),
     ),
     "simulations_days": (Sweep(table="simulations", where="r.created_at < :before AND r.state NOT IN ('queued', 'running')"),),
+    "notices_days": (Sweep(table="notices", where="r.at < :before AND r.state <> 'waiting'"),),
     "credentials_days": (
         Sweep(table="web_sessions", where="least(r.expires_at, r.revoked_at) < :before"),
         Sweep(table="login_links", where="r.expires_at < :before"),

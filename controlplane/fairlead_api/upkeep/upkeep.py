@@ -105,6 +105,10 @@ class Upkeep:
 
         await self._store.alone("sessions", work)
 
+    async def alone(self, name: str, job: Callable[[datetime], Awaitable[None]], now: datetime) -> None:
+        """Runs another subject's job, unless another process does."""
+        await self._store.alone(name, partial(job, now))
+
     async def close_plans(self, now: datetime) -> None:
         """Closes plans whose apply was made but not recorded, because its process ended in between."""
         await self._store.alone("plans", partial(self._close_plans, now))

@@ -6,7 +6,10 @@ from enum import StrEnum
 from typing import Any
 
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
+
+PROPOSER = "fairlead"
+"""Who made the plans that are proposals."""
 
 
 class PlanState(StrEnum):
@@ -50,6 +53,20 @@ class HandOverResult:
     tokens_computed_ahead: int = 0
     tokens_lost: int = 0
     hits_kept: float | None = None
+    attainment_before: float | None = None
+    """Share (0-1) of the requests in time in the ten minutes before it was applied; None if none was judged."""
+    attainment_after: float | None = None
+    """The same from then to `until`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """Why a plan was proposed: the sentence of the advice, and the change that it asks for. The plan waits for somebody
+    to apply it, and is superseded when the advice is withdrawn or asks for another change.
+    """
+
+    because: str
+    request: PlanRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +131,8 @@ class Plan:
     applied_by: str | None = None
     undo_until: datetime | None = None
     undo_of: str | None = None
+    proposal: Proposal | None = None
+    """None for a plan that a person made."""
 
 
 def needed_role(plan: Plan) -> AccessRole:

@@ -41,6 +41,7 @@ from fairlead_client.resources.search import SearchReport
 from fairlead_client.resources.series import Annotations, Series
 from fairlead_client.resources.sessions import SessionDetail, SessionSummary
 from fairlead_client.resources.slo import SloAttainment, SloBurn, SloShare, SloVersion, SloWhatIf
+from fairlead_client.resources.webhooks import Webhook, WebhookNotice, WebhookRequest
 from fairlead_testing.builders.wire_examples import differences
 from fairlead_testing.fakes.public_api.paths import public_parameters, public_paths, template
 from fairlead_testing.running.public_doors import Door
@@ -87,6 +88,16 @@ async def gateway_key_usage(door: Door) -> object:
     return await door.viewer.gateway_key_usage(made.id)
 
 
+async def webhooks(door: Door) -> object:
+    await door.admin.create_webhook(WebhookRequest(name="team", url="https://hooks.example.com/x"))
+    return await door.viewer.webhooks()
+
+
+async def notice(door: Door) -> object:
+    made = await door.admin.create_webhook(WebhookRequest(name="team", url="https://hooks.example.com/x"))
+    return await door.viewer.notice((await door.admin.test_webhook(made.id)).id)
+
+
 READS: dict[str, tuple[Read, Any]] = {
     "whoami": (lambda door: door.viewer.whoami(), Identity),
     "pools": (lambda door: door.viewer.pools(limit=10), Page[PoolSummary]),
@@ -129,6 +140,9 @@ READS: dict[str, tuple[Read, Any]] = {
     "audit verification": (lambda door: door.viewer.audit_verification(), AuditVerification),
     "gateway keys": (lambda door: door.viewer.gateway_keys(), Page[GatewayKey]),
     "gateway key usage": (gateway_key_usage, GatewayKeyUsage),
+    "webhooks": (webhooks, Page[Webhook]),
+    "notices": (lambda door: door.viewer.notices(), Page[WebhookNotice]),
+    "notice": (notice, WebhookNotice),
     "tokens": (lambda door: door.admin.tokens(), Page[TokenItem]),
 }
 
@@ -319,6 +333,21 @@ async def test_a_gateway_key_shows_its_secret_once_and_stays_revoked(door: Door)
     await door.operator.revoke_gateway_key(made.id)
     (listed,) = [key for key in (await door.viewer.gateway_keys()).items if key.id == made.id]
     assert (listed.name, listed.pools, listed.secret, listed.revoked_at is not None) == ("team", ("default/chat",), None, True)
+
+
+async def test_a_webhook_shows_its_secret_once_and_its_address_never(door: Door) -> None:
+    made = await door.admin.create_webhook(WebhookRequest(name="team", url="https://hooks.example.com/private"))
+    assert made.secret is not None and made.secret.startswith("whsec_")
+    (listed,) = [one for one in (await door.viewer.webhooks()).items if one.id == made.id]
+    assert (listed.origin, listed.secret) == ("https://hooks.example.com", None)
+    sent = await door.admin.test_webhook(made.id)
+    assert [one.id for one in (await door.viewer.notices({"webhook": made.id})).items] == [sent.id]
+    await door.admin.delete_webhook(made.id)
+    assert made.id not in {one.id for one in (await door.viewer.webhooks()).items}
+    for call in (door.admin.test_webhook(made.id), door.admin.delete_webhook(made.id), door.viewer.notice(sent.id)):
+        with pytest.raises(ApiProblem) as caught:
+            await call
+        assert caught.value.problem.status == 404
 
 
 async def test_a_token_shows_its_secret_once(door: Door) -> None:

@@ -26,7 +26,10 @@ from fairlead_testing.running.strict_system_api import NotTaken
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
 OPEN = {"/healthz", "/readyz", "/v1/login", "/v1/login/oidc", "/v1/login-modes"}
-IDS = ("instance", "session", "migration_id", "decision_id", "plan_id", "token_id", "key_id", "entry_id", "simulation_id")
+IDS = (
+    *("instance", "session", "migration_id", "decision_id", "plan_id", "token_id", "key_id", "entry_id", "simulation_id"),
+    *("webhook_id", "notice_id"),
+)
 EVERYWHERE, SOMEWHERE = "in all namespaces", "in any namespace"
 _POOL = "/v1/pools/{namespace}/{name}"
 WRITES: dict[tuple[str, str], tuple[str, str]] = {
@@ -41,6 +44,9 @@ WRITES: dict[tuple[str, str], tuple[str, str]] = {
     ("/v1/gateway-keys/{key_id}", "delete"): ("operator", EVERYWHERE),
     ("/v1/gateway-keys/{key_id}", "patch"): ("operator", EVERYWHERE),
     ("/v1/gateway-keys/{key_id}/rotate", "post"): ("operator", EVERYWHERE),
+    ("/v1/webhooks", "post"): ("admin", EVERYWHERE),
+    ("/v1/webhooks/{webhook_id}", "delete"): ("admin", EVERYWHERE),
+    ("/v1/webhooks/{webhook_id}/test", "post"): ("admin", EVERYWHERE),
     ("/v1/kubernetes/audit", "post"): ("system-audit", EVERYWHERE),
     (f"{_POOL}/plans", "post"): ("operator", "default"),
     (f"{_POOL}/engine", "put"): ("operator", "default"),
@@ -64,7 +70,10 @@ WRITES: dict[tuple[str, str], tuple[str, str]] = {
 """What each write needs, and where. What it writes to may ask for more: a plan's kind, the rights of a token
 (test_rights.py).
 """
-CLOSED = {"/metrics", "/v1/gateway-keys", "/v1/gateway-keys/{key_id}/usage", "/v1/audit/verification", "/v1/audit/head"}
+CLOSED = {
+    *("/metrics", "/v1/gateway-keys", "/v1/gateway-keys/{key_id}/usage", "/v1/audit/verification", "/v1/audit/head"),
+    *("/v1/webhooks", "/v1/notices", "/v1/notices/{notice_id}"),
+}
 """Reads of no namespace for which a role in some is not enough."""
 NAMESPACED = {
     "viewer of default": "default",

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from fairlead.advice.findings import Cause, EvidenceKind, HarmUnit, Level
-from fairlead.instances import InstanceState
+from fairlead.instances import InstanceState, Role
 from fairlead.latency_cells import EDGES, cell_of
+from fairlead.pool_states import PoolState
 from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.batches import Acknowledgement
 from fairlead.reports.bindings import BindingChange, BindingReason
@@ -17,11 +18,16 @@ from fairlead.reports.engines import EngineTrouble, LearntFigure, Quantity, Trou
 from fairlead.reports.moves import MigrationRecord
 from fairlead.reports.objectives import SloSample
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
+from fairlead.scaling.decisions import ScalingDecisionRecord
+from fairlead.scaling.recommendations import Cause as ScalingCause
+from fairlead.scaling.recommendations import Controller, Verdict
 from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.advice import Advice
+from fairlead_client.resources.audit import AuditKind
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
-from fairlead_client.resources.plans import ApplyRequest
+from fairlead_client.resources.plans import PROPOSER, ApplyRequest, PlanState
+from fairlead_client.resources.webhooks import NoticeKind, WebhookRequest
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_binding, a_load, a_report, a_state, an_instance, running_api
 
@@ -284,3 +290,64 @@ async def test_caches_that_moved_say_how_many_bytes_a_token_takes(api: ApiInstan
     await api.router.post_report(a_report("r1", bindings=tuple(bindings), migrations=tuple(migrations)))
     found = (await api.app.state.sizing._reader.situations(CHAT, api.clock())).pools[0].moves
     assert (found.known, found.bytes_per_token) == (3, 131_072.0)
+
+
+def recommending(api: ApiInstance, replicas: int, version: int, current: int = 2) -> PoolState:
+    """A pool in mode Advise whose operator recommends a number of instances."""
+    spec = {**SPEC, "scaling": {"mode": "Advise"}}
+    decision = ScalingDecisionRecord(
+        id=f"d{version}",
+        at=api.clock().timestamp(),
+        controller=Controller.SCALING,
+        role=Role.BOTH,
+        mode="Advise",
+        current=current,
+        replicas=replicas,
+        recommended=replicas,
+        verdict=Verdict.ADVISED,
+        cause=ScalingCause.PROMPTS,
+        lower=1,
+        upper=10,
+        reason=f"it needs {replicas}",
+    )
+    state = a_state(an_instance("a"), an_instance("b"), version=version, spec=spec, desired={"both": current})
+    return replace(state, scaling_decisions=(decision,))
+
+
+async def test_what_the_operator_advises_waits_as_a_plan_until_somebody_applies_it(api: ApiInstance, cluster: FakeClusterGateway) -> None:
+    await api.admin.create_webhook(WebhookRequest(name="owners", url="https://hooks.example.com/x", kinds=(NoticeKind.PLAN_PROPOSED,)))
+    await api.pool_operator.put_pool_state(CHAT, recommending(api, 5, 1))
+    for _ in range(3):
+        await api.app.state.proposing.look(api.clock())
+    (plan,) = (await api.viewer.plans({"created_by": PROPOSER})).items
+    assert (plan.kind, plan.state, plan.expires_at - plan.created_at) == (PlanKind.SCALE, PlanState.OPEN, timedelta(days=1))
+    assert plan.proposal is not None and "it needs 5" in plan.proposal.because
+    assert [(step["path"], step["before"], step["after"]) for step in plan.diff] == [("/spec/replicas", 2, 5)]
+    assert "replicas: 5" in plan.patch, "to commit it in Git"
+    assert [one.subject for one in (await api.viewer.notices()).items] == [plan.id]
+    assert cluster.spec(CHAT)["replicas"] == 2, "nothing is applied on its own"
+    applied = await api.operator.apply_plan(plan.id, ApplyRequest(reason="yes"))
+    assert (applied.state, applied.applied_by, cluster.spec(CHAT)["replicas"]) == (PlanState.APPLIED, "test-operator", 5)
+    assert [one.kind for one in (await api.viewer.audit({"action": "plan.proposed"})).items] == [AuditKind.SYSTEM]
+
+
+async def test_a_proposal_is_withdrawn_with_its_advice_or_for_another_one(api: ApiInstance) -> None:
+    await api.pool_operator.put_pool_state(CHAT, recommending(api, 5, 1))
+    await api.app.state.proposing.look(api.clock())
+    api.clock.skip(60)
+    await api.pool_operator.put_pool_state(CHAT, recommending(api, 4, 2))
+    await api.app.state.proposing.look(api.clock())
+    found = (await api.viewer.plans({"created_by": PROPOSER})).items
+    assert [(one.state, one.diff[0]["after"]) for one in found] == [(PlanState.OPEN, 4), (PlanState.SUPERSEDED, 5)]
+    api.clock.skip(3700)
+    await api.app.state.proposing.look(api.clock())
+    assert {one.state for one in (await api.viewer.plans({"created_by": PROPOSER})).items} == {PlanState.SUPERSEDED}
+
+
+async def test_what_became_of_the_requests_is_beside_an_applied_plan(api: ApiInstance) -> None:
+    await overload(api)
+    plan = await api.operator.create_scale_plan(CHAT, 5)
+    assert (await api.viewer.plan_hand_over(plan.id)).attainment_before is None
+    await api.operator.apply_plan(plan.id, ApplyRequest(reason="late"))
+    found = await api.viewer.plan_hand_over(plan.id)
+    assert (found.attainment_before, found.attainment_after) == (0.0, None)

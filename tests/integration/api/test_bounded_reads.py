@@ -77,6 +77,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "created_by": ("person-7", "nope"),
     "buckets": ("120",),
     "newest": ("7",),
+    "webhook": ("nope",),
 }
 _POOL = "/pools/{namespace}/{name}"
 _OF_ALL_POOLS = "requests,attainment,refused,refused_by_cause,ttft_p95,migrations"
@@ -102,6 +103,7 @@ PLACES = {
     "instance": "i7",
     "session": "sess-a87ff679a2f3e71d9181a67b7542122c",
     "entry_id": "77",
+    "notice_id": "nope",
 }
 LEFT_OUT = {
     "/v1/live": "a stream of what the others read",

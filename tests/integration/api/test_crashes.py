@@ -1,29 +1,35 @@
 """Processes killed at bad moments: what was acknowledged is there afterwards, once."""
 
 import asyncio
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 import yaml
 from aiohttp import web
 
+from fairlead.instances import InstanceState
 from fairlead.reports.batches import Report
 from fairlead_api.plans.objects import Target
 from fairlead_client.client import ControlApi
 from fairlead_client.internal import SystemApi
 from fairlead_client.problems import ApiUnreachable
 from fairlead_client.resources.plans import ApplyRequest
+from fairlead_client.resources.webhooks import WebhookRequest
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
 from fairlead_testing.running.api import BOOTSTRAP, CHAT, SECRETS, a_binding, a_report, a_state, an_instance, running_api
+from fairlead_testing.running.notice_receiver import receiving
 from fairlead_testing.running.patient_transport import PatientTransport
+from fairlead_testing.running.postgres import plain
 from fairlead_testing.running.strict_system_api import NotTaken, StrictSystemApi, taken
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from processkube.testing.ports import free_port
@@ -140,6 +146,48 @@ async def test_what_a_killed_api_process_applied_is_recorded_by_the_next_one(dat
         await api.operator.apply_plan(back.id, ApplyRequest(confirm="chat", reason="back"))
         assert cluster.spec(CHAT)["replicas"] == 4
     await runner.cleanup()
+
+
+async def test_no_notice_is_lost_and_none_is_sent_again_that_was_recorded(database_url: str) -> None:
+    ports = [free_port(), free_port()]
+    allowed = {"FAIRLEAD_WEBHOOK_NETWORKS": "127.0.0.0/8"}
+
+    async def until(condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not condition():
+                await asyncio.sleep(0.05)
+
+    async with receiving() as receiver:
+        async with (
+            api_process(database_url, ports[0], **allowed) as process,
+            SystemApi(
+                f"http://127.0.0.1:{ports[0]}",
+                SECRETS["system-operator"],
+                timeout_seconds=PATIENCE_SECONDS,
+                transport=PatientTransport(),
+            ) as operator_api,
+            ControlApi(f"http://127.0.0.1:{ports[0]}", SECRETS["admin"], PatientTransport(), timeout_seconds=PATIENCE_SECONDS) as person,
+        ):
+            await person.create_webhook(WebhookRequest(name="on-call", url=receiver.url))
+            taken(await operator_api.put_state(CHAT, a_state(an_instance("a"), an_instance("b"))))
+            taken(await operator_api.put_state(CHAT, a_state(an_instance("a", InstanceState.LOST), an_instance("b"), version=2)))
+            await until(lambda: len(receiver.came) == 1)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while (await person.notices()).items[0].state != "delivered":
+                    await asyncio.sleep(0.05)
+            receiver.free.clear()
+            lost = (an_instance("a", InstanceState.LOST), an_instance("b", InstanceState.LOST))
+            taken(await operator_api.put_state(CHAT, a_state(*lost, version=3)))
+            await until(lambda: len(receiver.came) == 2)
+            process.send_signal(signal.SIGKILL)
+        receiver.free.set()
+        with psycopg.connect(plain(database_url)) as connection:
+            connection.execute("UPDATE notices SET due_at = now() WHERE state = 'waiting'")  # the claim's minute is over
+        async with api_process(database_url, ports[1], **allowed):
+            await until(lambda: len(receiver.came) == 3)
+        ids = [headers["webhook-id"] for headers, _ in receiver.came]
+        assert ids[1] == ids[2] != ids[0]
+        assert [json.loads(content)["data"]["subject"] for _, content in receiver.came] == ["a", "b", "b"]
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,8 @@ PAGES = (
     "/audit/56",
     "/audit/57",
     "/keys",
+    "/notices",
+    "/notices?webhook=wh-0",
     "/search",
     "/search?q=c",
     "/search?q=no-such-thing",

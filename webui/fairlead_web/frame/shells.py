@@ -35,6 +35,7 @@ SECTIONS = (
             ("schedules", "Schedules", "/schedules"),
             ("simulator", "Simulator", "/simulator"),
             ("keys", "Keys", "/keys"),
+            ("notices", "Notices", "/notices"),
             ("audit", "Audit", "/audit"),
         ),
     ),

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.advice import AdviceReport
 from fairlead_client.resources.plan_kinds import PlanRequest
+from fairlead_client.resources.plans import PROPOSER, Plan, PlanState
 from fairlead_process.json_documents import decode_json
 from fairlead_web.drawing import findings
 from fairlead_web.drawing.findings import Finding
@@ -28,14 +29,20 @@ class AdvicePage(Context):
     shell: Shell
     report: AdviceReport
     items: list[Finding]
+    proposals: list[Plan]
+    """Advice that waits as a plan, newest first."""
     refusal: str | None
     """Why a plan could not be made."""
+
+
+MOST_PROPOSALS = 50
+"""How many of the newest proposals are read; those that are open are shown."""
 
 
 async def index(visit: Visit) -> Response:
     report = await visit.api.advice()
     shell = await visit.shell("Advice", "advice", crumbs=(Crumb(words="Advice"),), live="pools")
-    return _page(visit, shell, report, None)
+    return await _page(visit, shell, report, None)
 
 
 async def of_pool(visit: Visit) -> Response:
@@ -63,13 +70,16 @@ async def _of_pool(visit: Visit, refused: ApiProblem | None) -> Response:
     shell = await visit.shell(
         f"Advice of {key}", "pools", crumbs=crumbs_below(str(key), Crumb(words="Advice")), pool=str(key), tab="overview", live="pools"
     )
-    return _page(visit, shell, report, refused)
+    return await _page(visit, shell, report, refused)
 
 
-def _page(visit: Visit, shell: Shell, report: AdviceReport, refused: ApiProblem | None) -> Response:
+async def _page(visit: Visit, shell: Shell, report: AdviceReport, refused: ApiProblem | None) -> Response:
+    query = {"created_by": PROPOSER, "pool": shell.pool, "limit": MOST_PROPOSALS}
+    found = await visit.attempt("proposals", visit.api.plans(query))
+    waiting = [one for one in found.items if one.proposal and one.state is PlanState.OPEN] if found else []
     told = None if refused is None else formats.told(refused.problem.detail, refused.problem.remedy)
     items = list(findings.of_advice(report.items))
-    page = AdvicePage(shell=shell, report=report, items=items, refusal=told)
+    page = AdvicePage(shell=shell, report=report, items=items, proposals=waiting, refusal=told)
     return visit.page(page, status=refused.problem.status if refused else 200)
 
 

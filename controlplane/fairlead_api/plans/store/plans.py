@@ -17,11 +17,13 @@ from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.infra.paging import Lists, between, narrowed
-from fairlead_api.infra.pool_rows import new_pool, pool_row
+from fairlead_api.infra.pool_rows import new_pool, pool_row, share
 from fairlead_api.infra.records import read
 from fairlead_api.infra.spans import Span
 from fairlead_api.plans.objects import Target
 from fairlead_api.plans.stored_plans import SpecChange, StoredPlan
+from fairlead_api.webhooks.events import of_plan, of_proposal
+from fairlead_api.webhooks.store import outbox
 from fairlead_client.resources.audit import AuditAction
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.plan_kinds import PlanKind
@@ -78,8 +80,10 @@ class PostgresPlans:
                     patch=plan.patch,
                     undo_of=plan.undo_of,
                     seen=stored.seen,
+                    proposal=None if plan.proposal is None else msgspec.to_builtins(plan.proposal),
                 )
             )
+            await outbox.write(connection, [*of_proposal(plan)], now)
             await audit_log.append(connection, [draft], now)
 
         await self._database.writing(work)
@@ -138,6 +142,7 @@ class PostgresPlans:
             )
             pool_id = done.scalar_one_or_none()
             if pool_id is not None:
+                await outbox.write(connection, [of_plan(plan, draft.reason)], now)
                 others = plans.c.pool_id == pool_id, plans.c.state == PlanState.OPEN, plans.c.id != plan.id
                 unbegun = update(plans).where(*others, plans.c.begun_at.is_(None))  # what was begun may be written already
                 await connection.execute(unbegun.values(state=PlanState.SUPERSEDED))
@@ -160,6 +165,11 @@ class PostgresPlans:
         if found is None:
             raise InvalidInput("revision", revision, f"the pool's newest revision is {row.revision}; write one of the list")
         return cast("Mapping[str, Any]", found)
+
+    async def waiting(self, now: datetime) -> Sequence[Plan]:
+        waits = plans.c.state == PlanState.OPEN, plans.c.proposal.is_not(None), plans.c.expires_at >= now, plans.c.begun_at.is_(None)
+        async with self._database.reading() as connection:
+            return [_stored(row).plan for row in await connection.execute(_PLANS.where(*waits).order_by(plans.c.created_at).limit(_MOST))]
 
     async def supersede(self, plan_id: str) -> None:
         await self._close(PlanState.SUPERSEDED, plans.c.id == plan_id)
@@ -233,10 +243,13 @@ class PostgresPlanList:
         async with self._lists.database.reading() as connection:
             pool = await self._lists.pool_id(connection, plan.pool)
             span = {"pool": pool, "since": plan.applied_at, "until": until}
+            before = {**span, "since": plan.applied_at - WATCHED, "until": plan.applied_at}
+            met = [(await connection.execute(text(_IN_TIME), one)).one() for one in (before, span)]
             moved = (await connection.execute(text(_HANDED_OVER), {**span, "sources": plan.effect.victims or None})).one()
             hits = int((await connection.execute(text(_HITS), span)).scalar_one())
         counts = {name: int(value) for name, value in moved._mapping.items()}
         could = hits + counts["tokens_lost"]
+        result = replace(result, attainment_before=share(*met[0]), attainment_after=share(*met[1]))
         return replace(result, until=until, hits_kept=hits / could if could else None, **counts)  # type: ignore[arg-type]  # the query's names
 
 
@@ -247,6 +260,9 @@ coalesce(sum(tokens_recomputed) FILTER (WHERE handed_over), 0) AS tokens_compute
 coalesce(sum(tokens_recomputed) FILTER (WHERE NOT handed_over), 0) AS tokens_lost
 FROM migrations WHERE pool_id = :pool AND at >= :since AND at < :until AND trigger IN ('drain', 'instance-lost')
 AND (CAST(:sources AS text[]) IS NULL OR source = ANY(CAST(:sources AS text[])))
+"""
+_IN_TIME = """
+SELECT sum(within_slo), sum(judged_by_slo) FROM pool_rollups_10s WHERE pool_id = :pool AND bucket >= :since AND bucket < :until
 """
 _HITS = "SELECT coalesce(sum(hit_tokens), 0) FROM pool_rollups_10s WHERE pool_id = :pool AND bucket >= :since AND bucket < :until"
 

@@ -31,19 +31,23 @@ from fairlead_api.infra.records import Writing
 from fairlead_api.pools.fixed_engines import engines_file
 from fairlead_api.pools.mirroring import Shares, facts_of, is_outdated
 from fairlead_api.pools.store.capabilities import measured_to_remember
-from fairlead_api.pools.store.observations import read_held_pools, read_observations
+from fairlead_api.pools.store.observations import read_held_pools, read_observations, read_stalled
 from fairlead_api.pools.store.summaries import declared_by, desired_of
 from fairlead_api.pools.store.versions import note_revision, note_slo, note_table
 from fairlead_api.scaling.store import Measuring
 from fairlead_api.schedules.store import close_runs, note_runs
 from fairlead_api.sessions.store.rows import unbind
 from fairlead_api.tables import wanted_replicas
+from fairlead_api.webhooks.events import Event, of_conditions, of_lost, of_operator, of_skipped, of_stalled
+from fairlead_api.webhooks.store import outbox
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.audit import OPERATOR_EVENT, AuditAction
 
 
-async def store_events(connection: AsyncConnection, pool: PoolKey, events: Sequence[PoolEvent], actor: str) -> list[AuditDraft]:
-    """Stores events not stored before, and returns their audit drafts. Raises NotFound."""
+async def store_events(
+    connection: AsyncConnection, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime
+) -> list[AuditDraft]:
+    """Stores events not stored before, with their notices, and returns their audit drafts. Raises NotFound."""
     pool_id = (
         await connection.execute(
             select(tables.pools.c.id).where(tables.pools.c.namespace == pool.namespace, tables.pools.c.name == pool.name)
@@ -51,13 +55,15 @@ async def store_events(connection: AsyncConnection, pool: PoolKey, events: Seque
     ).scalar_one_or_none()
     if pool_id is None:
         raise NotFound("pool", str(pool))
-    drafts = []
+    drafts, happened = [], list[Event]()
     for event in events:
         values = {"before": event.before, "after": event.after, "instance": event.instance, "at": moment(event.at)}
         row = upsert(tables.pool_events).values(pool_id=pool_id, reason=event.reason, message=event.message, **values)
         stored = await connection.execute(row.on_conflict_do_nothing().returning(tables.pool_events.c.id))
         if stored.scalar_one_or_none() is not None:
             drafts.append(_event_draft(pool, event, actor))
+            happened += of_operator(pool, event)
+    await outbox.write(connection, happened, now)
     return drafts
 
 
@@ -116,14 +122,19 @@ class PostgresPools:
 
         async def work(connection: AsyncConnection) -> tuple[int, int, MirroredFacts | None, list[EndedInstance]]:
             row = await _locked(connection, pool, state, now)
+            known = row.uid == state.uid
+            happened = [*of_conditions(pool, row.conditions if known else (), state.conditions)]
             drafts: list[AuditDraft] = []
             notices: list[Notice] = []
             revision = await note_revision(connection, row, pool, state, drafts, now)
             told = facts or _stored_facts(row)
             in_force = told.under(state.schedules) if told is not None else None
             slo_version = await note_slo(connection, row, in_force, revision, now)
-            await note_runs(connection, row, state, schedules)
-            gone = await note_instances(connection, row.id, state.instances, now)
+            happened += [of_skipped(pool, one) for one in await note_runs(connection, row, state, schedules)]
+            gone, lost = await note_instances(connection, row.id, state.instances, now)
+            happened += [of_lost(pool, one.id, one.reason) for one in lost]
+            stalled = await read_stalled(connection, row.id, {one.id for one in state.instances})
+            happened += of_stalled(pool, (known and row.stalled) or (), stalled)
             await unbind(connection, row.id, now, [one.id for one in gone])
             version = row.table_version
             if in_force is not None:
@@ -133,9 +144,10 @@ class PostgresPools:
             numbers = {"revision": revision, "slo_version": slo_version, "table_version": version}
             await note_wanted(connection, row, state, now)
             measured = await measured_to_remember(connection, row, state.spec, now)
-            await _save_pool(connection, row, state, in_force, numbers, measured, now)
+            await _save_pool(connection, row, state, in_force, numbers, {"measured": measured, "stalled": sorted(stalled) or None}, now)
             await _DECISIONS.add(connection, state.scaling_decisions, pool_id=row.id)
             await notifying.send(connection, notices)
+            await outbox.write(connection, happened, now)
             await audit_log.append(connection, drafts, now)
             return int(row.id), version, in_force, gone
 
@@ -163,7 +175,7 @@ class PostgresPools:
         """
 
         async def work(connection: AsyncConnection) -> None:
-            drafts = await store_events(connection, pool, events, actor)
+            drafts = await store_events(connection, pool, events, actor, now)
             await audit_log.append(connection, drafts, now)
 
         await self._database.writing(work)
@@ -236,11 +248,11 @@ async def _save_pool(
     state: PoolState,
     facts: MirroredFacts | None,
     numbers: dict[str, int],
-    measured: dict[str, Any] | None,
+    of_engines: dict[str, Any],
     now: datetime,
 ) -> None:
-    """Write the state's changes into the pool's row; `numbers` are the resulting versions, and `measured` the
-    measurements of its engines.
+    """Write the state's changes into the pool's row; `numbers` are the resulting versions, and `of_engines` what
+    routers know of its engines.
     """
     pools = tables.pools
     model = state.spec.get("model")
@@ -257,9 +269,9 @@ async def _save_pool(
         "problem": state.problem,
         "conditions": list(state.conditions),
         "desired": state.desired or None,
-        "measured": measured,
         "observed_at": now,
         "deleted_at": None,
+        **of_engines,
         **numbers,
     }
     if state.problem is None:
@@ -276,10 +288,10 @@ async def note_instances(
     reports: Sequence[InstanceReport],
     now: datetime,
     why: str = "no longer reported by the operator",
-) -> list[EndedInstance]:
+) -> tuple[list[EndedInstance], list[InstanceReport]]:
     """Stores instances as reported, with a transition for every change of state; those not reported become Gone.
 
-    Returns those that became Gone, as they were before.
+    Returns those that became Gone, as they were before, and those that became Lost.
     """
     instances = tables.instances
     rows = await connection.execute(select(instances).where(instances.c.pool_id == pool_id, instances.c.gone_at.is_(None)))
@@ -287,6 +299,7 @@ async def note_instances(
     transitions: list[dict[str, Any]] = []
     changed: list[dict[str, Any]] = []
     ended: list[EndedInstance] = []
+    lost: list[InstanceReport] = []
     for report in reports:
         before = stored.pop(report.id, None)
         gone = report.state is InstanceState.GONE
@@ -308,6 +321,8 @@ async def note_instances(
             continue
         if gone and before is not None:
             ended.append(EndedInstance(id=report.id, role=report.role, state=InstanceState(before.state)))
+        if moved and report.state is InstanceState.LOST:
+            lost.append(report)
         if moved:
             was = before.state if before else None
             transitions.append(
@@ -334,4 +349,4 @@ async def note_instances(
         await connection.execute(row.on_conflict_do_update(index_elements=["pool_id", "id"], set_=replaced), changed)
     if transitions:
         await connection.execute(insert(tables.instance_transitions), transitions)
-    return ended
+    return ended, lost

@@ -1,6 +1,8 @@
 """The answer to the operator: the present state of a pool's routers, sessions and traffic."""
 
+from collections.abc import Container
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Double, Integer, Text, bindparam, case, cast, column, func, not_, select, text, true
 from sqlalchemy.dialects.postgresql import JSONB
@@ -8,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.instances import InstanceState, Role
 from fairlead.pool_states import InstanceTrouble, PoolObservations
+from fairlead.reports.engines import EngineTrouble
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
 from fairlead_api import tables
@@ -94,6 +97,14 @@ async def live_routers(connection: AsyncConnection, pool_id: int) -> list[Router
         version = acknowledged.get(str(pool_id))
         views.append(RouterView(acknowledged=version, in_flight=work, waiting=queued, use=seen, troubled_engines=troubles))
     return views
+
+
+async def read_stalled(connection: AsyncConnection, pool_id: int, living: Container[str]) -> dict[str, str]:
+    """Living instances whose engines, or ranks of them, have stalled, as live routers say, each with their words."""
+    query = select(_TROUBLED).where(IS_LIVE, _TROUBLED.is_not(None))
+    rows: Any = await connection.execute(query, {"pool": str(pool_id)})
+    found = [one for (troubled,) in rows for one in troubled]
+    return {name: words for name, trouble, words, *_ in found if trouble == EngineTrouble.ENGINE_STALLED and name in living}
 
 
 def _trouble(instance: str, trouble: str, words: str, seconds: float = 0.0, *_: object) -> InstanceTrouble:

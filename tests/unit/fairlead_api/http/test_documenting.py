@@ -9,17 +9,17 @@ import pytest
 from fairlead_api import openapi
 from fairlead_api.http.bodies import check_json
 from fairlead_api.http.documenting import EXAMPLES, REFUSALS
-from fairlead_client.resources import access, engine_fits, gateway_keys, plan_kinds, plans, sessions, simulations
+from fairlead_client.resources import access, engine_fits, gateway_keys, plan_kinds, plans, sessions, simulations, webhooks
 from fairlead_client.resources.problems import Problem
 
 DOCUMENT: dict[str, Any] = json.loads(openapi.document())
 OPERATIONS = [(path, method, found) for path, item in DOCUMENT["paths"].items() for method, found in item.items()]
-MODULES = (access, engine_fits, gateway_keys, plan_kinds, plans, sessions, simulations)
+MODULES = (access, engine_fits, gateway_keys, plan_kinds, plans, sessions, simulations, webhooks)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_of_a_body_is_one_that_the_api_reads(name: str) -> None:
-    [kind] = [getattr(module, name) for module in MODULES if hasattr(module, name)]
+    [kind] = {getattr(module, name) for module in MODULES if hasattr(module, name)}
     for body in EXAMPLES[name].values():
         check_json(msgspec.json.encode(body))
         msgspec.convert(body, kind)

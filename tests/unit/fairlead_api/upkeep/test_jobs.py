@@ -98,7 +98,7 @@ async def test_a_job_that_fails_keeps_no_other_from_being_stopped() -> None:
 
     upkeep: Any = SimpleNamespace(keep_days=fails, roll_up=fails, end_sessions=fails, close_plans=lasts)
 
-    sizing: Any = SimpleNamespace(look=fails)
+    others = {"sizing": (fails, 60)}
 
     async def no_head() -> None:
         return None
@@ -107,7 +107,7 @@ async def test_a_job_that_fails_keeps_no_other_from_being_stopped() -> None:
         raise ValueError("bad row")
 
     async with (
-        scheduled(upkeep, sizing, no_head, fails_to_look, no_figures, telemetry, lambda: datetime.now(UTC)),
+        scheduled(upkeep, others, no_head, fails_to_look, no_figures, telemetry, lambda: datetime.now(UTC)),
         asyncio.timeout(PATIENCE_SECONDS),
     ):
         while not (lasting.under_way and runs(telemetry, "retention", "failed") and runs(telemetry, "sessions", "failed")):
@@ -145,9 +145,9 @@ async def test_jobs_go_on_when_the_clock_is_set_back_by_hours(monkeypatch: pytes
     async def no_loss(_: datetime) -> float:
         return 0.0
 
-    sizing: Any = SimpleNamespace(look=runs_well)
+    others = {"sizing": (runs_well, 60)}
     async with (
-        scheduled(upkeep, sizing, no_head, no_loss, no_figures, telemetry, lambda: datetime.now(UTC)),
+        scheduled(upkeep, others, no_head, no_loss, no_figures, telemetry, lambda: datetime.now(UTC)),
         asyncio.timeout(PATIENCE_SECONDS),
     ):
         for count in (1, 2, 3):  # the first one at the start, and the next not for half an hour

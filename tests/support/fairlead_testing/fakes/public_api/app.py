@@ -30,6 +30,7 @@ from fairlead_testing.fakes.public_api.pools import Pools
 from fairlead_testing.fakes.public_api.search import Search
 from fairlead_testing.fakes.public_api.series import SeriesOverTime
 from fairlead_testing.fakes.public_api.simulations import SimulationsOfPools
+from fairlead_testing.fakes.public_api.webhooks import Webhooks
 from fairlead_testing.fakes.public_data.world import World
 
 ROOT = Path(__file__).parents[5]
@@ -52,6 +53,7 @@ class FakePublicApi:
         access = Access(world, clock)
         self.sessions, self.tokens, self.login_links = access.sessions, access.tokens, access.login_links
         self.simulations = SimulationsOfPools(self.book, access, clock)
+        self.webhooks = Webhooks(access, clock)
         routes = [
             *access.routes(),
             *Plans(world, self.book, access, clock).routes(),
@@ -62,6 +64,7 @@ class FakePublicApi:
             *AdviceOfPools(world, clock).routes(access.guard),
             *self.simulations.routes(access.guard),
             *Pools(world, clock).routes(access.guard, lambda endpoint: access.guard(endpoint, AccessRole.OPERATOR)),
+            *self.webhooks.routes(),
         ]
         examples = [Route(path, access.guard(example_of(kind))) for path, kind in unmade_paths(routes).items()]
         self.app = Starlette(

@@ -20,7 +20,7 @@ from fairlead_api.pools.diffs import diff
 from fairlead_api.pools.fixed_engines import ENGINES_FILE
 from fairlead_client.resources.expectations import PlanExpectation
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
-from fairlead_client.resources.plans import Plan, PlanEffect, PlanState
+from fairlead_client.resources.plans import PROPOSER, Plan, PlanEffect, PlanState, Proposal
 from fairlead_testing.fakes.public_data.loads import INSTANCES
 from fairlead_testing.fakes.public_data.world import World
 
@@ -92,6 +92,13 @@ class PlanBook:
     def make(self, pool: str, replicas: int, who: str) -> Plan:
         """A new open plan for so many replicas."""
         return self.plan(pool, PlanKind.SCALE, {"replicas": replicas}, who)
+
+    def propose(self, pool: str, replicas: int, because: str) -> Plan:
+        """A new proposal of so many replicas."""
+        made = self.make(pool, replicas, PROPOSER)
+        proposal = Proposal(because=because, request=PlanRequest(kind=PlanKind.SCALE, replicas=replicas))
+        self.plans[made.id] = replace(made, proposal=proposal, expires_at=self.clock() + timedelta(days=1))
+        return self.plans[made.id]
 
     def plan(
         self,

@@ -87,7 +87,9 @@ class Plans:
     async def _hand_over(self, request: Request) -> Response:
         plan = self._known(request)
         result = HandOverResult(plan=plan.id, expected=plan.effect.hand_over)
-        return as_json(result if plan.applied_at is None else replace(result, until=self._clock()))
+        return as_json(
+            result if plan.applied_at is None else replace(result, until=self._clock(), attainment_before=0.81, attainment_after=0.97)
+        )
 
     async def _apply(self, request: Request) -> Response:
         plan, body = self._known(request), msgspec.json.decode(await request.body(), type=ApplyRequest)

@@ -1,0 +1,108 @@
+"""Delivers notices: claims those that are due, posts each, and records how it went.
+
+A claim hides a notice from other processes for `LEASE`. If the process ends before it recorded the outcome, the notice
+is due again after that, with the same id: delivery is at least once. A receiver that fails gets later attempts, each
+after a longer pause, until `MOST_ATTEMPTS`.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from fairlead_api.webhooks.messages import Message, body, headers
+from fairlead_api.webhooks.receivers import Receiver, receiver_of
+from fairlead_client.resources.webhooks import NoticeAttempt
+
+MOST_ATTEMPTS = 12
+FIRST_PAUSE_SECONDS = 5.0
+LONGEST_PAUSE_SECONDS = 4 * 3600.0
+PAUSE_FACTOR = 4.0
+TIMEOUT_SECONDS = 10.0
+"""Time for a whole attempt."""
+LEASE = timedelta(seconds=60)
+AT_ONCE = 64
+OF_ONE_WEBHOOK = 8
+"""Notices claimed together, in all and of one webhook: one that fails leaves room for the others."""
+UNKNOWN_END = "no outcome is recorded: it is in progress, or its process ended; the receiver may have the notice"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """A notice to deliver now. This attempt is the `number`th, from 1."""
+
+    message: Message
+    url: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How an attempt ended; `due_at` is the time of the next one, None if there is none."""
+
+    notice: str
+    number: int
+    attempt: NoticeAttempt
+    due_at: datetime | None
+
+
+class DeliveryStore(Protocol):
+    """Notices in the database."""
+
+    async def claim(self, now: datetime) -> Sequence[Claimed]:
+        """Due notices, the longest due of each webhook first. Each gets an attempt that began and has no end."""
+
+    async def record(self, outcome: Outcome, now: datetime) -> None:
+        """Completes the attempt, unless another one began meanwhile."""
+
+
+class Post(Protocol):
+    """Posts a body to a receiver."""
+
+    async def __call__(self, receiver: Receiver, content: bytes, sent: dict[str, str]) -> tuple[int | None, str | None]:
+        """The receiver's status, if it answered, and why the attempt failed; None: it did not. Never raises."""
+
+
+def pause_seconds(number: int, notice: str) -> float:
+    """Seconds from a failed attempt to the next: four times as long each time, up to four hours, and up to a fifth more
+    by the notice's id, so that notices which failed together do not come back together. Pure.
+    """
+    pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * PAUSE_FACTOR ** (number - 1))
+    return pause * (1 + zlib.crc32(f"{notice} {number}".encode()) % 1000 / 5000)
+
+
+def outcome_of(claimed: Claimed, attempt: NoticeAttempt, now: datetime) -> Outcome:
+    """The attempt with what follows from it. Pure."""
+    again = attempt.problem is not None and claimed.number < MOST_ATTEMPTS
+    notice = claimed.message.id
+    due_at = now + timedelta(seconds=pause_seconds(claimed.number, notice)) if again else None
+    return Outcome(notice=notice, number=claimed.number, attempt=attempt, due_at=due_at)
+
+
+class Deliveries:
+    """Delivers due notices. `monotonic` measures how long an attempt took."""
+
+    def __init__(self, store: DeliveryStore, post: Post, clock: Callable[[], datetime], monotonic: Callable[[], float]) -> None:
+        self._store = store
+        self._post = post
+        self._clock = clock
+        self._monotonic = monotonic
+
+    async def deliver(self, now: datetime) -> None:
+        """One round: each due notice once. A receiver that does not answer holds up the next round by at most
+        `TIMEOUT_SECONDS`.
+        """
+        claimed = await self._store.claim(now)
+        ended = await asyncio.gather(*(self._attempt(one, now) for one in claimed), return_exceptions=True)
+        for problem in ended:  # of the database; each of the others has ended first
+            if problem is not None:
+                raise problem
+
+    async def _attempt(self, claimed: Claimed, now: datetime) -> None:
+        content, began = body(claimed.message), self._monotonic()
+        status, problem = await self._post(receiver_of(claimed.url), content, headers(claimed.message, content, now))
+        attempt = NoticeAttempt(at=now, seconds=round(self._monotonic() - began, 3), status=status, problem=problem)
+        after = self._clock()
+        await self._store.record(outcome_of(claimed, attempt, after), after)

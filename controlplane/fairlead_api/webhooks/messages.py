@@ -1,0 +1,71 @@
+"""A notice as its receiver gets it: body and signed headers, as the Standard Webhooks specification has them. Pure.
+
+https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
+"""
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from fairlead_client.resources.webhooks import NoticeForm, NoticeKind
+
+SECRET_PREFIX = "whsec_"  # noqa: S105 - a prefix, no secret
+SECRET_BYTES = 32
+_SLACKS = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+"""What Slack wants escaped in a text: https://docs.slack.dev/messaging/formatting-message-text#escaping"""
+_LONGEST_WORDS = 3000
+"""Characters of a Slack message's text; Slack truncates far later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A notice to send. `facts` are for programs, `words` for people."""
+
+    id: str
+    kind: NoticeKind
+    pool: str
+    subject: str
+    words: str
+    facts: Mapping[str, Any]
+    at: datetime
+    form: NoticeForm
+    secret: str = field(repr=False)
+
+
+def new_secret(random: bytes) -> str:
+    """The text of a secret: what a receiver is given to verify signatures with."""
+    return SECRET_PREFIX + base64.b64encode(random).decode()
+
+
+def body(message: Message) -> bytes:
+    """The same in each attempt."""
+    if message.form is NoticeForm.SLACK:
+        return msgspec.json.encode({"text": message.words[:_LONGEST_WORDS].translate(_SLACKS)})
+    at = message.at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    data = {"pool": message.pool, "subject": message.subject, "words": message.words, **message.facts}
+    return msgspec.json.encode({"type": message.kind.value, "timestamp": at, "data": data})
+
+
+def headers(message: Message, content: bytes, now: datetime) -> dict[str, str]:
+    """The headers of an attempt at `now`."""
+    seconds = str(int(now.timestamp()))
+    return {
+        "content-type": "application/json",
+        "user-agent": "Fairlead",
+        "webhook-id": message.id,
+        "webhook-timestamp": seconds,
+        "webhook-signature": signature(message.secret, message.id, seconds, content),
+    }
+
+
+def signature(secret: str, message_id: str, seconds: str, content: bytes) -> str:
+    """The HMAC-SHA256 of id, time and body, as the header has it."""
+    key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
+    signed = b".".join((message_id.encode(), seconds.encode(), content))
+    return "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()

@@ -1,0 +1,144 @@
+"""Makes webhooks of what people write, and judges their receivers' addresses: then, and each time before use. Pure.
+
+A webhook makes this process send a request for a person, so it must not reach what only this process can reach. Only
+public addresses are allowed, and those in the networks that a setting names; http, which anybody on the way can read,
+only inside these. What is judged is the IP address to which the request then goes, so a name cannot change its meaning
+in between. https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from urllib.parse import urlsplit
+
+from fairlead.errors import InvalidInput
+from fairlead.tables import PoolKey
+from fairlead_api.infra.callers import Caller, digest
+from fairlead_client.resources.webhooks import SUBSCRIBED, NoticeKind, Webhook, WebhookRequest
+
+IpAddress = IPv4Address | IPv6Address
+Networks = Sequence[IPv4Network | IPv6Network]
+LONGEST_URL = 2000
+PORTS = {"http": 80, "https": 443}
+_NAT64 = IPv6Network("64:ff9b::/96")
+REMEDY = "write https://host/path without user, password and fragment"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receiver:
+    """Where a notice goes. `url` is as good as a password, so it is not in the representation."""
+
+    url: str = field(repr=False)
+    scheme: str
+    host: str
+    port: int
+
+    @property
+    def origin(self) -> str:
+        """The address before its path, which may be shown."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}" + ("" if self.port == PORTS[self.scheme] else f":{self.port}")
+
+
+class NotAllowed(Exception):
+    """Requests to this address are refused; the text says why and names no more than its host."""
+
+
+def receiver_of(url: str) -> Receiver:
+    """The parts of a URL. Raises InvalidInput, which shows nothing of it: it may hold a password in any place."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise InvalidInput("url", None, REMEDY) from error
+    odd = len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or " " in url or "\\" in url
+    if odd or parts.scheme not in PORTS or not parts.hostname or "@" in parts.netloc or "#" in url or port == 0:
+        raise InvalidInput("url", None, REMEDY)
+    return Receiver(url=url, scheme=parts.scheme, host=parts.hostname, port=port or PORTS[parts.scheme])
+
+
+def judged(receiver: Receiver, networks: Networks) -> None:
+    """Raises InvalidInput for a receiver that can never be allowed: an IP address outside of the allowed ones, or http
+    where no network is named.
+    """
+    try:
+        if receiver.scheme == "http" and not networks:
+            raise NotAllowed("http is only for receivers in the networks of FAIRLEAD_WEBHOOK_NETWORKS, and it names none")
+        if (literal := literal_of(receiver.host)) is not None:
+            allowed(receiver, [literal], networks)
+    except NotAllowed as error:
+        raise InvalidInput("url", receiver.origin, f"{error}; write another address") from error
+
+
+def allowed(receiver: Receiver, found: Iterable[IpAddress], networks: Networks) -> IpAddress:
+    """The first of the host's addresses to which the request may go. Raises NotAllowed."""
+    for address in found:
+        inside = any(address in network for network in networks)
+        if inside or (receiver.scheme == "https" and _is_public(address)):
+            return address
+    if receiver.scheme == "http":
+        raise NotAllowed(f"{receiver.host} is not in the networks of FAIRLEAD_WEBHOOK_NETWORKS, and http is only for these")
+    raise NotAllowed(f"{receiver.host} is neither public nor in the networks of FAIRLEAD_WEBHOOK_NETWORKS")
+
+
+def literal_of(host: str) -> IpAddress | None:
+    """The host as an IP address; None if it is a name."""
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
+def _is_public(address: IpAddress) -> bool:
+    """Whether anybody on the internet could reach it, and so also an IPv4 address within an IPv6 one."""
+    inner = _embedded(address)
+    return address.is_global and not address.is_multicast and (inner is None or _is_public(inner))
+
+
+def _embedded(address: IpAddress) -> IPv4Address | None:
+    if isinstance(address, IPv4Address):
+        return None
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address.ipv4_mapped or address.sixtofour
+
+
+LONGEST_NAME = 200
+MOST_POOLS = 100
+
+
+def new_webhook(request: WebhookRequest, secret: str, networks: Networks, caller: Caller, now: datetime) -> Webhook:
+    """The webhook that a person asks for; only this answer contains its secret. Raises InvalidInput."""
+    if not request.name.strip() or len(request.name) > LONGEST_NAME or not request.name.isprintable():
+        raise InvalidInput("name", request.name, f"write a name of at most {LONGEST_NAME} printable characters")
+    receiver = receiver_of(request.url)
+    judged(receiver, networks)
+    return Webhook(
+        id=f"wh-{digest(secret).hex()[:16]}",
+        name=request.name.strip(),
+        origin=receiver.origin,
+        form=request.form,
+        kinds=_kinds(request.kinds),
+        pools=_pools(request.pools),
+        created_at=now,
+        created_by=caller.identity.subject,
+        secret=secret,
+    )
+
+
+def _kinds(named: Iterable[NoticeKind]) -> tuple[NoticeKind, ...]:
+    if NoticeKind.TEST in named:
+        raise InvalidInput("kinds", NoticeKind.TEST, f"name some of {', '.join(SUBSCRIBED)}; a test goes to every webhook")
+    return tuple(sorted(set(named)))
+
+
+def _pools(named: tuple[str, ...]) -> tuple[str, ...]:
+    if len(named) > MOST_POOLS:
+        raise InvalidInput("pools", f"{len(named)} names", f"name at most {MOST_POOLS}, or none for all")
+    for name in named:
+        try:
+            PoolKey.parse(name)
+        except ValueError:
+            raise InvalidInput("pools", name, "write namespace/name") from None
+    return tuple(sorted(set(named)))

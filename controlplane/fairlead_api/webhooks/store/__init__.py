@@ -1,0 +1,1 @@
+"""Webhooks and their notices in Postgres."""
