@@ -1,20 +1,22 @@
-"""`fairlead keys` lists, creates, changes and revokes keys of the gateway's clients, and shows their use."""
+"""`fairlead keys` lists, creates, changes, rotates and revokes keys of the gateway's clients, and shows their use."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 
+from fairlead.errors import InvalidInput
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.printing import confirm, json_option, print_done, print_json, print_table
 from fairlead_client.client import ControlApi
-from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyChange, GatewayKeyRequest, GatewayKeyTotals
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyChange, GatewayKeyRequest, GatewayKeyRotation, GatewayKeyTotals
 from fairlead_process.option_types import TimeOption, WholeOption
 from fairlead_process.pool_names import METAVAR, namespace_option, pool_named
 
 
 @click.group()
 def keys() -> None:
-    """API keys of the gateway's clients: list, create, change and revoke them, and show their use."""
+    """API keys of the gateway's clients: list, create, change, rotate and revoke them, and show their use."""
 
 
 @keys.command("list")
@@ -115,17 +117,61 @@ def create(
 
 @keys.command()
 @click.argument("key_id", metavar="ID")
-@click.option("--explain/--no-explain", required=True, help="Whether its requests may have their decisions kept (x-fairlead-explain: 1).")
+@click.option("--name", help="Another name.")
+@click.option("--pool", "pools", multiple=True, metavar=METAVAR, help="Open these pools only; may be repeated. '' opens all.")
+@namespace_option
+@click.option("--model", "models", multiple=True, help="Open these models only; may be repeated. '' opens all.")
+@click.option("--days", type=WholeOption(0, 3650), help="Days from now until it expires; 0: it does not expire.")
+@click.option("--requests-per-minute", type=WholeOption(0, 10**12), help="0: no limit.")
+@click.option("--tokens-per-minute", type=WholeOption(0, 10**12), help="Prompts and answers together; 0: no limit.")
+@click.option("--class", "priority_class", help="Priority class of its requests; '' is the class `default`.")
+@click.option("--explain/--no-explain", default=None, help="Whether its requests may have their decisions kept (x-fairlead-explain: 1).")
 @json_option
 @url_option
 @token_option
-def change(key_id: str, explain: bool, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Change a key; its secret stays. The token needs the role operator."""
-    changed = ask(url, token, lambda api: api.change_gateway_key(key_id, GatewayKeyChange(explain=explain)))
+def change(
+    key_id: str,
+    pools: tuple[str, ...],
+    namespace: str | None,
+    models: tuple[str, ...],
+    as_json: bool,
+    url: tuple[str, ...],
+    token: str | None,
+    **given: Any,
+) -> None:
+    """Change a key; its secret stays. What is not given stays too. The token needs the role operator."""
+    asked = GatewayKeyChange(
+        pools=tuple(str(pool_named(one, namespace, "--pool")) for one in pools if one) if pools else None,
+        models=tuple(one for one in models if one) if models else None,
+        **given,
+    )
+    if asked == GatewayKeyChange():
+        raise InvalidInput("change", None, "write at least one option that says what to change")
+    changed = ask(url, token, lambda api: api.change_gateway_key(key_id, asked))
     if as_json:
         print_json(changed)
         return
-    click.echo(f"Requests of key {changed.id} ({changed.name}) may {'' if changed.explain else 'not '}have their decisions kept.")
+    click.echo(
+        f"Key {changed.id} ({changed.name}) gives access to {_scope(changed)}; limits per minute: {_limits(changed)}; "
+        f"its requests may {'' if changed.explain else 'not '}have their decisions kept."
+    )
+
+
+@keys.command()
+@click.argument("key_id", metavar="ID")
+@click.option("--hours", type=WholeOption(0, 720), default=24, show_default=True, help="How long the former secret is still accepted.")
+@json_option
+@url_option
+@token_option
+def rotate(key_id: str, hours: int, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Give a key another secret and print it; it is never shown again. The token needs the role operator."""
+    rotated = ask(url, token, lambda api: api.rotate_gateway_key(key_id, GatewayKeyRotation(hours=hours)))
+    if as_json:
+        print_json(rotated)
+        return
+    click.echo(rotated.secret)
+    until = "is refused from now on" if rotated.former_until is None else f"is accepted until {_minute(rotated.former_until)} UTC"
+    click.echo(f"The former secret of key {rotated.id} ({rotated.name}) {until}.", err=True)
 
 
 @keys.command()

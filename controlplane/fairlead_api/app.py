@@ -26,6 +26,7 @@ from fairlead_api.moves import routes as moves
 from fairlead_api.plans import routes as plans
 from fairlead_api.plans.cluster import KubernetesCluster
 from fairlead_api.plans.objects import ClusterGateway
+from fairlead_api.pods import routes as pods
 from fairlead_api.pools import routes as pools
 from fairlead_api.rejections import routes as rejections
 from fairlead_api.reports import routes as reports
@@ -38,6 +39,7 @@ from fairlead_api.settings import Settings
 from fairlead_api.simulations import routes as simulations
 from fairlead_api.slo import routes as slo
 from fairlead_api.streams import routes as streams
+from fairlead_api.trials import routes as trials
 from fairlead_api.upkeep import routes as upkeep
 from fairlead_api.upkeep.jobs import Job
 from fairlead_api.webhooks import routes as webhooks
@@ -58,6 +60,7 @@ PLAIN = (
     sessions,
     slo,
     streams,
+    trials,
     webhooks,
 )
 """Subjects that are built without any other subject."""
@@ -92,6 +95,7 @@ def create_api(
         access.feature(infra, guard, callers),
         plans.feature(infra, guard, objects, planned, expected),
         simulations.feature(infra, guard, planned),
+        pods.feature(guard, kubernetes),
         *(subject.feature(infra, guard) for subject in PLAIN),
     )
 

@@ -14,7 +14,7 @@ from fairlead.errors import InvalidInput
 from fairlead_api.oidc_settings import OidcSettings
 from fairlead_client.resources.access import AccessRole
 from fairlead_process.environment import group, read, variable
-from fairlead_process.kinds import Choice, Networks, Parsed, Switch, Text, Whole
+from fairlead_process.kinds import Address, Choice, Networks, Parsed, Switch, Text, Whole
 from fairlead_process.logs import LogSettings
 from fairlead_process.shared_variables import KUBECONFIG
 
@@ -199,6 +199,16 @@ class Settings:
             Whole("processes", 0, 64),
             "maximum number of simulator processes for what-if and plans, at low priority",
             "0: simulations are refused; more processes finish sooner and use more cores",
+        ),
+    )
+    gateway_url: str | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_GATEWAY_URL",
+            Address("http://127.0.0.1:8000"),
+            "the routers' address, to which test requests of people are sent",
+            "without it test requests are refused; nothing else needs it",
+            default_shown="none",
         ),
     )
     webhook_networks: tuple[IPv4Network | IPv6Network, ...] = field(

@@ -222,6 +222,7 @@ def _api(plan: SandboxPlan, name: str) -> ProcessSpec:
             "FAIRLEAD_DATABASE_URL": plan.database_url,
             "FAIRLEAD_BOOTSTRAP_TOKENS": plan.tokens.bootstrap,
             "FAIRLEAD_PUBLIC_URL": url,
+            **({"FAIRLEAD_GATEWAY_URL": next(iter(plan.router_urls.values()))} if plan.router_urls else {}),
             "KUBECONFIG": str(plan.directory.kubernetes / "kubeconfig-fairlead-api"),
         },
         needs=needs,

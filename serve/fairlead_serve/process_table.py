@@ -69,6 +69,7 @@ def _api(plan: ServePlan) -> ProcessSpec:
             "FAIRLEAD_DATABASE_URL": plan.database_url,
             "FAIRLEAD_BOOTSTRAP_TOKENS": plan.tokens.bootstrap,
             "FAIRLEAD_PUBLIC_URL": plan.api_url,
+            "FAIRLEAD_GATEWAY_URL": plan.gateway_url,
         },
         needs=() if plan.postgres is None else ("postgres",),
     )

@@ -4,7 +4,9 @@ routers check.
 
 import re
 from collections.abc import Callable
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from fairlead.errors import InvalidInput
 from fairlead.tables import CLASS_NAME, PoolKey
@@ -12,7 +14,7 @@ from fairlead_api.access.access import Access
 from fairlead_api.access.credentials import ID_DIGITS, AccessStore
 from fairlead_api.infra.callers import Caller, digest
 from fairlead_client.resources.access import PEOPLE, RISING, AccessRole, TokenItem, TokenRequest
-from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyChange, GatewayKeyRequest, GatewayKeyRotation
 from fairlead_client.resources.pages import Page
 
 
@@ -108,6 +110,37 @@ def new_key(request: GatewayKeyRequest, secret: str, caller: Caller, now: dateti
         revoked_at=None,
         secret=secret,
     )
+
+
+def changed_key(key: GatewayKey, change: GatewayKeyChange, now: datetime) -> GatewayKey:
+    """The key after a change of some of its fields. Raises InvalidInput. Pure."""
+    given = {name: value for name in _FIELDS if (value := getattr(change, name)) is not None}
+    days = given.pop("days", None)
+    asked = GatewayKeyRequest(
+        **{**{name: getattr(key, name) for name in _FIELDS if name != "days"}, **_without_ends(given)}, days=days or None
+    )
+    _check(asked)
+    kept = {name: getattr(asked, name) for name in _FIELDS if name != "days"}
+    kept |= {"name": asked.name.strip(), "pools": tuple(sorted(set(asked.pools))), "models": tuple(sorted(set(asked.models)))}
+    ends = key.expires_at if days is None else None if days == 0 else now + timedelta(days=days)
+    return replace(key, **kept, expires_at=ends)
+
+
+_FIELDS = tuple(item.name for item in fields(GatewayKeyChange))
+
+
+def _without_ends(given: dict[str, Any]) -> dict[str, Any]:
+    """The fields as a request says them, in which None is no limit, and the default class."""
+    return {name: None if value in {0, ""} and name != "explain" and name != "name" else value for name, value in given.items()}
+
+
+MOST_HOURS = 720
+
+
+def check_rotation(rotation: GatewayKeyRotation) -> None:
+    """Raises InvalidInput."""
+    if not 0 <= rotation.hours <= MOST_HOURS:
+        raise InvalidInput("hours", rotation.hours, f"write 0 to {MOST_HOURS}")
 
 
 def _check(request: GatewayKeyRequest) -> None:

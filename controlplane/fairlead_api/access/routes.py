@@ -11,7 +11,7 @@ from fastapi import Depends, Request
 from fairlead_api.access.access import Access
 from fairlead_api.access.cluster_rights import ClusterRights, KubernetesReviews
 from fairlead_api.access.guards import Guard
-from fairlead_api.access.keys import Tokens, new_key, step_of
+from fairlead_api.access.keys import Tokens, check_rotation, new_key, step_of
 from fairlead_api.access.logins import IdentityProvider, Logins
 from fairlead_api.access.store.credentials import PostgresAccess
 from fairlead_api.access.store.gateway_keys import PostgresGatewayKeys
@@ -40,7 +40,14 @@ from fairlead_client.resources.access import (
     WebSession,
     WebSessionItem,
 )
-from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyChange, GatewayKeyRequest, GatewayKeyUsage, GatewayKeyUsePoint
+from fairlead_client.resources.gateway_keys import (
+    GatewayKey,
+    GatewayKeyChange,
+    GatewayKeyRequest,
+    GatewayKeyRotation,
+    GatewayKeyUsage,
+    GatewayKeyUsePoint,
+)
 
 
 def access_routes(guard: Guard, logins: Logins, api_tokens: Tokens, clock: Callable[[], datetime], audience: str | None = None) -> Routes:
@@ -146,8 +153,14 @@ def gateway_key_routes(guard: Guard, keys: PostgresGatewayKeys, new_secret: Call
 
     @routes.patch("/gateway-keys/{key_id}", response_model=GatewayKey, dependencies=[Depends(known_fields(GatewayKeyChange))])
     async def change_gateway_key(key_id: str, body: GatewayKeyChange, caller: Operator) -> Any:
-        """Changes whether a key's requests may ask for their decisions to be kept. Routers know it at once."""
+        """Changes what a key opens, its limits, its class or its end; its secret stays. Routers know it at once."""
         return answer(await keys.change(key_id, body, caller, clock()))
+
+    @routes.post("/gateway-keys/{key_id}/rotate", response_model=GatewayKey, dependencies=[Depends(known_fields(GatewayKeyRotation))])
+    async def rotate_gateway_key(key_id: str, body: GatewayKeyRotation, caller: Operator) -> Any:
+        """A new secret for a key, shown here and never again; the former one is accepted for some hours more."""
+        check_rotation(body)
+        return answer(await keys.rotate(key_id, f"flk_{new_secret()}", body, caller, clock()))
 
     @routes.delete("/gateway-keys/{key_id}", status_code=204)
     async def revoke_gateway_key(key_id: str, caller: Operator) -> None:

@@ -83,6 +83,8 @@ gateway_keys = Table(
     time_column("revoked_at", null=True),
     text_column("priority_class", null=True),
     Column("explain", Boolean, nullable=False, server_default=false()),
+    Column("former_digest", LargeBinary),
+    time_column("former_until", null=True),
     Index(None, "created_at", "id"),
 )
 

@@ -41,6 +41,12 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         },
         "for everything": {"name": "ci"},
     },
+    "GatewayKeyChange": {
+        "other limits": {"requests_per_minute": 600, "tokens_per_minute": 0},
+        "may have decisions kept": {"explain": True},
+    },
+    "Trial": {"a question": {"prompt": "Say hello.", "max_tokens": 32}},
+    "GatewayKeyRotation": {"a day to change over": {"hours": 24}},
     "WebhookRequest": {
         "every notice to a program": {"name": "on-call", "url": "https://hooks.example.com/fairlead"},
         "what hurts one pool, to Slack": {
@@ -51,7 +57,6 @@ EXAMPLES: dict[str, dict[str, Any]] = {
             "pools": ["default/chat"],
         },
     },
-    "GatewayKeyChange": {"may have decisions kept": {"explain": True}},
     "EngineFit": {
         "fitted to a file of records": {
             "source": "records.jsonl",
@@ -315,7 +320,7 @@ HEADERS = {
 """Headers of answers: type and meaning."""
 
 _NO_DATABASE = frozenset({"/healthz", "/v1/login-modes"})
-_CONFLICTS = ("/plans", "/simulations", "/gateway-keys", "/webhooks", "/plan", "/apply", "/undo", "/again")
+_CONFLICTS = ("/test-request", "/plans", "/simulations", "/gateway-keys", "/webhooks", "/plan", "/apply", "/undo", "/again")
 """Endings of paths whose writes may conflict with the present state; so may all writes of routers and the operator."""
 
 

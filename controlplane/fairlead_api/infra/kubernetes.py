@@ -1,14 +1,15 @@
 """The Kubernetes API, called with the kubeconfig of the settings; its refusals become errors of ours."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from fairlead.errors import InvalidInput
 from fairlead_api.infra.errors import ClusterUnavailable, Conflict, Denied
 from fairlead_process import kubernetes_api
 from fairlead_process.kubernetes_api import MERGE_PATCH, ClusterNotConfigured, ClusterRefused, KubernetesApi
 
+Answer = TypeVar("Answer")
 CONFIGURE_SECONDS = 60
 """Pause before asking again when the Kubernetes API was not configured: a person has to configure it first."""
 
@@ -36,12 +37,19 @@ class Kubernetes:
         content: str = MERGE_PATCH,
     ) -> Mapping[str, Any] | None:
         """The answer; None = no such object. Raises ClusterUnavailable, Denied, Conflict, InvalidInput."""
+        return await self._asking(lambda api: api.call(method, path, query=query, body=body, content=content, absent=404))
+
+    async def ask_text(self, path: str, query: Sequence[tuple[str, str]]) -> str | None:
+        """The text at a path, such as a pod's log; None = no such object. Raises as `ask` does."""
+        return await self._asking(lambda api: api.text(path, query, absent=404))
+
+    async def _asking(self, ask: Callable[[KubernetesApi], Awaitable[Answer]]) -> Answer:
         try:
             async with self._connecting:
                 if self._api is None:
                     self._api = await KubernetesApi.connect(self._kubeconfig)
                 api = self._api
-            return await api.call(method, path, query=query, body=body, content=content, absent=404)
+            return await ask(api)
         except ClusterNotConfigured as error:
             raise ClusterUnavailable(str(error), CONFIGURE_SECONDS) from error
         except kubernetes_api.ClusterUnavailable as error:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import select
+from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.table_content import MirroredFacts
@@ -40,6 +41,12 @@ class PoolNames:
         found = await connection.execute(select(pools.c.id, pools.c.namespace, pools.c.name))
         self._by_id = {pool: f"{namespace}/{name}" for pool, namespace, name in found}
         self._by_name = {name: pool for pool, name in self._by_id.items()}
+
+
+def new_pool(**values: Any) -> Insert:
+    """The insert of a pool of which nothing is known but `values`; without effect if its name is known already."""
+    unknown = {"generation": 0, "resource_version": "0", "model": "", "spec": {}, "labels": {}, "annotations": {}}
+    return insert(tables.pools).values(**unknown, changed_by="", conditions=[], **values).on_conflict_do_nothing()
 
 
 async def pool_row(connection: AsyncConnection, pool: PoolKey) -> Any:

@@ -78,6 +78,8 @@ class Plans:
         change = await kind_of(request.kind).change(self._asked(pool, request, now))
         if request.kind.facts.deletes:
             return await self._previews.of_deletion(pool, request.kind, change.found, caller, now)
+        if request.kind.facts.creates:
+            return await self._previews.of_new(pool, request.kind, change, caller, now)
         return await self._previews.of_change(
             pool, request.kind, change, caller, now, expected=expected, simulation=request.simulation, proposal=proposal
         )
@@ -182,6 +184,9 @@ class Plans:
         plan, pool = stored.plan, PoolKey.parse(stored.plan.pool)
         if plan.state in {PlanState.APPLIED, PlanState.UNDONE}:
             raise Conflict("already-applied", f"plan {plan.id} was applied by {plan.applied_by}; plan the next change on its own")
+        if plan.kind.facts.creates and plan.undo_of is None:
+            asked = PlanRequest(kind=plan.kind, fields=stored.change["spec"])
+            return await self.plan(pool, asked, caller, now)
         if stored.is_of_existence and stored.change:
             raise Conflict("plan-stale", f"plan {plan.id} undoes a deletion; undo that again")
         found = await self._cluster.read(stored.object)

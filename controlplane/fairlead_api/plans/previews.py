@@ -16,6 +16,7 @@ from fairlead_api.infra.object_marks import owner_of
 from fairlead_api.plans.changes import Change
 from fairlead_api.plans.evidence import EvidenceReader, PoolUse
 from fairlead_api.plans.kinds.catalogue import kind_of
+from fairlead_api.plans.kinds.create import manifest_of
 from fairlead_api.plans.kinds.delete import Existence, absent, creation, creation_effect, deletion, deletion_effect
 from fairlead_api.plans.kinds.engines import ENGINES
 from fairlead_api.plans.merge_patches import inverse
@@ -101,6 +102,14 @@ class Previews:
         effect = deletion_effect(await self._use(pool, now), found.spec)
         shown = deletion(target, found)
         return await self._keep(pool, kind, target, found.uid, found.generation, shown, effect, caller, now, owner=owner, undo_of=undo_of)
+
+    async def of_new(self, pool: PoolKey, kind: PlanKind, change: Change, caller: Caller, now: datetime) -> Plan:
+        """A plan that creates a pool, which the API server has accepted in a dry run."""
+        manifest = manifest_of(change.patch)
+        await self._cluster.create(change.target, manifest, {}, dry_run=True)
+        shown, effect = creation(change.target, manifest), creation_effect(change.patch)
+        effect = replace(effect, notes=["Instances start with empty caches."])
+        return await self._keep(pool, kind, change.target, "", 0, shown, effect, caller, now, owner=None, undo_of=None)
 
     async def of_creation(self, stored: StoredPlan, caller: Caller, now: datetime) -> Plan:
         await absent(self._cluster, stored.object, stored.uid)

@@ -77,7 +77,7 @@ class StoredPlan:
     @property
     def is_of_existence(self) -> bool:
         """Whether the plan deletes its object, or creates it (then `change` is the object to create)."""
-        return self.plan.kind.facts.deletes
+        return self.plan.kind.facts.deletes or self.plan.kind.facts.creates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

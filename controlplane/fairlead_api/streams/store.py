@@ -24,6 +24,17 @@ _CURRENT = (
 )
 
 
+def _facts_of(row: Any) -> list[GatewayKeyFacts]:
+    """A key as routers know it, once for each of its secrets: a rotated key's former one ends before the key does."""
+    secrets = [(row.digest, row.expires_at)]
+    if row.former_until is not None:
+        secrets.append((row.former_digest, min(row.former_until, row.expires_at or row.former_until)))
+    return [
+        read(GatewayKeyFacts, row, digest=bytes(secret).hex(), expires_at=None if ends is None else ends.timestamp())
+        for secret, ends in secrets
+    ]
+
+
 class PostgresStream:
     """Implements `streams.table_stream.StreamStore`."""
 
@@ -49,15 +60,7 @@ class PostgresStream:
         keys = tables.gateway_keys
         async with self._database.reading() as connection:
             rows = await connection.execute(select(keys).where(keys.c.revoked_at.is_(None)).order_by(keys.c.id))
-            return [
-                read(
-                    GatewayKeyFacts,
-                    row,
-                    digest=bytes(row.digest).hex(),
-                    expires_at=None if row.expires_at is None else row.expires_at.timestamp(),
-                )
-                for row in rows
-            ]
+            return [facts for row in rows for facts in _facts_of(row)]
 
     async def kept_sessions(self) -> list[KeptSession]:
         kept, pools = tables.kept_sessions, tables.pools

@@ -212,6 +212,17 @@ def shape_of(item: Field[Any]) -> Shape:
     return shape
 
 
+def shape_at(of: type[Any], path: str) -> Shape | None:
+    """The shape of the field at a dotted path below a class, such as `scaleUp.percent`; of lists, that of their items'
+    field. None if there is no such field.
+    """
+    name, _, rest = path.partition(".")
+    found = next((shape_of(item) for item in fields(of) if document_name(item) == name), None)
+    if found is None or not rest:
+        return found
+    return None if found.of is None else shape_at(found.of, rest)
+
+
 def document_name(item: Field[Any]) -> str:
     """The field's name in the document: `drain_timeout` → `drainTimeout`; durations lose their `_seconds`."""
     shape = shape_of(item)

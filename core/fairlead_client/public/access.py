@@ -14,7 +14,7 @@ from fairlead_client.resources.access import (
     WebSession,
     WebSessionItem,
 )
-from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyChange, GatewayKeyRequest, GatewayKeyUsage
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyChange, GatewayKeyRequest, GatewayKeyRotation, GatewayKeyUsage
 from fairlead_client.resources.pages import Page
 
 
@@ -72,6 +72,10 @@ class AccessCalls(ApiCalls):
     async def change_gateway_key(self, key_id: str, change: GatewayKeyChange) -> GatewayKey:
         """Change a key that is not revoked; its secret stays."""
         return await self._call("PATCH", f"/v1/gateway-keys/{segment(key_id)}", GatewayKey, body=change)
+
+    async def rotate_gateway_key(self, key_id: str, rotation: GatewayKeyRotation) -> GatewayKey:
+        """A new secret for a key that is not revoked, and how long the former one is accepted."""
+        return await self._call("POST", f"/v1/gateway-keys/{segment(key_id)}/rotate", GatewayKey, body=rotation)
 
     async def revoke_gateway_key(self, key_id: str) -> None:
         await self._call("DELETE", f"/v1/gateway-keys/{segment(key_id)}", None)

@@ -8,11 +8,13 @@ from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
 from fairlead_client.resources.load_explanations import Differences, LoadExplanation
 from fairlead_client.resources.pages import Page
+from fairlead_client.resources.pods import PodEvents, PodLog
 from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.predictors import Predictor
 from fairlead_client.resources.rings import Ring
 from fairlead_client.resources.rollouts import Rollout
 from fairlead_client.resources.slo import SloAttainment, SloBurn, SloVersion, SloWhatIf
+from fairlead_client.resources.trials import Trial, TrialAnswer
 
 
 class PoolCalls(ApiCalls):
@@ -31,6 +33,17 @@ class PoolCalls(ApiCalls):
 
     async def instance(self, pool: PoolKey, instance: str) -> InstanceDetail:
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}", InstanceDetail)
+
+    async def pod_log(self, pool: PoolKey, instance: str, filters: Query | None = None) -> PodLog:
+        """The end of the log of an instance's pod; `filters` are lines, search, container and previous."""
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}/log", PodLog, query=filters)
+
+    async def pod_events(self, pool: PoolKey, instance: str) -> PodEvents:
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}/pod-events", PodEvents)
+
+    async def send_test_request(self, pool: PoolKey, trial: Trial) -> TrialAnswer:
+        """Send one request to a pool through a router, as a client does."""
+        return await self._call("POST", f"/v1/pools/{path_of(pool)}/test-request", TrialAnswer, body=trial)
 
     async def revisions(self, pool: PoolKey, *, cursor: str | None = None, limit: int | None = None) -> Page[PoolRevision]:
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/revisions", Page[PoolRevision], query={"cursor": cursor, "limit": limit})

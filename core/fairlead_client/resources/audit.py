@@ -21,6 +21,7 @@ class AuditAction(StrEnum):
     TOKEN_REVOKED = "token.revoked"  # noqa: S105
     GATEWAY_KEY_CREATED = "gateway-key.created"
     GATEWAY_KEY_CHANGED = "gateway-key.changed"
+    GATEWAY_KEY_ROTATED = "gateway-key.rotated"
     GATEWAY_KEY_REVOKED = "gateway-key.revoked"
     WEBHOOK_CREATED = "webhook.created"
     WEBHOOK_DELETED = "webhook.deleted"

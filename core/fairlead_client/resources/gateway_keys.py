@@ -26,9 +26,29 @@ class GatewayKeyRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyChange:
-    """The changeable part of a key: whether its requests may ask for their decisions to be kept."""
+    """The fields of a key to change, as in `GatewayKeyRequest`; None leaves a field as it is.
 
-    explain: bool
+    An empty list opens all pools or models, an empty `priority_class` is the default one, and 0 takes away a limit or,
+    as `days` from now, the end of the key.
+    """
+
+    name: str | None = None
+    pools: tuple[str, ...] | None = None
+    models: tuple[str, ...] | None = None
+    days: int | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    priority_class: str | None = None
+    explain: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayKeyRotation:
+    """A new secret for a key. The former one is accepted for `hours` more, 0 to 720, so that clients can change over;
+    meanwhile each of the two has the key's limits.
+    """
+
+    hours: int = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +67,8 @@ class GatewayKeyTotals:
 class GatewayKey:
     """A key without its secret; `prefix` is the secret's beginning.
 
-    `secret` is present only in the answer that created it. `last_used_at` is the minute of its last request that went
+    `secret` is present only in the answer that created or rotated it; the former one of a rotated key is accepted until
+    `former_until`. `last_used_at` is the minute of its last request that went
     to a pool; None if there was none.
     """
 
@@ -65,6 +86,7 @@ class GatewayKey:
     priority_class: str | None = None
     explain: bool = False
     secret: str | None = None
+    former_until: datetime | None = None
     last_used_at: datetime | None = None
     last_day: GatewayKeyTotals = field(default_factory=GatewayKeyTotals)
 

@@ -12,7 +12,7 @@ from fairlead_client.resources.access import AccessRole
 
 class InputKind(StrEnum):
     """How a form shows an input, and how its text is read. `names` is a text field with suggestions, `switch` gives
-    true or false.
+    true or false, `rows` is a list of objects with a line each.
     """
 
     NUMBER = "number"
@@ -21,6 +21,7 @@ class InputKind(StrEnum):
     NAMES = "names"
     SWITCH = "switch"
     YAML = "yaml"
+    ROWS = "rows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,8 @@ class KindFacts:
     """Whether advice recommends such changes from a simulation, which a request may name."""
     deletes: bool = False
     """Whether the change deletes the object; undoing it creates the object again."""
+    creates: bool = False
+    """Whether the change creates the object; undoing it deletes the object."""
     file_refusal: str = ""
     """Why it is impossible for engines from a file; empty = it is possible."""
     pods_refusal: str = ""

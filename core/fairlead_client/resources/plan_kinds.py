@@ -13,7 +13,7 @@ from typing import Any
 from fairlead.instances import LEAST_WEIGHT, MOST_WEIGHT, Role
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.scaling.specs import RatioMethod, RatioMode, ScalingMode
-from fairlead.tables import EARLY_REJECTION_MODES, MIGRATIONS_MODES
+from fairlead.tables import CONTINUING_MODES, EARLY_REJECTION_MODES, FAIRNESS_MODES, MIGRATIONS_MODES
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.kind_facts import Input, InputKind, KindFacts, choice_input, duration_input, number_input
 
@@ -31,7 +31,9 @@ class PlanKind(StrEnum):
     the pool; undoing that creates it again with the same spec, and what was lost with it stays lost. `move` gives a
     session another home, and `unpin` takes its home away. `weight` changes the part of the keys that one instance has
     on the hash ring. `revert` gives the whole spec what it said in a former revision, as the list of revisions numbers
-    them.
+    them. `bounds` changes a role's minReplicas and maxReplicas, and its declared number where that lies outside;
+    `pace` (how fast scaling acts), `sessions`, `draining`, `fairness` and `classes` change parts of the spec. `spec`
+    replaces the whole spec. `create` creates a pool; undoing that deletes it.
     """
 
     SCALE = "scale"
@@ -55,6 +57,14 @@ class PlanKind(StrEnum):
     UNPIN = "unpin"
     WEIGHT = "weight"
     REVERT = "revert"
+    BOUNDS = "bounds"
+    PACE = "pace"
+    SESSIONS = "sessions"
+    DRAINING = "draining"
+    FAIRNESS = "fairness"
+    CLASSES = "classes"
+    SPEC = "spec"
+    CREATE = "create"
 
     @property
     def facts(self) -> KindFacts:
@@ -99,6 +109,8 @@ class PlanRequest:
     `weight` takes an `instance`, and in `fields` its `weight` beside instances of weight 1, 0.01 to 100 (null = 1).
     `schedule` takes in `fields` the `name` of a schedule, an `action` of ScheduleAction, and its `spec` or `start`;
     `engines` an `action` of EngineAction, and what that takes.
+    `bounds` takes in `fields` a role's `minReplicas` and `maxReplicas`, and `role` in a pool of two roles; `classes`
+    the whole list `priorityClasses`; `spec` and `create` the whole spec, as a manifest writes it.
     `scale` and `slo` also take the `simulation` by which advice found the change: the plan then shows that one.
     """
 
@@ -110,6 +122,17 @@ class PlanRequest:
     revision: int | None = None
     session: str | None = None
     simulation: str | None = None
+
+
+def _pace(section: str, way: str, done: str) -> tuple[Input, ...]:
+    """The inputs of one direction of scaling."""
+    return (
+        duration_input(f"{section}.stabilizationWindow", f"Scaling {way} waits for", "30s"),
+        number_input(f"{section}.instances", f"Instances {done} in a period", "4", told=""),
+        number_input(f"{section}.percent", f"or percent {done}", "100", hint="the larger one counts", told=""),
+        duration_input(f"{section}.period", f"Period of scaling {way}", "60s"),
+        duration_input(f"{section}.cooldown", f"Cooldown before scaling {way}", "60s"),
+    )
 
 
 _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
@@ -138,6 +161,21 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
             for_scale_targets=True,
             example_title="scale",
             example={"replicas": 7},
+        ),
+        PlanKind.BOUNDS: KindFacts(
+            role=AccessRole.ADMIN,
+            takes=("fields", "role"),
+            title="Bounds",
+            inputs=(
+                number_input("minReplicas", "Minimum", "1", hint="instances that scaling keeps"),
+                number_input("maxReplicas", "Maximum", "16", hint="instances that scaling does not exceed"),
+            ),
+            command="Change the least and the most instances of a role.",
+            file_refusal="the number of instances is the number of engines there; add an engine to the file, or remove one",
+            workload_refusal="their workload creates and deletes them; scale the workload, or name it in roles[].scaleTargetRef",
+            for_scale_targets=True,
+            example_title="other bounds of automatic scaling",
+            example={"fields": {"minReplicas": 2, "maxReplicas": 16}},
         ),
         PlanKind.ROLLBACK: KindFacts(
             role=AccessRole.OPERATOR,
@@ -234,6 +272,23 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
             example_title="scaling by the SLO",
             example={"fields": {"mode": "SLO", "targetLoad": 0.8}},
         ),
+        PlanKind.PACE: KindFacts(
+            role=AccessRole.ADMIN,
+            section="scaling",
+            title="Pace of scaling",
+            inputs=(
+                number_input("tolerance", "Tolerance", "0.1", hint="a difference below this share changes nothing", told=""),
+                duration_input("period", "Time between recommendations", "15s"),
+                duration_input("recovery", "Work off a queue within", "30s"),
+                *_pace("scaleUp", "up", "added"),
+                *_pace("scaleDown", "down", "removed"),
+            ),
+            file_refusal="no load can start or stop an engine; add an engine to the file, or remove one",
+            workload_refusal="their workload creates and deletes them; scale the workload, or name it in roles[].scaleTargetRef",
+            for_scale_targets=True,
+            example_title="a slower way down",
+            example={"fields": {"scaleDown": {"instances": 1, "percent": 0, "cooldown": "5m"}}},
+        ),
         PlanKind.RATIO: KindFacts(
             role=AccessRole.ADMIN,
             section="ratio",
@@ -271,6 +326,47 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
             workload_refusal="their workload has the template and replaces its pods by its own rules",
             example_title="pause a rollout",
             example={"fields": {"paused": True}},
+        ),
+        PlanKind.SESSIONS: KindFacts(
+            role=AccessRole.ADMIN,
+            section="routing",
+            title="Sessions",
+            inputs=(
+                duration_input(
+                    "session.ttl", "A session keeps its home after its last request for", "30m", told="{} after the last request"
+                ),
+                Input(name="session.header", words="Header with the session's name", hint="such as x-session-id", told=""),
+                choice_input("continueAnswers", "Continue begun answers elsewhere", CONTINUING_MODES, told=""),
+                duration_input("handOverAfter", "A draining instance keeps such answers for", "5s"),
+                number_input("handOverBudget", "Prefill for prompts of leaving sessions", "0.2", hint="share, 0 to 1", told=""),
+            ),
+            example_title="sessions that keep their homes longer",
+            example={"fields": {"session": {"ttl": "2h"}}},
+        ),
+        PlanKind.DRAINING: KindFacts(
+            role=AccessRole.ADMIN,
+            section="drain",
+            title="Draining",
+            inputs=(duration_input("timeout", "Wait at most for requests in flight", "120s", told="at most {}"),),
+            example_title="more time to drain",
+            example={"fields": {"timeout": "10m"}},
+        ),
+        PlanKind.CLASSES: KindFacts(
+            role=AccessRole.ADMIN,
+            title="Priority classes",
+            inputs=(Input(name="priorityClasses", words="Classes", kind=InputKind.ROWS, remedy="write a list of classes"),),
+            example_title="classes of requests",
+            example={
+                "fields": {"priorityClasses": [{"name": "interactive", "priority": 100}, {"name": "batch", "priority": -10, "share": 0.6}]}
+            },
+        ),
+        PlanKind.FAIRNESS: KindFacts(
+            role=AccessRole.ADMIN,
+            section="routing",
+            title="Tenants",
+            inputs=(choice_input("fairness", "Fair between", FAIRNESS_MODES),),
+            example_title="tenants that share fairly",
+            example={"fields": {"fairness": "Tenants"}},
         ),
         PlanKind.RING: KindFacts(
             role=AccessRole.ADMIN,
@@ -341,6 +437,18 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
             command="Restore the whole spec of a revision from `fairlead pools history`, including policy and SLO.",
             example_title="the whole spec of a former revision",
             example={"revision": 3},
+        ),
+        PlanKind.SPEC: KindFacts(
+            role=AccessRole.ADMIN,
+            file_refusal="edit that file",
+            example_title="another whole spec",
+            example={"fields": {"model": "Qwen/Qwen3-32B", "replicas": 3, "slo": {"ttft": "3s"}}},
+        ),
+        PlanKind.CREATE: KindFacts(
+            role=AccessRole.ADMIN,
+            creates=True,
+            example_title="a new pool",
+            example={"fields": {"model": "Qwen/Qwen3-32B", "replicas": 2, "engine": {"type": "simulated"}}},
         ),
     }
 )

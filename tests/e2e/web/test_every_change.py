@@ -47,6 +47,12 @@ CHANGES: dict[str, tuple[str, Ask]] = {
     "early rejection": form("early-rejection", mode="Disabled"),
     "migrations": form("migrations", migrations="Paused"),
     "scaling": form("scaling", targetLoad="0.7"),
+    "bounds": form("bounds", minReplicas="2", maxReplicas="16"),
+    "pace": form("pace", **{"scaleDown.cooldown": "5m"}),
+    "sessions": form("sessions", **{"session.ttl": "2h"}),
+    "draining": form("draining", timeout="10m"),
+    "classes": form("classes", **{"priorityClasses.0.name": "batch", "priorityClasses.0.priority": "-10"}),
+    "fairness": form("fairness", fairness="Tenants"),
     "rollout": form("rollout", paused="true"),
     "ring": form("ring", anchorsPerInstance="80"),
     "weight": (f"{POOL}/ring", weigh),
@@ -94,6 +100,7 @@ def test_who_may_not_make_a_change_finds_its_button_locked_or_not_there(chromium
         if one.locator("button[disabled]").count()
     }
     of_admins = {"policy", "slo", "early-rejection", "scaling", "ring", "delete"}
+    of_admins |= {"bounds", "pace", "sessions", "draining", "classes", "fairness"}
     assert locked == of_admins | ({"scale", "migrations", "rollout"} if role == "viewer" else set())
     page.goto(f"{site.url}{POOL}/ring")
     assert page.get_by_role("button", name="Plan the weight").is_disabled() is (role == "viewer")

@@ -12,9 +12,10 @@ SECRET = "flk_shown-once"
 
 def test_a_key_is_made_its_secret_is_seen_once_and_it_is_revoked_after_a_question(page: Page, site: RunningSite) -> None:
     page.goto(f"{site.url}/keys")
-    page.get_by_role("textbox", name="Name", exact=True).fill("team-x")
-    page.get_by_label("Pools").fill("default/chat")
-    page.get_by_label("Requests a minute").fill("600")
+    new = page.locator("form[action$='/keys/new']")
+    new.get_by_role("textbox", name="Name", exact=True).fill("team-x")
+    new.get_by_label("Pools").fill("default/chat")
+    new.get_by_label("Requests a minute").fill("600")
     page.get_by_role("button", name="Create key").click()
     page.wait_for_selector("text=Key team-x created")
     assert SECRET in page.inner_text("[role=status]")

@@ -43,6 +43,7 @@ WRITES: dict[tuple[str, str], tuple[str, str]] = {
     ("/v1/gateway-keys", "post"): ("operator", EVERYWHERE),
     ("/v1/gateway-keys/{key_id}", "delete"): ("operator", EVERYWHERE),
     ("/v1/gateway-keys/{key_id}", "patch"): ("operator", EVERYWHERE),
+    ("/v1/gateway-keys/{key_id}/rotate", "post"): ("operator", EVERYWHERE),
     ("/v1/webhooks", "post"): ("admin", EVERYWHERE),
     ("/v1/webhooks/{webhook_id}", "delete"): ("admin", EVERYWHERE),
     ("/v1/webhooks/{webhook_id}/test", "post"): ("admin", EVERYWHERE),
@@ -51,6 +52,7 @@ WRITES: dict[tuple[str, str], tuple[str, str]] = {
     (f"{_POOL}/engine", "put"): ("operator", "default"),
     (f"{_POOL}/engine", "delete"): ("operator", "default"),
     (f"{_POOL}/kept-sessions", "post"): ("operator", "default"),
+    (f"{_POOL}/test-request", "post"): ("operator", "default"),
     (f"{_POOL}/kept-sessions/{{session}}", "delete"): ("operator", "default"),
     ("/v1/plans/{plan_id}/apply", "post"): ("operator", SOMEWHERE),
     ("/v1/plans/{plan_id}/undo", "post"): ("operator", SOMEWHERE),
@@ -90,6 +92,8 @@ def needed(path: str, method: str) -> tuple[str, str]:
     table = path.removesuffix(".csv").removesuffix(".json")
     if table in {"/v1/whoami", "/v1/web-sessions"}:
         return "none", SOMEWHERE
+    if table.endswith("/instances/{instance}/log"):
+        return "operator", "default"
     return ("admin" if table == "/v1/tokens" else "viewer"), (
         "default" if "{namespace}" in path else EVERYWHERE if table in CLOSED else SOMEWHERE
     )

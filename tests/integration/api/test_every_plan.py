@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fairlead.tables import PoolKey
 from fairlead_api.plans.objects import Target
 from fairlead_api.plans.rollouts import StoredRevision
 from fairlead_client.problems import ApiProblem
@@ -36,9 +37,16 @@ REQUESTS: dict[PlanKind, PlanRequest] = {
     PlanKind.UNPIN: PlanRequest(kind=PlanKind.UNPIN, session="s"),
     PlanKind.REVERT: PlanRequest(kind=PlanKind.REVERT, revision=1),
     PlanKind.WEIGHT: PlanRequest(kind=PlanKind.WEIGHT, instance="a", fields={"weight": 0.5}),
+    PlanKind.BOUNDS: PlanRequest(kind=PlanKind.BOUNDS, fields={"minReplicas": 5, "maxReplicas": 16}),
+    PlanKind.PACE: PlanRequest(kind=PlanKind.PACE, fields={"scaleDown": {"cooldown": "5m"}}),
+    PlanKind.SESSIONS: PlanRequest(kind=PlanKind.SESSIONS, fields={"session": {"ttl": "2h"}}),
+    PlanKind.DRAINING: PlanRequest(kind=PlanKind.DRAINING, fields={"timeout": "10m"}),
+    PlanKind.FAIRNESS: PlanRequest(kind=PlanKind.FAIRNESS, fields={"fairness": "Tenants"}),
+    PlanKind.CLASSES: PlanRequest(kind=PlanKind.CLASSES, fields={"priorityClasses": [{"name": "batch", "priority": -10}]}),
+    PlanKind.SPEC: PlanRequest(kind=PlanKind.SPEC, fields={"model": "m", "replicas": 6, "slo": {"ttft": "3s"}}),
 }
-ELSEWHERE = {PlanKind.ENGINES}
-"""Of pools of `fairlead serve` alone; tests/unit/fairlead_serve has it."""
+ELSEWHERE = {PlanKind.ENGINES, PlanKind.CREATE}
+"""Of pools of `fairlead serve` alone (tests/unit/fairlead_serve has it), and of no pool yet (below)."""
 SENT = ApplyRequest(confirm="chat", reason="tried")
 
 
@@ -125,3 +133,31 @@ async def test_what_no_longer_fits_is_planned_again_of_the_object_as_it_is(api: 
     cluster.edit(CHAT, scaling={"schedules": [{**SCHEDULE, "name": "night"}]})
     with pytest.raises(ApiProblem, match="replaces a list"):
         await api.operator.plan_again(stale.id)
+
+
+async def test_a_pool_is_planned_created_and_undone_and_its_name_is_free_again(api: ApiInstance, cluster: FakeClusterGateway) -> None:
+    fresh = PoolKey(namespace="default", name="fresh")
+    request = PlanRequest(kind=PlanKind.CREATE, fields={"model": "m", "replicas": 3})
+    with pytest.raises(ApiProblem, match="role"):
+        await api.operator.create_plan(fresh, request)
+    plan = await api.admin.create_plan(fresh, request)
+    assert (plan.effect.instances_added, plan.diff[0]["before"]) == (3, None)
+    assert Target.of_pool(fresh) not in cluster.objects, "planning creates nothing"
+    assert [one.name for one in (await api.viewer.pools()).items] == ["chat"], "a planned pool is no pool yet"
+    await api.admin.apply_plan(plan.id, SENT)
+    assert cluster.objects[Target.of_pool(fresh)].spec["replicas"] == 3
+    await api.pool_operator.put_pool_state(fresh, a_state(uid="fresh-uid"))
+    undo = await api.admin.undo_plan(plan.id)
+    await api.admin.apply_plan(undo.id, ApplyRequest(confirm="fresh", reason="tried"))
+    assert Target.of_pool(fresh) not in cluster.objects
+    assert (await api.admin.plan(plan.id)).state == "undone"
+    assert (await api.admin.plans({"pool": "default/fresh"})).items
+
+
+async def test_a_pool_that_exists_or_has_a_wrong_spec_is_not_planned(api: ApiInstance) -> None:
+    with pytest.raises(ApiProblem, match="there is a pool default/chat already"):
+        await api.admin.create_plan(CHAT, PlanRequest(kind=PlanKind.CREATE, fields={"model": "m"}))
+    with pytest.raises(ApiProblem, match=r"spec\.slo\.ttft"):
+        await api.admin.create_plan(
+            PoolKey(namespace="default", name="fresh"), PlanRequest(kind=PlanKind.CREATE, fields={"model": "m", "slo": {"ttft": "soon"}})
+        )

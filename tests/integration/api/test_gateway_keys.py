@@ -16,7 +16,7 @@ from fairlead_api.access.store import gateway_keys as store
 from fairlead_api.settings import Retention
 from fairlead_client.lines import GatewayKeysLine, KeptSessionsLine
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources.gateway_keys import GatewayKeyRequest, GatewayKeyTotals
+from fairlead_client.resources.gateway_keys import GatewayKeyChange, GatewayKeyRequest, GatewayKeyRotation, GatewayKeyTotals
 from fairlead_testing.running.api import ApiInstance, a_report, running_api
 from fairlead_testing.running.postgres import plain
 from fairlead_testing.running.seams import following
@@ -200,3 +200,40 @@ async def test_old_use_goes_but_for_the_minute_of_the_last_use(database_url: str
         kept = await api.viewer.gateway_key_usage(made.id, {"from": "now-90d"})
         assert (kept.total.requests, kept.total.refused) == (1, {"key-expired": 1})
         assert (await api.viewer.gateway_keys()).items[0].last_used_at == last_used
+
+
+async def test_a_key_is_changed_field_by_field_and_the_audit_log_has_only_what_changed(api: ApiInstance) -> None:
+    key = await api.operator.create_gateway_key(GatewayKeyRequest(name="team", days=2, pools=("default/a",), requests_per_minute=60))
+    change = GatewayKeyChange(name="crew", requests_per_minute=0, tokens_per_minute=5, pools=(), priority_class="batch", days=0)
+    changed = await api.operator.change_gateway_key(key.id, change)
+    assert (changed.name, changed.requests_per_minute, changed.tokens_per_minute) == ("crew", None, 5)
+    assert (changed.pools, changed.priority_class, changed.expires_at, changed.explain) == ((), "batch", None, False)
+    (entry,) = (await api.viewer.audit({"action": "gateway-key.changed"})).items
+    assert entry.before is not None
+    assert entry.before.keys() == {"name", "requests_per_minute", "tokens_per_minute", "pools", "priority_class", "expires_at"}
+    assert await api.operator.change_gateway_key(key.id, change) == changed, "sent again, it changes nothing"
+    assert len((await api.viewer.audit({"action": "gateway-key.changed"})).items) == 1
+    with pytest.raises(ApiProblem, match="tokens_per_minute"):
+        await api.operator.change_gateway_key(key.id, GatewayKeyChange(tokens_per_minute=-1))
+
+
+async def test_a_rotated_key_has_a_new_secret_and_routers_know_both_until_the_former_one_ends(api: ApiInstance) -> None:
+    async with following(api.router.api, "router-0") as lines:
+        await lines.snapshot()
+        key = await api.operator.create_gateway_key(GatewayKeyRequest(name="team"))
+        await lines.until(GatewayKeysLine)
+        rotated = await api.operator.rotate_gateway_key(key.id, GatewayKeyRotation(hours=2))
+        assert rotated.secret not in {None, key.secret}
+        assert rotated.former_until is not None
+        new, former = (await lines.until(GatewayKeysLine)).keys
+        assert (new.id, former.id) == (key.id, key.id)
+        assert [one.digest for one in (new, former)] == [sha256(str(one).encode()).hexdigest() for one in (rotated.secret, key.secret)]
+        assert (new.expires_at, former.expires_at) == (None, rotated.former_until.timestamp())
+        at_once = await api.operator.rotate_gateway_key(key.id, GatewayKeyRotation(hours=0))
+        (only,) = (await lines.until(GatewayKeysLine)).keys
+        assert (only.digest, at_once.former_until) == (sha256(str(at_once.secret).encode()).hexdigest(), None)
+    entries = (await api.viewer.audit({"action": "gateway-key.rotated"})).items
+    assert [entry.object for entry in entries] == [key.id, key.id]
+    assert all(secret not in str(entries) for secret in (key.secret, rotated.secret, at_once.secret) if secret)
+    with pytest.raises(ApiProblem, match="hours"):
+        await api.operator.rotate_gateway_key(key.id, GatewayKeyRotation(hours=1000))

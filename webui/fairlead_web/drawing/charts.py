@@ -201,14 +201,16 @@ class WeekGrid:
     now: tuple[float, int] | None
 
 
-def week_grid(windows: Sequence[Window], names: Sequence[str], start: datetime, now: datetime) -> WeekGrid:
-    """The windows of a week, cut at the midnights of `start`'s time."""
+def week_grid(windows: Sequence[Window], names: Sequence[str], start: datetime, now: datetime, zone: str = "UTC") -> WeekGrid:
+    """The windows of a week, cut at the midnights of `start`'s time, which is that of `zone`."""
     day_height = LANE * max(1, len(names)) + 2 * _MARGIN
     days = []
     for number in range(7):
         begin = start + number * _DAY
         bars = [
-            _bar(window, names, begin, number * day_height) for window in windows if window.opens < begin + _DAY and window.closes > begin
+            _bar(window, names, begin, number * day_height, zone)
+            for window in windows
+            if window.opens < begin + _DAY and window.closes > begin
         ]
         days.append(GridDay(words=begin.strftime("%a %d %b"), y=number * day_height, bars=tuple(bars)))
     elapsed = now - start
@@ -222,11 +224,22 @@ def week_grid(windows: Sequence[Window], names: Sequence[str], start: datetime, 
     )
 
 
-def _bar(window: Window, names: Sequence[str], begin: datetime, top: int) -> GridBar:
+def local_grid(windows: Sequence[Window], names: Sequence[str], start: datetime, now: datetime) -> WeekGrid:
+    """The week from `start`, a midnight of its zone, by the clock on the wall there."""
+    zone = start.tzinfo
+
+    def wall(moment: datetime) -> datetime:
+        return moment.astimezone(zone).replace(tzinfo=None)
+
+    local = [Window(schedule=one.schedule, opens=wall(one.opens), closes=wall(one.closes)) for one in windows]
+    return week_grid(local, names, wall(start), wall(now), zone=str(zone))
+
+
+def _bar(window: Window, names: Sequence[str], begin: datetime, top: int, zone: str) -> GridBar:
     left = _place(max(window.opens, begin) - begin)
     right = _place(min(window.closes, begin + _DAY) - begin)
     series = names.index(window.schedule)
-    label = f"{window.schedule}: {window.opens:%a %H:%M} to {window.closes:%a %H:%M} UTC"
+    label = f"{window.schedule}: {window.opens:%a %H:%M} to {window.closes:%a %H:%M} {zone}"
     return GridBar(x=left, y=top + _MARGIN + series * LANE, width=max(1.0, round(right - left, 1)), series=series % 8, label=label)
 
 

@@ -3,14 +3,16 @@
 Fields are filled in from the spec. A refused form keeps the typed text and shows the problem next to it. Pure.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import yaml
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
+from fairlead.pools import PoolSpec
+from fairlead.schemas.shapes import Shape, document_name, shape_at, shape_of
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.kind_facts import Input, InputKind, KindFacts
 from fairlead_client.resources.plan_kinds import PLAN_KINDS, PlanKind, PlanRequest
@@ -24,7 +26,9 @@ from fairlead_web.text.yaml_text import yaml_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormField:
-    """One field. `kind` is number, text, choice (one of `options`), names (`options` are suggested) or yaml."""
+    """One field. `kind` is number, text, choice (one of `options`), names (`options` are suggested), yaml, or rows (a
+    line of fields for each of a list's objects). `help` is what the schema says of it, `problem` why it was refused.
+    """
 
     name: str
     words: str
@@ -32,11 +36,16 @@ class FormField:
     value: str
     hint: str = ""
     options: tuple[str, ...] = ()
+    help: str = ""
+    problem: str | None = None
+    rows: tuple[tuple["FormField", ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeForm:
-    """One form; `id` is unique on the page. `now` shows the present values, `problem` why the last try was refused."""
+    """One form; `id` is unique on the page. `now` shows the present values, `problem` why the last try was refused, if
+    that is about no single field.
+    """
 
     id: str
     kind: PlanKind
@@ -65,8 +74,10 @@ def change_forms(
             continue
         if "replicas" in kind.facts.takes:
             forms += [_scale_form(spec, role, wanted, typed, problem) for role in roles]
+        elif "role" in kind.facts.takes:
+            forms += [_form(kind, role, typed, problem, role=str(role.get("name", Role.BOTH))) for role in roles]
         else:
-            forms.append(_form(kind, spec, typed, problem))
+            forms.append(_form(kind, spec.get(kind.facts.section) or {} if kind.facts.section else spec, typed, problem))
     return forms
 
 
@@ -108,57 +119,135 @@ def _scale_form(
     number = now if declared is None else declared
     bounds = "" if "minReplicas" not in role or "maxReplicas" not in role else f"{role['minReplicas']} to {role['maxReplicas']}"
     value = typed.get("replicas", "") if mine else str(number)
-    return ChangeForm(
-        id="scale" if alone else f"scale-{name}",
-        kind=PlanKind.SCALE,
-        role="" if alone else name,
-        title="Scale" if alone else f"Scale {name}",
-        now=formats.count(number) if number == now else f"{formats.count(number)} declared, {formats.count(now)} desired now",
-        fields=(FormField(name="replicas", words="Replicas", kind="number", value=value, hint=bounds),),
-        needed=PlanKind.SCALE.facts.role,
-        problem=_told(problem) if mine else None,
-        opened=mine or not typed,
-    )
-
-
-def _form(kind: PlanKind, spec: Mapping[str, Any], typed: Mapping[str, str], problem: Problem | None) -> ChangeForm:
-    """The form with a kind's inputs, filled in from the kind's section of the spec."""
-    mine, facts = typed.get("kind") == kind, kind.facts
-    section = spec.get(facts.section) or {}
-    present = {one.name: _shown(one, _at(section, one.name)) for one in facts.inputs}
-    return ChangeForm(
-        id=kind.value,
-        kind=kind,
-        role="",
-        title=facts.title,
-        now=", ".join(one.told.format(value) for one in facts.inputs if one.told and (value := present[one.name])),
-        fields=tuple(
-            FormField(
-                name=one.name,
-                words=one.words,
-                kind=(InputKind.CHOICE if one.kind is InputKind.SWITCH else one.kind).value,
-                value=typed.get(one.name, "") if mine else present[one.name],
-                hint=one.hint,
-                options=one.options,
-            )
-            for one in facts.inputs
+    field = FormField(name="replicas", words="Replicas", kind="number", value=value, hint=bounds)
+    return placed(
+        ChangeForm(
+            id="scale" if alone else f"scale-{name}",
+            kind=PlanKind.SCALE,
+            role="" if alone else name,
+            title="Scale" if alone else f"Scale {name}",
+            now=formats.count(number) if number == now else f"{formats.count(number)} declared, {formats.count(now)} desired now",
+            fields=(field,),
+            needed=PlanKind.SCALE.facts.role,
+            problem=None,
+            opened=mine or not typed,
         ),
-        needed=facts.role,
-        problem=_told(problem) if mine else None,
-        opened=mine,
+        problem if mine else None,
     )
+
+
+def _form(kind: PlanKind, section: Mapping[str, Any], typed: Mapping[str, str], problem: Problem | None, role: str = "") -> ChangeForm:
+    """The form with a kind's inputs, filled in from their `section` of the spec, or from a `role` there."""
+    facts, alone = kind.facts, role in {"", Role.BOTH}
+    mine = typed.get("kind") == kind and (alone or typed.get("role") == role)
+    present = {one.name: _shown(one, _at(section, one.name)) for one in facts.inputs}
+    return placed(
+        ChangeForm(
+            id=kind.value if alone else f"{kind.value}-{role}",
+            kind=kind,
+            role="" if alone else role,
+            title=facts.title if alone else f"{facts.title} of {role}",
+            now=", ".join(one.told.format(value) for one in facts.inputs if one.told and (value := present[one.name])),
+            fields=tuple(_field(kind, one, _at(section, one.name), typed if mine else None) for one in facts.inputs),
+            needed=facts.role,
+            problem=None,
+            opened=mine or (not typed and kind is PlanKind.BOUNDS),
+        ),
+        problem if mine else None,
+    )
+
+
+def _field(kind: PlanKind, one: Input, present: Any, typed: Mapping[str, str] | None) -> FormField:
+    """An input of a kind, with its present value, or as it was `typed`."""
+    shape = schema_of(kind, one.name)
+    rows = () if one.kind is not InputKind.ROWS or shape is None else _rows(one.name, shape, present or [], typed)
+    return FormField(
+        name=one.name,
+        words=one.words,
+        kind=(InputKind.CHOICE if one.kind is InputKind.SWITCH else one.kind).value,
+        value=_shown(one, present) if typed is None else typed.get(one.name, ""),
+        hint=one.hint,
+        options=one.options,
+        help="" if shape is None or rows else help_of(shape),
+        rows=rows,
+    )
+
+
+_SECTIONS = {PlanKind.BOUNDS: "roles"}
+"""The section of the spec with the fields of a kind that changes more than fields of a section."""
+
+
+def schema_of(kind: PlanKind, name: str) -> Shape | None:
+    """What the schema of a pool says of an input of a kind; None if it is no field of the spec."""
+    section = kind.facts.section or _SECTIONS.get(kind, "")
+    return shape_at(PoolSpec, f"{section}.{name}".removeprefix("."))
+
+
+def help_of(shape: Shape) -> str:
+    """The schema's description of a field, its bounds and its default."""
+    bounds = "" if shape.minimum is None and shape.maximum is None else f" Write {shape.wanted}."
+    default = f" Default {shape.default}." if isinstance(shape.default, str | int | float) else ""
+    return f"{shape.description}{bounds}{default}"
+
+
+NEW_ROWS = 2
+"""Empty lines of a list in a form, for new entries."""
+REMOVED = "remove"
+
+
+def _rows(
+    name: str, shape: Shape, present: Sequence[Mapping[str, Any]], typed: Mapping[str, str] | None
+) -> tuple[tuple[FormField, ...], ...]:
+    """The lines of a list: its entries, and empty ones. `typed` has what stood in the lines that were sent."""
+    count = min(len(present) + NEW_ROWS, shape.max_items) if typed is None else _row_count(name, typed)
+    return tuple(
+        tuple(
+            FormField(
+                name=f"{name}.{row}.{column}",
+                words=column.capitalize(),
+                kind="number" if one.kind in {"number", "integer"} else "text",
+                value=_cell(present, row, column) if typed is None else typed.get(f"{name}.{row}.{column}", ""),
+                help=help_of(one),
+            )
+            for column, one in _columns(shape).items()
+        )
+        for row in range(count)
+    )
+
+
+def _columns(shape: Shape) -> dict[str, Shape]:
+    return {document_name(item): shape_of(item) for item in fields(shape.of or object)}  # type: ignore[arg-type]  # a list has a class
+
+
+def _cell(present: Sequence[Mapping[str, Any]], row: int, column: str) -> str:
+    value = present[row].get(column) if row < len(present) else None
+    return "" if value is None else str(value)
+
+
+def _row_count(name: str, form: Mapping[str, str]) -> int:
+    rows = [int(part) for one in form if (part := one.removeprefix(f"{name}.").partition(".")[0]).isdecimal() and len(part) < 4]
+    return max(rows, default=-1) + 1
+
+
+def placed(form: ChangeForm, problem: Problem | None) -> ChangeForm:
+    """The form with the problem at the field that it names; at the form if it names none of it."""
+    if problem is None:
+        return form
+    told, path = formats.told(problem.detail, problem.remedy), f".{problem.field or ''}"
+    named = max((one.name for one in form.fields if path.endswith(f".{one.name}")), key=len, default=None)
+    if named is None:
+        return replace(form, problem=told)
+    return replace(form, fields=tuple(replace(one, problem=told if one.name == named else None) for one in form.fields))
 
 
 def _shown(one: Input, value: Any) -> str:
     if value is None or value == {}:
         return ""
+    if one.kind is InputKind.ROWS:
+        return ", ".join(str(item.get("name")) for item in value)
     if isinstance(value, bool):
         return str(value).lower()
     return yaml_text(value).strip() if one.kind is InputKind.YAML else str(value)
-
-
-def _told(problem: Problem | None) -> str | None:
-    return None if problem is None else formats.told(problem.detail, problem.remedy)
 
 
 REPLICAS_MOST = 100_000
@@ -206,6 +295,9 @@ def _fields(kind: PlanKind, form: Mapping[str, str]) -> dict[str, Any]:
     facts = kind.facts
     found: dict[str, Any] = dict(facts.says)
     for one in facts.inputs:
+        if one.kind is InputKind.ROWS:
+            found[one.name] = _listed(kind, one.name, form)
+            continue
         text = form.get(one.name, "").strip()
         if text or facts.section:
             *sections, name = one.name.split(".")
@@ -225,6 +317,29 @@ _READ: Mapping[str, Callable[[PlanKind, Mapping[str, str]], Any]] = {
 """For each type of field, how its value is read from a form."""
 
 
+def _listed(kind: PlanKind, name: str, form: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The list that the lines of a form describe, without empty and removed ones."""
+    shape = schema_of(kind, name)
+    lines = [] if shape is None else [_line(f"{name}.{row}", _columns(shape), form) for row in range(_row_count(name, form))]
+    return [line for line in lines if line]
+
+
+def _line(at: str, columns: Mapping[str, Shape], form: Mapping[str, str]) -> dict[str, Any]:
+    texts = {column: form.get(f"{at}.{column}", "").strip() for column in columns}
+    if form.get(f"{at}.{REMOVED}"):
+        return {}
+    return {column: _cell_value(f"{at}.{column}", columns[column], text) for column, text in texts.items() if text}
+
+
+def _cell_value(name: str, shape: Shape, text: str) -> Any:
+    if shape.kind not in {"number", "integer"}:
+        return text
+    try:
+        return number(text)
+    except ValueError as error:
+        raise InvalidInput(name, text, f"write {shape.wanted}") from error
+
+
 def _parsed(one: Input, text: str) -> Any:
     if not text:
         return {} if one.kind is InputKind.YAML else None
@@ -242,7 +357,7 @@ def _value(kind: InputKind, text: str) -> Any:
             return _mapping(text)
         case InputKind.SWITCH:
             return _truth(text)
-        case InputKind.TEXT | InputKind.CHOICE | InputKind.NAMES:
+        case InputKind.TEXT | InputKind.CHOICE | InputKind.NAMES | InputKind.ROWS:
             return text
 
 

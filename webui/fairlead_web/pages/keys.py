@@ -5,8 +5,9 @@ from typing import ClassVar
 
 from starlette.responses import Response
 
+from fairlead.errors import InvalidInput
 from fairlead_client.problems import ApiProblem
-from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyChange, GatewayKeyRequest
+from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyChange, GatewayKeyRequest, GatewayKeyRotation
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.problems import Problem
 from fairlead_web.frame.rendering import Context
@@ -20,7 +21,7 @@ from fairlead_web.text.typed_text import whole_number
 class KeysPage(Context):
     """The keys.
 
-    `created` is set only in the answer that shows a new key's secret; `typed` has the values of a refused form, by
+    `created` is set only in the answer that shows a new secret; `typed` has the values of a refused form, by
     field.
     """
 
@@ -28,7 +29,12 @@ class KeysPage(Context):
     shell: Shell
     listing: Listing[GatewayKey]
     created: GatewayKey | None
+    rotated: bool
     typed: dict[str, str]
+    present: dict[str, dict[str, str]]
+    """The fields of each key's own form, by its id."""
+    edited: str | None
+    """The key that is edited."""
     problem: Problem | None
 
 
@@ -45,38 +51,98 @@ async def show(visit: Visit) -> Response:
 
 async def create(visit: Visit) -> Response:
     """Make a key. Its secret is shown in this answer only."""
-    form = await visit.form()
-    typed = {name: str(form.get(name, "")).strip() for name in FIELDS}
-    wrong = next(
-        (name for name in ("days", "requests_per_minute", "tokens_per_minute") if typed[name] and whole_number(typed[name]) is None), None
-    )
-    if wrong is not None:
-        detail = f"{wrong}: {typed[wrong][:50]!r} cannot be used; write a whole number, or nothing"
-        return await _page(visit, typed=typed, problem=Problem(type="invalid-input", title="Key not created", status=422, detail=detail))
-    request = GatewayKeyRequest(
-        name=typed["name"],
-        pools=_words(typed["pools"]),
-        models=_words(typed["models"]),
-        days=whole_number(typed["days"]),
-        requests_per_minute=whole_number(typed["requests_per_minute"]),
-        tokens_per_minute=whole_number(typed["tokens_per_minute"]),
-        priority_class=typed["priority_class"] or None,
-        explain=bool(typed["explain"]),
-    )
+    typed = await _typed(visit)
     try:
-        return await _page(visit, created=await visit.api.create_gateway_key(request))
+        return await _page(visit, created=await visit.api.create_gateway_key(_request(typed)))
+    except InvalidInput as error:
+        return await _page(visit, typed=typed, problem=_problem(error))
     except ApiProblem as error:
         return await _refused(visit, error, typed)
 
 
 async def change(visit: Visit) -> Response:
+    """Change a key; a refused form stays open in its row."""
+    key, typed = _key(visit), await _typed(visit)
+    try:
+        await visit.api.change_gateway_key(key, _change(typed))
+    except InvalidInput as error:
+        return await _page(visit, edited=key, typed=typed, problem=_problem(error))
+    except ApiProblem as error:
+        return await _refused(visit, error, typed, edited=key)
+    return visit.redirect("/keys")
+
+
+async def rotate(visit: Visit) -> Response:
+    """Give a key another secret. It is shown in this answer only."""
+    hours = str((await visit.form()).get("hours", "")).strip()
+    try:
+        rotation = GatewayKeyRotation(hours=_whole("hours", hours) or 0)
+        return await _page(visit, rotated=await visit.api.rotate_gateway_key(_key(visit), rotation))
+    except InvalidInput as error:
+        return await _page(visit, edited=_key(visit), problem=_problem(error))
+    except ApiProblem as error:
+        return await _refused(visit, error, {})
+
+
+async def explain(visit: Visit) -> Response:
     """Allow a key's requests to have their decisions kept, or stop allowing it."""
     asked = GatewayKeyChange(explain=bool((await visit.form()).get("explain")))
     try:
-        await visit.api.change_gateway_key(visit.request.path_params["key"], asked)
+        await visit.api.change_gateway_key(_key(visit), asked)
     except ApiProblem as error:
         return await _refused(visit, error, {})
     return visit.redirect("/keys")
+
+
+def _key(visit: Visit) -> str:
+    return str(visit.request.path_params["key"])
+
+
+async def _typed(visit: Visit) -> dict[str, str]:
+    form = await visit.form()
+    return {name: str(form.get(name, "")).strip() for name in FIELDS}
+
+
+def _request(typed: dict[str, str]) -> GatewayKeyRequest:
+    """Raises InvalidInput."""
+    return GatewayKeyRequest(
+        name=typed["name"],
+        pools=_words(typed["pools"]),
+        models=_words(typed["models"]),
+        days=_whole("days", typed["days"]),
+        requests_per_minute=_whole("requests_per_minute", typed["requests_per_minute"]),
+        tokens_per_minute=_whole("tokens_per_minute", typed["tokens_per_minute"]),
+        priority_class=typed["priority_class"] or None,
+        explain=bool(typed["explain"]),
+    )
+
+
+def _change(typed: dict[str, str]) -> GatewayKeyChange:
+    """What stands in the form, in which an empty field takes a limit away; without days the end stays. Raises
+    InvalidInput.
+    """
+    asked = _request(typed)
+    return GatewayKeyChange(
+        name=asked.name,
+        pools=asked.pools,
+        models=asked.models,
+        days=asked.days,
+        requests_per_minute=asked.requests_per_minute or 0,
+        tokens_per_minute=asked.tokens_per_minute or 0,
+        priority_class=asked.priority_class or "",
+        explain=asked.explain,
+    )
+
+
+def _whole(name: str, text: str) -> int | None:
+    number = whole_number(text) if text else None
+    if text and number is None:
+        raise InvalidInput(name, text[:50], "write a whole number, or nothing")
+    return number
+
+
+def _problem(error: InvalidInput) -> Problem:
+    return Problem(type="invalid-input", title="Nothing was changed", status=422, detail=str(error), field=error.field)
 
 
 async def revoke(visit: Visit) -> Response:
@@ -87,28 +153,60 @@ async def revoke(visit: Visit) -> Response:
     return visit.redirect("/keys")
 
 
+def _present(key: GatewayKey) -> dict[str, str]:
+    """A key as its form has it; its end is given anew, in days."""
+    texts = {name: getattr(key, name, None) for name in FIELDS}
+    listed = {"pools": ", ".join(key.pools), "models": ", ".join(key.models), "days": "", "explain": "1" if key.explain else ""}
+    return {name: "" if value is None else str(value) for name, value in {**texts, **listed}.items()}
+
+
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").split())
 
 
-async def _refused(visit: Visit, error: ApiProblem, typed: dict[str, str]) -> Response:
+async def _refused(visit: Visit, error: ApiProblem, typed: dict[str, str], edited: str | None = None) -> Response:
     if error.problem.status not in REFUSALS:
         raise error
-    return await _page(visit, typed=typed, problem=error.problem)
+    return await _page(visit, typed=typed, edited=edited, problem=error.problem)
 
 
 async def _page(
-    visit: Visit, *, created: GatewayKey | None = None, typed: dict[str, str] | None = None, problem: Problem | None = None
+    visit: Visit,
+    *,
+    created: GatewayKey | None = None,
+    rotated: GatewayKey | None = None,
+    typed: dict[str, str] | None = None,
+    edited: str | None = None,
+    problem: Problem | None = None,
 ) -> Response:
     shell = await visit.shell("Gateway keys", "keys", crumbs=(Crumb(words="Gateway keys"),))
     listing = await visit.api.gateway_keys(cursor=visit.param("cursor"), limit=PAGE_ROWS)
-    context = KeysPage(shell=shell, listing=listing, created=created, typed=typed or FIELDS, problem=problem)
+    edited = edited or visit.param("edit")
+    present = {key.id: _present(key) for key in listing.items}
+    if edited is not None and typed and problem:
+        present[edited] = typed
+    context = KeysPage(
+        shell=shell,
+        listing=listing,
+        created=created or rotated,
+        rotated=rotated is not None,
+        typed=typed if typed and edited is None else FIELDS,
+        present=present,
+        edited=edited,
+        problem=problem,
+    )
     return visit.page(context, status=problem.status if problem else 200)
 
 
 ROUTES = Routes(
     # What was made is shown at the address of its form, once; a reload shows the list.
-    pages=dict.fromkeys(("/keys", "/keys/new", "/keys/{key}/explain", "/keys/{key}/revoke"), show),
-    writes={"/keys/new": create, "/keys/{key}/explain": change, "/keys/{key}/revoke": revoke},
+    pages=dict.fromkeys(("/keys", "/keys/new", "/keys/{key}", "/keys/{key}/rotate", "/keys/{key}/explain", "/keys/{key}/revoke"), show),
+    writes={
+        "/keys/new": create,
+        "/keys/{key}": change,
+        "/keys/{key}/rotate": rotate,
+        "/keys/{key}/explain": explain,
+        "/keys/{key}/revoke": revoke,
+    },
     exports={"/keys": Export(name="gateway-keys")},
 )

@@ -10,7 +10,8 @@ from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
-from fairlead_client.resources.plans import ApplyRequest, HandOverResult, Plan, PlanState, needed_role
+from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_client.resources.plans import ApplyRequest, HandOverResult, Plan, PlanEffect, PlanState, needed_role
 from fairlead_client.resources.problems import PlanConflict, Problem
 from fairlead_web.drawing.differences import Change, changes_of
 from fairlead_web.frame.rendering import Context
@@ -42,6 +43,44 @@ class ExpectedRow:
     unknown: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """A figure of a plan's effect; `level` is warn or bad for a loss."""
+
+    words: str
+    value: str
+    note: str = ""
+    level: str = ""
+
+
+def tiles_of(effect: PlanEffect) -> list[Tile]:
+    """The figures of an effect that are not zero, whatever kind of plan it is of."""
+    replaced = effect.instances_added == effect.instances_removed > 0
+    figures = [
+        ("Instances replaced", effect.instances_removed if replaced else 0, formats.count, "", "warn"),
+        ("Instances added", 0 if replaced else effect.instances_added, formats.count, "", ""),
+        ("Instances removed", 0 if replaced else effect.instances_removed, formats.count, "", "warn"),
+        ("Keys that change owner", effect.key_share_moved, formats.share, "", ""),
+        ("Sessions lost", effect.sessions_lost, formats.count, "", "bad"),
+        ("Sessions moved", effect.sessions_moved, formats.count, "with their next request", "warn"),
+        ("Cached tokens lost", effect.cache_tokens_lost, formats.compact, "", ""),
+        ("Requests in flight there", effect.requests_in_flight, formats.count, "served to their end", ""),
+    ]
+    return [Tile(words=words, value=say(value), note=note, level=level) for words, value, say, note, level in figures if value]
+
+
+TITLES = {
+    PlanKind.SLO: "SLO",
+    PlanKind.REVERT: "Roll back",
+    PlanKind.ROLLBACK: "Roll back the template of",
+    PlanKind.SPEC: "Edit",
+    PlanKind.PACE: "Pace of scaling",
+    PlanKind.CLASSES: "Priority classes",
+    PlanKind.FAIRNESS: "Tenants",
+}
+"""The words of kinds that their names do not say."""
+
+
 AT_WORK = frozenset({ExpectationState.QUEUED, ExpectationState.RUNNING})
 QUANTITIES = {
     Quantity.ATTAINMENT: "In time",
@@ -64,6 +103,8 @@ class PlanPage(Context):
     shell: Shell
     plan: Plan
     pool_name: str
+    title: str
+    tiles: list[Tile]
     changes: list[Change]
     problem: Problem | None
     confirm: str
@@ -137,7 +178,7 @@ async def again(visit: Visit) -> Response:
 async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str, reason: str) -> Response:
     key = PoolKey.parse(plan.pool)
     shell = await visit.shell(
-        f"Plan: {formats.words(plan.kind)} {plan.pool}",
+        f"Plan: {TITLES.get(plan.kind, formats.words(plan.kind))} {plan.pool}",
         "pools",
         crumbs=(Crumb(words="Pools", path="/pools"), Crumb(words=plan.pool, path=pool_path(plan.pool)), Crumb(words=f"Plan {plan.id}")),
         pool=plan.pool,
@@ -151,6 +192,8 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
     context = PlanPage(
         shell=shell,
         plan=plan,
+        title=TITLES.get(plan.kind, formats.words(plan.kind).capitalize()),
+        tiles=tiles_of(plan.effect),
         pool_name=key.name,
         changes=changes_of(plan.diff),
         problem=problem,
@@ -192,7 +235,7 @@ def _row(one: ExpectedFigure) -> ExpectedRow:
 
 async def _meanwhile(visit: Visit, pool: PoolKey, plan: Plan) -> list[Meanwhile]:
     """Revisions of the pool made after a plan that was not applied, newest first: the other person's changes."""
-    if plan.state not in (PlanState.OPEN, PlanState.SUPERSEDED) or not plan.target.startswith("InferencePool "):
+    if plan.state not in (PlanState.OPEN, PlanState.SUPERSEDED) or not plan.target.startswith("InferencePool ") or plan.kind.facts.creates:
         return []
     found = await visit.attempt("revisions", visit.api.revisions(pool, limit=10))
     return [

@@ -1,13 +1,24 @@
 """`/schedules` and `…/{namespace}/{name}/{schedule}`: windows in time, what they set, and their outcome."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
 
 import yaml
+from starlette.datastructures import FormData
 from starlette.responses import Response
 
+from fairlead.errors import InvalidInput
 from fairlead.instances import MAX_REPLICAS, Role
+from fairlead.schedules.conflicts import WEEK
+from fairlead.schedules.specs import ScheduleSpec
+from fairlead.schedules.windows import windows_between
+from fairlead.schedules.zones import known_zones
+from fairlead.schemas.reading import read
 from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole
@@ -16,17 +27,29 @@ from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest, Schedule
 from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, ScheduleItem, ScheduleRun
 from fairlead_process.yaml_documents import complaint, read_yaml
-from fairlead_web.drawing.charts import WeekGrid, week_grid
+from fairlead_web.drawing.charts import WeekGrid, local_grid
+from fairlead_web.forms.schedule_forms import (
+    DAYS,
+    MODES,
+    TARGETS,
+    ScheduleForm,
+    roles_of,
+    schedule_of,
+    sets_in_words,
+    typed,
+)
 from fairlead_web.frame.rendering import Context
 from fairlead_web.frame.routes import POOL, Export, Routes
 from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
 from fairlead_web.frame.visits import Visit
 from fairlead_web.text import formats
 from fairlead_web.text.addresses import pool_path
+from fairlead_web.text.time_ranges import stamp
 from fairlead_web.text.yaml_text import yaml_text
 
 ONE = "/schedules/{namespace}/{name}/{schedule}"
 
+_MOST_WINDOWS = 200
 OFFICE_HOURS = """cron: "0 8 * * 1-5"
 duration: 10h
 timeZone: Europe/Berlin
@@ -45,6 +68,16 @@ class NewForm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnWeek:
+    """The week of a schedule that is not planned yet, by the clock of its `zone`, and its first starts."""
+
+    zone: str
+    grid: WeekGrid
+    starts: tuple[str, ...]
+    sets: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulesPage(Context):
     """All schedules, and the outcome of their newest starts."""
 
@@ -53,6 +86,15 @@ class SchedulesPage(Context):
     listing: Listing[ScheduleItem]
     runs: list[ScheduleRun] | None
     form: NewForm
+    built: ScheduleForm
+    """The builder, which is beside the form for text."""
+    week: DrawnWeek | None
+    days: tuple[str, ...]
+    targets: tuple[tuple[str, str], ...]
+    modes: tuple[str, ...]
+    zones: tuple[str, ...]
+    sets: dict[str, str]
+    """What each schedule sets, by pool and name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +107,7 @@ class SchedulePage(Context):
     shell: Shell
     detail: ScheduleDetail
     grid: WeekGrid
+    sets: str
     runs: Listing[ScheduleRun] | None
     preview: InForceAt | None
     at: str
@@ -74,34 +117,79 @@ class SchedulePage(Context):
     needed: AccessRole
 
 
+def week_of(form: ScheduleForm, now: datetime) -> DrawnWeek:
+    """The seven days from today. Raises InvalidInput for a schedule that the schema refuses."""
+    spec = schedule_of(form)
+    schedule = read(ScheduleSpec, {**spec, "name": form.name or "new"}, "spec")
+    local = now.astimezone(schedule.time_zone)
+    start = local.replace(hour=0, minute=0, second=0, microsecond=0)
+    windows = list(islice(windows_between(schedule, now - timedelta(days=1), now + WEEK), _MOST_WINDOWS))
+    starts = [one.opens.astimezone(schedule.time_zone) for one in windows if one.opens > now]
+    return DrawnWeek(
+        zone=form.zone,
+        grid=local_grid(windows, [schedule.name], start, now),
+        starts=tuple(f"{one:%a %d %b %H:%M %Z}" for one in starts[:3]),
+        sets=sets_in_words(spec),
+    )
+
+
 async def index(visit: Visit) -> Response:
     return await _index(visit, None)
 
 
-async def _index(visit: Visit, form: NewForm | None, status: int = 200) -> Response:
+async def _index(visit: Visit, form: NewForm | None, status: int = 200, built: ScheduleForm | None = None) -> Response:
     filters = visit.filters("pool")
     listing, runs = await asyncio.gather(
         visit.api.schedules(filters), visit.attempt("schedule runs", visit.api.schedule_runs({"pool": visit.param("pool"), "limit": 15}))
     )
     shell = await visit.shell("Schedules", "schedules", crumbs=(Crumb(words="Schedules"),), pool=visit.param("pool"))
-    form = form or await _new_form(
-        visit, visit.param("pool") or next((f"{one.namespace}/{one.name}" for one in shell.pools if one.engines_file is None), "")
+    pool = visit.param("pool") or next((f"{one.namespace}/{one.name}" for one in shell.pools if one.engines_file is None), "")
+    spec, desired = await _pool_of(visit, pool)
+    built = built or ScheduleForm(pool=pool, zone=_usual_zone(visit, listing.items), roles=roles_of(spec))
+    page = SchedulesPage(
+        shell=shell,
+        listing=listing,
+        runs=runs.items if runs else None,
+        form=form or _new_form(pool, spec, desired),
+        built=built,
+        week=None if built.problem else _drawn(built, visit),
+        days=DAYS,
+        targets=TARGETS,
+        modes=MODES,
+        zones=tuple(sorted(known_zones())),
+        sets={f"{one.pool}/{one.name}": sets_in_words(one.spec) for one in listing.items},
     )
-    page = SchedulesPage(shell=shell, listing=listing, runs=runs.items if runs else None, form=form)
     return visit.page(page, status)
 
 
-async def _new_form(visit: Visit, pool: str) -> NewForm:
-    """A form to start from: twice as many instances of each of the pool's roles during office hours,
-    within its bounds.
-    """
+def _drawn(built: ScheduleForm, visit: Visit) -> DrawnWeek | None:
+    """The week of what stands in the builder; None while it says nothing yet."""
+    try:
+        return week_of(built, visit.now)
+    except InvalidInput:
+        return None
+
+
+def _usual_zone(visit: Visit, listed: Sequence[ScheduleItem]) -> str:
+    """The zone of the schedules that there are; else the reader's own."""
+    return listed[0].time_zone if listed else visit.preferences.zone
+
+
+async def _pool_of(visit: Visit, pool: str) -> tuple[Mapping[str, Any], Mapping[str, int]]:
+    """The pool's spec and its desired numbers, both empty for a pool that cannot be read."""
     try:
         detail = await visit.attempt("pool", visit.api.pool(PoolKey.parse(pool), instances=False))
     except ValueError:
         detail = None
-    desired = detail.desired if detail else {}
+    if detail is None:
+        return {}, {}
+    return detail.spec, detail.desired
+
+
+def _new_form(pool: str, spec: Mapping[str, Any], desired: Mapping[str, int]) -> NewForm:
+    """A text to start from: twice as many instances of each role during office hours, within the pool's bounds."""
     wanted = {role.value: desired[role] for role in Role if role in desired} or {Role.BOTH.value: 1}
-    most = {role["name"]: role["maxReplicas"] for role in (detail.spec.get("roles") or [] if detail else []) if "maxReplicas" in role}
+    most = {role["name"]: role["maxReplicas"] for role in spec.get("roles") or [] if "maxReplicas" in role}
     bounds = [{"name": role, "minReplicas": min(max(1, 2 * now), most.get(role, MAX_REPLICAS))} for role, now in wanted.items()]
     return NewForm(pool=pool, name="", text=OFFICE_HOURS + yaml_text(bounds), problem=None)
 
@@ -112,11 +200,12 @@ async def show(visit: Visit) -> Response:
 
 async def _show(visit: Visit, text: str | None, problem: Problem | None) -> Response:
     key, name, at = visit.pool_key(), str(visit.request.path_params["schedule"]), visit.param("at")
-    detail, runs, preview = await asyncio.gather(
+    found, runs, preview = await asyncio.gather(
         visit.api.schedule(key, name),
         visit.attempt("schedule runs", visit.api.schedule_runs({"pool": str(key), "schedule": name, "limit": 30})),
         visit.attempt("preview", visit.api.bounds(key, at=at or "now")),
     )
+    detail, start = await _in_its_zone(visit, found)
     names = list(dict.fromkeys([name, *sorted(window.schedule for window in detail.windows)]))
     crumbs = crumbs_below(str(key), Crumb(words="Schedules", path=f"{pool_path(str(key))}/schedules"), Crumb(words=name))
     schedule = detail.schedule
@@ -124,7 +213,8 @@ async def _show(visit: Visit, text: str | None, problem: Problem | None) -> Resp
         SchedulePage(
             shell=await visit.shell(f"Schedule {name}", "pools", crumbs=crumbs, pool=str(key), tab="schedules"),
             detail=detail,
-            grid=week_grid(detail.windows, names, detail.start, visit.now),
+            grid=local_grid(detail.windows, names, start, visit.now),
+            sets=sets_in_words(detail.schedule.spec),
             runs=runs,
             preview=preview,
             at=at or "",
@@ -137,6 +227,17 @@ async def _show(visit: Visit, text: str | None, problem: Problem | None) -> Resp
         ),
         status=problem.status if problem else 200,
     )
+
+
+async def _in_its_zone(visit: Visit, found: ScheduleDetail) -> tuple[ScheduleDetail, datetime]:
+    """The schedule with the week from today's midnight in its own zone, and that midnight."""
+    zone = found.schedule.time_zone
+    local = visit.now.astimezone(ZoneInfo(zone if zone in known_zones() else "UTC"))
+    start = local.replace(hour=0, minute=0, second=0, microsecond=0)
+    if start == found.start:
+        return found, start
+    key = PoolKey.parse(found.schedule.pool)
+    return await visit.api.schedule(key, found.schedule.name, start=stamp(start)), start
 
 
 def _actions(schedule: ScheduleItem) -> tuple[tuple[str, str], ...]:
@@ -178,6 +279,8 @@ async def create(visit: Visit) -> Response:
     form = await visit.form()
     pool, name, text = (str(form.get(field, "")).strip() for field in ("pool", "name", "spec"))
     pool = str(visit.pool_key()) if visit.in_pool else pool
+    if "begins" in form:
+        return await _build(visit, pool, form)
     try:
         key = PoolKey.parse(pool)
         fields = {"name": name, "action": ScheduleAction.SET.value, "spec": read_yaml(text)}
@@ -193,6 +296,30 @@ async def create(visit: Visit) -> Response:
     else:
         return visit.redirect(f"/plans/{made.id}")
     return await _index(visit, NewForm(pool=pool, name=name, text=text, problem=problem), 422)
+
+
+async def _build(visit: Visit, pool: str, form: FormData) -> Response:
+    """Plans what stands in the builder, or only draws its week."""
+    spec, _ = await _pool_of(visit, pool)
+    texts = {name: value for name, value in form.items() if isinstance(value, str)}
+    built = typed(pool, roles_of(spec), texts, [str(one) for one in form.getlist("days")])
+    try:
+        week_of(built, visit.now)
+        if texts.get("action") == "draw":
+            return await _index(visit, None, built=built)
+        fields = {"name": built.name, "action": ScheduleAction.SET.value, "spec": schedule_of(built)}
+        made = await visit.api.create_plan(PoolKey.parse(pool), PlanRequest(kind=PlanKind.SCHEDULE, fields=fields))
+    except InvalidInput as error:
+        built = built.refused(error.field, str(error).removeprefix("spec."))
+    except ApiProblem as error:
+        if error.problem.status not in {400, 403, 404, 409, 422}:
+            raise
+        built = built.refused(error.problem.field or "", _told(error.problem))
+    except ValueError as error:
+        built = built.refused("pool", f"{error}; write it as in default/chat.")
+    else:
+        return visit.redirect(f"/plans/{made.id}")
+    return await _index(visit, None, 200 if texts.get("action") == "draw" else 422, built=built)
 
 
 def _unreadable(error: yaml.YAMLError) -> Problem:

@@ -12,7 +12,7 @@ from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_client.resources.pools import PoolRevision
 from fairlead_client.resources.problems import Problem
-from fairlead_web.drawing.differences import DiffLine, yaml_diff
+from fairlead_web.drawing.differences import Change, DiffLine, changes_of, yaml_diff
 from fairlead_web.frame.rendering import Context
 from fairlead_web.frame.routes import POOL, Export, Routes
 from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
@@ -30,6 +30,8 @@ class SpecPage(Context):
     listing: Listing[PoolRevision]
     numbers: list[int]
     """The revisions that can be compared: those of the page, and those that are."""
+    changed: dict[int, list[Change]]
+    """The fields that each revision changed, by its number; lists and objects are not repeated."""
     current: str
     before: PoolRevision | None
     after: PoolRevision | None
@@ -75,6 +77,7 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
             shell=shell,
             listing=listing,
             numbers=sorted(compared | {one.number for one in listing.items}, reverse=True),
+            changed={one.number: [_in_a_word(change) for change in changes_of(one.diff)] for one in listing.items},
             current=yaml_text(detail.spec),
             before=before,
             after=after,
@@ -83,6 +86,12 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
         ),
         status=problem.status if problem else 200,
     )
+
+
+def _in_a_word(change: Change) -> Change:
+    """The change without values of several lines, and without the path of the spec."""
+    before, after = ("…" if "\n" in value else value for value in (change.before, change.after))
+    return Change(path=change.path.removeprefix("spec."), before=before, after=after)
 
 
 async def _revision(visit: Visit, listing: Listing[PoolRevision], text: str) -> PoolRevision:

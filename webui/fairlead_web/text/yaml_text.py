@@ -1,4 +1,4 @@
-"""Writes JSON documents as the YAML that a person would write. Pure."""
+"""Writes JSON documents as the YAML that a person would write, and finds the line of a field in such text. Pure."""
 
 import re
 from typing import Any
@@ -51,6 +51,32 @@ def yaml_text(document: Any) -> str:
     """
     text = yaml.dump(_ordered(document), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf"))
     return "".join(char if char.isprintable() or char == "\n" else f"\\U{ord(char):08x}" for char in text)
+
+
+_STEP = re.compile(r"[^.\[\]]+|\[\d+\]")
+
+
+def line_of(text: str, path: str) -> int:
+    """The line, from 1, of the field at a path such as `roles[0].maxReplicas`; of the nearest object around it, if the
+    text has no such field. The text must be YAML.
+    """
+    node, line = yaml.compose(text, Loader=yaml.SafeLoader), 1
+    for step in _STEP.findall(path):
+        found = _below(node, step)
+        if found is None:
+            break
+        node, line = found[1], found[0].start_mark.line + 1
+    return line
+
+
+def _below(node: yaml.Node | None, step: str) -> tuple[yaml.Node, yaml.Node] | None:
+    """The node at which a field or an item begins, and that of its value; None if there is none."""
+    if isinstance(node, yaml.MappingNode):
+        return next(((key, value) for key, value in node.value if key.value == step), None)
+    if isinstance(node, yaml.SequenceNode) and step.startswith("["):
+        place = int(step[1:-1])
+        return (node.value[place], node.value[place]) if place < len(node.value) else None
+    return None
 
 
 def _ordered(value: Any) -> Any:

@@ -163,6 +163,8 @@ class PodWorker:
             if self.pod.deleted or container.process is not None:
                 self._slots.release()
                 return
+            if container.restarts and len(self.pod.containers) == 1:  # several containers write to one file, which stays whole
+                self._runtime.keep_previous_log(self.pod.namespace, self.pod.name)
             process = self._runtime.start(prepared.line, prepared.variables, self._runtime.log_path(self.pod.namespace, self.pod.name))
         except (PodRefused, ClusterProblem, OSError) as problem:
             self._slots.release()

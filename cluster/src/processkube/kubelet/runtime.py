@@ -113,9 +113,18 @@ class ProcessRuntime:
         """End the process and all processes that it started."""
         send_signal(process, signal.SIGKILL, group=True)
 
+    def keep_previous_log(self, namespace: str, name: str) -> None:
+        """The log so far becomes that of the previous container; a new one begins."""
+        with contextlib.suppress(FileNotFoundError):
+            self.log_path(namespace, name).replace(self._previous(namespace, name))
+
+    def _previous(self, namespace: str, name: str) -> Path:
+        return self.log_path(namespace, name).with_suffix(".previous")
+
     def remove_log(self, namespace: str, name: str) -> None:
-        """Remove the log of a pod that is gone."""
+        """Remove the logs of a pod that is gone."""
         self.log_path(namespace, name).unlink(missing_ok=True)
+        self._previous(namespace, name).unlink(missing_ok=True)
 
     async def bound_logs(self, every_seconds: float = 5.0) -> None:
         """Cut log files that grew over the limit down to their last part. Never returns.

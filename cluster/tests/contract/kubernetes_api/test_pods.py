@@ -120,7 +120,10 @@ def test_logs_are_read_whole_by_lines_and_by_bytes(api: httpx.Client, core: str,
     assert api.get(f"{core}/pods/a/log", params={"tailLines": "0"}).text == ""
     assert api.get(f"{core}/pods/a/log", params={"limitBytes": "5"}).text == "one\nt"
     assert api.get(f"{core}/pods/a/log", params={"container": "other"}).status_code == 400
-    assert api.get(f"{core}/pods/a/log", params={"previous": "true"}).status_code == 400
+    none = api.get(f"{core}/pods/a/log", params={"previous": "true"})
+    assert (none.status_code, none.json()["message"]) == (400, 'previous terminated container "c" in pod "a" not found')
+    (log_folder / f"{namespace}_a.previous").write_text("zero\n")
+    assert api.get(f"{core}/pods/a/log", params={"previous": "true"}).text == "zero\n"
 
 
 def test_the_log_of_a_pod_is_that_of_its_init_containers_too(api: httpx.Client, core: str, namespace: str, log_folder: Path) -> None:

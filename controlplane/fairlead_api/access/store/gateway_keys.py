@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -11,16 +11,24 @@ from sqlalchemy import func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead_api import tables
-from fairlead_api.access.keys import MOST_KEYS
+from fairlead_api.access.keys import MOST_KEYS, SHOWN_CHARACTERS, changed_key
 from fairlead_api.infra import audit_log, notifying
-from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.audit_chain import AuditDraft
+from fairlead_api.infra.callers import Caller, digest
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import Conflict, NotFound
 from fairlead_api.infra.notices import GatewayKeysChanged
 from fairlead_api.infra.paging import page
 from fairlead_api.infra.records import read
 from fairlead_client.resources.audit import AuditAction
-from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyChange, GatewayKeyTotals, GatewayKeyUsage, GatewayKeyUsePoint
+from fairlead_client.resources.gateway_keys import (
+    GatewayKey,
+    GatewayKeyChange,
+    GatewayKeyRotation,
+    GatewayKeyTotals,
+    GatewayKeyUsage,
+    GatewayKeyUsePoint,
+)
 from fairlead_client.resources.pages import Page
 
 keys = tables.gateway_keys
@@ -109,20 +117,40 @@ class PostgresGatewayKeys:
         """Changes a key that is not revoked. Raises NotFound, Conflict."""
 
         async def work(connection: AsyncConnection) -> GatewayKey:
-            row = (await connection.execute(select(keys).where(keys.c.id == key_id).with_for_update())).one_or_none()
-            if row is None:
-                raise NotFound("gateway key", key_id)
-            if row.revoked_at is not None:
-                raise Conflict("gateway-key-revoked", f"the gateway key {key_id} is revoked, which is permanent; create another one")
-            if row.explain != change.explain:
-                await connection.execute(update(keys).where(keys.c.id == key_id).values(explain=change.explain))
-                await notifying.send(connection, [GatewayKeysChanged()])
+            before = await _living(connection, key_id)
+            after = changed_key(before, change, now)
+            changes = _differences(before, after)
+            if changes:
+                await connection.execute(
+                    update(keys).where(keys.c.id == key_id).values(**{name: value for name, (_, value) in changes.items()})
+                )
                 draft = caller.draft(AuditAction.GATEWAY_KEY_CHANGED, key_id)
-                entry = replace(draft, before={"explain": row.explain}, after={"explain": change.explain})
-                await audit_log.append(connection, [entry], now)
-            return read(GatewayKey, (await connection.execute(select(keys, _LAST_USED).where(keys.c.id == key_id))).one())
+                old, new = ({name: _said(pair[side]) for name, pair in changes.items()} for side in (0, 1))
+                await self._told(connection, replace(draft, before=old, after=new), now)
+            return await _living(connection, key_id)
 
         return await self._database.writing(work)
+
+    async def rotate(self, key_id: str, secret: str, rotation: GatewayKeyRotation, caller: Caller, now: datetime) -> GatewayKey:
+        """Gives a key that is not revoked another secret. Raises NotFound, Conflict."""
+
+        async def work(connection: AsyncConnection) -> GatewayKey:
+            before = await _living(connection, key_id)
+            until = now + timedelta(hours=rotation.hours) if rotation.hours else None
+            former = {"former_digest": keys.c.digest if until else None, "former_until": until}
+            new = {"digest": digest(secret), "prefix": secret[:SHOWN_CHARACTERS]}
+            await connection.execute(update(keys).where(keys.c.id == key_id).values(**former, **new))
+            told = {"prefix": new["prefix"], "former_until": _said(until)}
+            draft = replace(caller.draft(AuditAction.GATEWAY_KEY_ROTATED, key_id), before={"prefix": before.prefix}, after=told)
+            await self._told(connection, draft, now)
+            return replace(await _living(connection, key_id), secret=secret)
+
+        return await self._database.writing(work)
+
+    async def _told(self, connection: AsyncConnection, draft: AuditDraft, now: datetime) -> None:
+        """Tells routers, and the audit log."""
+        await notifying.send(connection, [GatewayKeysChanged()])
+        await audit_log.append(connection, [draft], now)
 
     async def revoke(self, key_id: str, caller: Caller, now: datetime) -> None:
         """Revokes a key permanently; a revoked key is left unchanged. Raises NotFound."""
@@ -139,6 +167,27 @@ class PostgresGatewayKeys:
             await audit_log.append(connection, [replace(caller.draft(AuditAction.GATEWAY_KEY_REVOKED, key_id), before=before)], now)
 
         await self._database.writing(work)
+
+
+async def _living(connection: AsyncConnection, key_id: str) -> GatewayKey:
+    """The key, locked. Raises NotFound; Conflict if it is revoked."""
+    row = (await connection.execute(select(keys, _LAST_USED).where(keys.c.id == key_id).with_for_update(of=keys))).one_or_none()
+    if row is None:
+        raise NotFound("gateway key", key_id)
+    if row.revoked_at is not None:
+        raise Conflict("gateway-key-revoked", f"the gateway key {key_id} is revoked, which is permanent; create another one")
+    return read(GatewayKey, row)
+
+
+def _differences(before: GatewayKey, after: GatewayKey) -> dict[str, tuple[Any, Any]]:
+    names = (item.name for item in fields(GatewayKey))
+    pairs = {name: (getattr(before, name), getattr(after, name)) for name in names}
+    return {name: tuple(list(one) if isinstance(one, tuple) else one for one in pair) for name, pair in pairs.items() if pair[0] != pair[1]}  # type: ignore[misc]  # two of them
+
+
+def _said(value: Any) -> Any:
+    """The value as the audit log has it."""
+    return value.isoformat() if isinstance(value, datetime) else value
 
 
 def _totals(rows: Iterable[Any]) -> GatewayKeyTotals:

@@ -33,12 +33,18 @@ async def _change(asked: Asked) -> Change:
     target, found = await asked.its_pool()
     number = asked.request.revision or 0
     change = Change(target=target, found=found, patch=revert_patch(number, found.spec, await asked.spec_of(asked.pool, number)))
-    for kind in kinds_in(found.spec, change.after):
-        check_possible(kind.name, found.spec, found.annotations)
+    require_possible(change)
     return change
 
 
-def _questions(change: Change, policies: PolicyCatalogue) -> Sequence[Question]:
+def require_possible(change: Change) -> None:
+    """Raises Conflict if a part of the change is impossible for the pool."""
+    for kind in kinds_in(change.part, change.after):
+        check_possible(kind.name, change.found.spec, change.found.annotations)
+
+
+def questions_of_parts(change: Change, policies: PolicyCatalogue) -> Sequence[Question]:
+    """One question about a change of several parts of the spec. Raises InvalidInput for a spec that is refused."""
     checked(change.part, change.patch, policies)
     parts = [one for kind in kinds_in(change.part, change.after) for one in kind.questions(change, policies)]
     return [RevertQuestion(parts=tuple(parts))]
@@ -85,4 +91,4 @@ def joined(effects: Sequence[PlanEffect]) -> PlanEffect:
     )
 
 
-KIND = Kind(name=PlanKind.REVERT, change=_change, questions=_questions)
+KIND = Kind(name=PlanKind.REVERT, change=_change, questions=questions_of_parts)

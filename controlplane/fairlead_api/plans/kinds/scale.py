@@ -53,7 +53,8 @@ async def _change(asked: Asked) -> Change:
     return Change(target=target, found=await asked.cluster.read(target), patch={"replicas": asked.request.replicas})
 
 
-def _questions(change: Change, policies: PolicyCatalogue) -> Sequence[Question]:
+def scale_questions(change: Change, policies: PolicyCatalogue) -> Sequence[Question]:
+    """A question for each role whose number changes; for the first one if none does."""
     part = change.part
     if change.target.kind is TargetKind.ROLE:
         return [ScaleQuestion(role=Role(part["role"]), before=int(part["replicas"]), after=int(change.patch["replicas"]))]
@@ -73,15 +74,21 @@ def replicas_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
     if request.replicas is None or not 0 <= request.replicas <= MAX_REPLICAS:
         raise InvalidInput("replicas", request.replicas, f"write 0 to {MAX_REPLICAS}")
     roles = spec.get("roles") or [{"name": Role.BOTH.value}]
+    place = asked_role(request, roles)
+    if roles[place].get("name") == Role.BOTH:
+        return {"replicas": request.replicas}
+    if roles[place].get("replicas") == request.replicas:
+        raise InvalidInput(f"spec.roles[{place}].replicas", request.replicas, "it already has this value; write another")
+    return {"roles": [{**one, "replicas": request.replicas} if number == place else one for number, one in enumerate(roles)]}
+
+
+def asked_role(request: PlanRequest, roles: Sequence[Mapping[str, Any]]) -> int:
+    """The place of the role that a request names; of the only one, if it names none. Raises InvalidInput."""
     names = [role.get("name") for role in roles]
     role = Role.BOTH if request.role is None and Role.BOTH in names else request.role
     if role not in names:
-        raise InvalidInput("role", request.role, f"write {' or '.join(names)}")
-    if role is Role.BOTH:
-        return {"replicas": request.replicas}
-    if roles[names.index(role)].get("replicas") == request.replicas:
-        raise InvalidInput(f"spec.roles[{names.index(role)}].replicas", request.replicas, "it already has this value; write another")
-    return {"roles": [{**one, "replicas": request.replicas} if one.get("name") == role else one for one in roles]}
+        raise InvalidInput("role", request.role, f"write {' or '.join(map(str, names))}")
+    return names.index(role)
 
 
 def scaled_by_its_object(request: PlanRequest, spec: Mapping[str, Any]) -> Role | None:
@@ -154,4 +161,6 @@ def _not_ready(pool: PoolUse) -> list[str]:
     return [f"{waiting} {'instance is' if waiting == 1 else 'instances are'} not ready yet."] if waiting else []
 
 
-KIND = Kind(name=PlanKind.SCALE, change=_change, questions=_questions, is_part=lambda before, after: _numbers(before) != _numbers(after))
+KIND = Kind(
+    name=PlanKind.SCALE, change=_change, questions=scale_questions, is_part=lambda before, after: _numbers(before) != _numbers(after)
+)

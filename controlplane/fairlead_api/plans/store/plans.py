@@ -17,7 +17,7 @@ from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.infra.paging import Lists, between, narrowed
-from fairlead_api.infra.pool_rows import pool_row, share
+from fairlead_api.infra.pool_rows import new_pool, pool_row, share
 from fairlead_api.infra.records import read
 from fairlead_api.infra.spans import Span
 from fairlead_api.plans.objects import Target
@@ -57,6 +57,8 @@ class PostgresPlans:
     async def add(self, stored: StoredPlan, draft: AuditDraft, now: datetime) -> None:
         async def work(connection: AsyncConnection) -> None:
             plan = stored.plan
+            if plan.kind.facts.creates:
+                await _remember(connection, PoolKey.parse(plan.pool), now)
             row = await _row_of(connection, PoolKey.parse(plan.pool))
             await connection.execute(
                 insert(plans).values(
@@ -195,6 +197,11 @@ async def _row_of(connection: AsyncConnection, pool: PoolKey) -> Any:
     if row is None:
         raise NotFound("pool", str(pool))
     return row
+
+
+async def _remember(connection: AsyncConnection, pool: PoolKey, now: datetime) -> None:
+    """Stores a pool that is only planned like one that was deleted: plans name it, and nothing else shows it."""
+    await connection.execute(new_pool(namespace=pool.namespace, name=pool.name, uid="", created_at=now, observed_at=now, deleted_at=now))
 
 
 async def _get(connection: AsyncConnection, plan_id: str) -> StoredPlan:

@@ -26,6 +26,7 @@ from fairlead_api.infra.database import Database, moment
 from fairlead_api.infra.errors import Conflict, NotFound
 from fairlead_api.infra.lost_commits import LostCommits
 from fairlead_api.infra.notices import Notice, PoolDeleted, TableChanged
+from fairlead_api.infra.pool_rows import new_pool
 from fairlead_api.infra.records import Writing
 from fairlead_api.pools.fixed_engines import engines_file
 from fairlead_api.pools.mirroring import Shares, facts_of, is_outdated
@@ -97,22 +98,6 @@ _DECISIONS = Writing(tables.scaling_decisions, ScalingDecisionRecord, "pool_id")
 
 _POOLS = tables.pools
 _LOCK_POOL = select(_POOLS).where(_POOLS.c.namespace == bindparam("namespace"), _POOLS.c.name == bindparam("name")).with_for_update()
-_MAKE_POOL = (
-    upsert(_POOLS)
-    .values(
-        **{name: bindparam(name) for name in ("namespace", "name", "uid", "created_at", "observed_at")},
-        generation=0,
-        resource_version="0",
-        model="",
-        spec={},
-        labels={},
-        annotations={},
-        changed_by="",
-        conditions=[],
-    )
-    .on_conflict_do_nothing()
-    .returning(_POOLS)
-)
 
 
 class PostgresPools:
@@ -237,8 +222,8 @@ async def _locked(connection: AsyncConnection, pool: PoolKey, state: PoolState, 
     key = {"namespace": pool.namespace, "name": pool.name}
     row = (await connection.execute(_LOCK_POOL, key)).one_or_none()
     if row is None:
-        first = {**key, "uid": state.uid, "created_at": now, "observed_at": now}
-        made = (await connection.execute(_MAKE_POOL, first)).one_or_none()
+        first = new_pool(**key, uid=state.uid, created_at=now, observed_at=now).returning(_POOLS)
+        made = (await connection.execute(first)).one_or_none()
         row = made or (await connection.execute(_LOCK_POOL, key)).one()  # another call made it meanwhile
     outdated = is_outdated((row.uid, row.generation, row.resource_version), state)
     if outdated:

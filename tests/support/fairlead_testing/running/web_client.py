@@ -1,6 +1,6 @@
 """An HTTP client of the web UI over the fake public API, both in this process, the clock standing still."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -52,7 +52,7 @@ class Visitor:
         """The CSRF token of a rendered page."""
         return page.split('name="csrf" value="', 1)[1].split('"', 1)[0]
 
-    async def submit(self, path: str, page: str = "/help", **fields: str) -> httpx.Response:
+    async def submit(self, path: str, page: str = "/help", **fields: str | Sequence[str]) -> httpx.Response:
         """Posts a form as a browser does, with the token of `page`."""
         shown = await self.http.get(page)
         data = {"csrf": self.form_token(shown.text), **fields}

@@ -47,3 +47,34 @@ async def test_a_keys_last_use_and_last_day_are_shown() -> None:
     assert "41,300,512 + 2,950,077 tokens" in text
     assert "120 rejected-key-requests" in text
     assert text.count(">never<") == 1
+
+
+async def test_a_key_is_edited_in_its_row_and_keeps_its_secret() -> None:
+    async with visitor("operator") as operator:
+        assert 'href="/keys?edit=k-0"' in (await operator.http.get("/keys")).text
+        assert 'action="/keys/k-0"' in (await operator.http.get("/keys?edit=k-0")).text
+        form = {"name": "team-y", "pools": "default/chat", "requests_per_minute": "30", "tokens_per_minute": "", "explain": "1"}
+        assert (await operator.submit("/keys/k-0", **form)).status_code == 303
+        row = next(one for one in (await operator.http.get("/keys")).text.split("<tr>") if "team-y" in one)
+        assert "default/chat" in row
+        assert "30 requests" in row
+        assert "tokens</td>" not in row
+        assert "flk_shown-once" not in row
+
+
+async def test_a_refused_edit_stays_open_in_its_row_with_the_field_marked() -> None:
+    async with visitor("operator") as operator:
+        answer = await operator.submit("/keys/k-0", name="kept", tokens_per_minute="many")
+        assert answer.status_code == 422
+        assert 'action="/keys/k-0"' in answer.text
+        assert 'value="kept"' in answer.text
+        assert answer.text.count('aria-describedby="key-problem"') == 1
+
+
+async def test_a_rotated_keys_new_secret_is_shown_once_with_the_end_of_the_former_one() -> None:
+    async with visitor("operator") as operator:
+        answer = (await operator.submit("/keys/k-0/rotate", hours="12")).text
+        assert "has a new secret" in answer
+        assert "flk_shown-once" in answer
+        assert "The former secret is accepted until" in answer
+        assert "flk_shown-once" not in (await operator.http.get("/keys")).text

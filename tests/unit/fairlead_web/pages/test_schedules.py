@@ -2,6 +2,7 @@
 
 import html
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import yaml
@@ -102,3 +103,50 @@ async def test_a_start_that_nothing_was_heard_of_is_not_said_to_have_had_no_wind
         viewer.fake.world.schedule_runs = [replace(example(ScheduleRun), outcome=RunOutcome.SKIPPED, reason=RunReason.MISSED)]
         page = (await viewer.http.get("/schedules/default/chat/night")).text
     assert "never reported" in page
+
+
+WEEKDAY_NIGHTS = {
+    "name": "night",
+    "days": ["1", "2", "3", "4", "5"],
+    "begins": "22:00",
+    "ends": "06:00",
+    "zone": "Europe/Berlin",
+    "roles.0.minimum": "1",
+    "roles.0.maximum": "2",
+}
+
+
+async def test_the_builder_plans_what_was_clicked_and_draws_its_week_before() -> None:
+    async with visitor("admin") as admin:
+        at = f"/pools/{CHAT}/schedules"
+        page = (await admin.http.get(at)).text
+        assert "the pool allows 0 to 64" in page
+        drawn = await admin.submit(at, **WEEKDAY_NIGHTS, action="draw")
+        assert drawn.status_code == 200
+        assert "Windows of the coming seven days, in Europe/Berlin" in drawn.text
+        assert "Sets 1 to 2 instances" in drawn.text
+        assert not admin.fake.book.plans
+        assert (await admin.submit(at, **WEEKDAY_NIGHTS, action="plan")).status_code == 303
+        (plan,) = admin.fake.book.plans.values()
+        assert "cron: 0 22 * * 1-5" in plan.patch
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"zone": "Mars/Base"}, "write a time zone of the IANA database"),
+        ({"begins": "late"}, "write a time of day"),
+        ({"days": []}, "choose at least one day"),
+        ({"roles.0.maximum": "99"}, "must lie within"),
+        ({"roles.0.maximum": "", "roles.0.minimum": ""}, "a schedule must change something"),
+        ({"name": "Not a name"}, "name"),
+    ],
+)
+async def test_what_the_builder_refuses_stands_at_its_field_and_all_typed_stays(change: dict[str, Any], said: str) -> None:
+    async with visitor("admin") as admin:
+        answer = await admin.submit(f"/pools/{CHAT}/schedules", **{**WEEKDAY_NIGHTS, **change}, action="plan")
+        assert answer.status_code == 422
+        assert 'id="built-problem"' in answer.text
+        assert said in html.unescape(answer.text).split('id="built-problem"')[1].split("</p>")[0]
+        assert 'name="ends" type="time" value="06:00"' in answer.text
+        assert not admin.fake.book.plans

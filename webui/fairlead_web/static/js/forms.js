@@ -112,8 +112,19 @@ export function nextTheme() {
   toast(`Theme: ${root.dataset.theme}.`);
 }
 
+// The line of a text that was refused is selected, and in sight.
+function showFault(area) {
+  const lines = area.value.split("\n");
+  const before = lines.slice(0, Number(area.dataset.line) - 1).join("\n").length;
+  area.focus();
+  area.setSelectionRange(before && before + 1, before + 1 + lines[area.dataset.line - 1].length);
+  area.scrollTop = (area.scrollHeight * (area.dataset.line - 4)) / lines.length;
+}
+
 export function start() {
   restore();
+  const faulty = document.querySelector("textarea[data-line]:not([data-line='0'])");
+  if (faulty) showFault(faulty);
   document.addEventListener("submit", submitted);
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-copy]");

@@ -14,11 +14,12 @@ _BLOCK = 64 * 1024
 class LogSource(Protocol):
     """Yields a container's log as bytes; with `follow`, it continues until the consumer stops it.
 
-    If `tail_lines` is None, the log is complete. Raises FileNotFoundError when the container has written nothing yet.
+    If `tail_lines` is None, the log is complete; `previous` is that of the container before the last restart. Raises
+    FileNotFoundError when the container has written nothing yet.
     """
 
     def __call__(
-        self, namespace: str, pod: str, container: str, *, follow: bool, tail_lines: int | None
+        self, namespace: str, pod: str, container: str, *, follow: bool, tail_lines: int | None, previous: bool
     ) -> AsyncGenerator[bytes, None]: ...
 
 
@@ -27,17 +28,24 @@ def log_path(folder: Path, namespace: str, pod: str) -> Path:
     return folder / f"{namespace}_{pod}.log"
 
 
+def previous_log_path(folder: Path, namespace: str, pod: str) -> Path:
+    """The file with the log of the container that ran before the present one."""
+    return folder / f"{namespace}_{pod}.previous"
+
+
 def file_log_source(folder: Path, is_running: Callable[[str, str], bool]) -> LogSource:
     """A source that reads `<folder>/<namespace>_<pod>.log`.
 
     Following ends when `is_running(namespace, pod)` turns false.
     """
 
-    async def read(namespace: str, pod: str, container: str, *, follow: bool, tail_lines: int | None) -> AsyncGenerator[bytes, None]:
-        path = log_path(folder, namespace, pod)
+    async def read(
+        namespace: str, pod: str, container: str, *, follow: bool, tail_lines: int | None, previous: bool
+    ) -> AsyncGenerator[bytes, None]:
+        path = (previous_log_path if previous else log_path)(folder, namespace, pod)
         position: int | None = None
         while True:
-            running = is_running(namespace, pod)
+            running = not previous and is_running(namespace, pod)
             if position is None and (path.exists() or not follow or not running):
                 position = _tail_position(path, tail_lines)
             while position is not None:

@@ -22,7 +22,7 @@ from processkube.kubernetes_api.storing.representations import has_replicas, sca
 from processkube.kubernetes_api.writing.resources import SCALE, Resources, conflict
 
 _STREAMING = frozenset({"exec", "attach", "portforward", "proxy"})
-_UNSUPPORTED_LOG_OPTIONS = ("previous", "timestamps", "sinceSeconds", "sinceTime")
+_UNSUPPORTED_LOG_OPTIONS = ("timestamps", "sinceSeconds", "sinceTime")
 
 
 class Subresources:
@@ -158,11 +158,16 @@ class Subresources:
                 raise BadRequest(f"{option} is not supported by processkube; its logs are plain files without times")
         pod = self._resources.require(target.kind, target.namespace, target.name).object
         container = _container(pod, query.get("container", ""))
+        previous = is_true(query.get("previous"))
         tail, limit = _number(query.get("tailLines"), "tailLines"), _number(query.get("limitBytes"), "limitBytes")
-        chunks = self._log_source(target.namespace, target.name, container, follow=is_true(query.get("follow")), tail_lines=tail)
+        chunks = self._log_source(
+            target.namespace, target.name, container, follow=is_true(query.get("follow")), tail_lines=tail, previous=previous
+        )
         try:
             first = await anext(chunks, b"")
         except FileNotFoundError as error:
+            if previous:
+                raise BadRequest(f'previous terminated container "{container}" in pod "{target.name}" not found') from error
             raise BadRequest(f'container "{container}" in pod "{target.name}" is waiting to start: it has written no log yet') from error
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)

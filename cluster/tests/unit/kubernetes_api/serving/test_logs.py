@@ -15,7 +15,7 @@ from processkube.testing.examples import examples
 
 async def read(folder: Path, tail: int | None) -> bytes:
     source = file_log_source(folder, lambda _namespace, _pod: True)
-    return b"".join([block async for block in source("ns", "pod", "c", follow=False, tail_lines=tail)])
+    return b"".join([block async for block in source("ns", "pod", "c", follow=False, tail_lines=tail, previous=False)])
 
 
 @examples(60)
@@ -38,7 +38,7 @@ async def test_following_survives_a_cut_and_ends_with_the_pod(tmp_path: Path) ->
     running = True
     path = log_path(tmp_path, "ns", "pod")
     source = file_log_source(tmp_path, lambda _namespace, _pod: running)
-    blocks = source("ns", "pod", "c", follow=True, tail_lines=None)
+    blocks = source("ns", "pod", "c", follow=True, tail_lines=None, previous=False)
     waiting = asyncio.ensure_future(anext(blocks))
     await asyncio.sleep(POLL_SECONDS / 2)
     path.write_text("first line\n")

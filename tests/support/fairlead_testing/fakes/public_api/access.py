@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from fairlead_api.access.keys import changed_key
 from fairlead_client.resources.access import (
     PEOPLE,
     AccessRole,
@@ -27,6 +28,7 @@ from fairlead_client.resources.gateway_keys import (
     GatewayKey,
     GatewayKeyChange,
     GatewayKeyRequest,
+    GatewayKeyRotation,
     GatewayKeyTotals,
     GatewayKeyUsage,
     GatewayKeyUsePoint,
@@ -86,6 +88,7 @@ class Access:
             Route("/v1/gateway-keys", self.guard(self._create_key, AccessRole.OPERATOR), methods=["POST"]),
             *document_routes("/v1/gateway-keys/{key_id}/usage", self._key_usage, "points", self.guard),
             Route("/v1/gateway-keys/{key_id}", self.guard(self._change_key, AccessRole.OPERATOR), methods=["PATCH"]),
+            Route("/v1/gateway-keys/{key_id}/rotate", self.guard(self._rotate_key, AccessRole.OPERATOR), methods=["POST"]),
             Route("/v1/gateway-keys/{key_id}", self.guard(self._revoke_key, AccessRole.OPERATOR), methods=["DELETE"]),
             Route("/v1/tokens/{token}", self.guard(self._revoke, AccessRole.ADMIN), methods=["DELETE"]),
         ]
@@ -221,8 +224,17 @@ class Access:
             raise Refusal(404, "No such key", f"There is no gateway key {key_id}.")
         if self.gateway_keys[place].revoked_at is not None:
             raise Refusal(409, "Conflict", f"the gateway key {key_id} is revoked", "gateway-key-revoked")
-        self.gateway_keys[place] = replace(self.gateway_keys[place], explain=change.explain)
+        self.gateway_keys[place] = changed_key(self.gateway_keys[place], change, self._clock())
         return as_json(self.gateway_keys[place])
+
+    async def _rotate_key(self, request: Request) -> Response:
+        key_id, rotation = request.path_params["key_id"], msgspec.json.decode(await request.body(), type=GatewayKeyRotation)
+        place = next((place for place, key in enumerate(self.gateway_keys) if key.id == key_id), None)
+        if place is None:
+            raise Refusal(404, "No such key", f"There is no gateway key {key_id}.")
+        until = self._clock() + timedelta(hours=rotation.hours) if rotation.hours else None
+        self.gateway_keys[place] = replace(self.gateway_keys[place], prefix="flk_new0", former_until=until)
+        return as_json(replace(self.gateway_keys[place], secret="flk_shown-once"))
 
     async def _key_usage(self, request: Request) -> Response:
         key_id, now = request.path_params["key_id"], self._clock()

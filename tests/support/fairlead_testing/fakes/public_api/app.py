@@ -63,8 +63,8 @@ class FakePublicApi:
             *Search(world, self.book).routes(access.guard),
             *AdviceOfPools(world, clock).routes(access.guard),
             *self.simulations.routes(access.guard),
+            *Pools(world, clock).routes(access.guard, lambda endpoint: access.guard(endpoint, AccessRole.OPERATOR)),
             *self.webhooks.routes(),
-            *Pools(world, clock).routes(access.guard),
         ]
         examples = [Route(path, access.guard(example_of(kind))) for path, kind in unmade_paths(routes).items()]
         self.app = Starlette(

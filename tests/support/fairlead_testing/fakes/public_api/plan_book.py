@@ -44,6 +44,8 @@ class WorldCluster:
             case TargetKind.INSTANCE | TargetKind.ENGINE:
                 return self._instance(target)
         pool = f"{target.namespace}/{target.name}"
+        if target.kind is TargetKind.POOL and pool not in INSTANCES:
+            raise NotFound("pool", pool)
         if target.kind is TargetKind.ROLE:
             pool, _, role = pool.rpartition("-")
             return _object({"role": role, "replicas": self._world.roles_wanted[pool][role]})
@@ -114,7 +116,7 @@ class PlanBook:
         session and its home; one of kind `delete` takes all of the spec away.
         """
         path: tuple[str, ...] = ("metadata", "annotations") if instance else ("spec",)
-        before = self.world.annotations(instance) if instance else self.world.spec(pool)
+        before = self.world.annotations(instance) if instance else {} if kind is PlanKind.CREATE else self.world.spec(pool)
         if engines is not None:
             path, before = (), {"engines": engines}
         if session is not None:
@@ -138,7 +140,7 @@ class PlanBook:
             effect=_scaling(pool, before["replicas"], after["replicas"])
             if kind is PlanKind.SCALE
             else replace(EFFECTS[kind], for_admins=kind_of(kind).is_for_admins(before, after)),
-            owner=None if instance else self.world.owner[pool],
+            owner=None if instance else self.world.owner.get(pool),
             patch=yaml.safe_dump(patch, sort_keys=False),
             undo_of=undo_of,
         )
@@ -156,7 +158,7 @@ class PlanBook:
         """The world after the plan."""
         self.applied.append(plan.id)
         change, _ = self.changes[plan.id]
-        if plan.kind in {PlanKind.ENGINES, PlanKind.DELETE, PlanKind.MOVE, PlanKind.UNPIN}:
+        if plan.kind in {PlanKind.ENGINES, PlanKind.DELETE, PlanKind.MOVE, PlanKind.UNPIN, PlanKind.CREATE}:
             return  # the world's pools, instances and sessions are fixed
         if plan.target.startswith("Pod "):
             name = plan.target.rpartition("/")[2]
@@ -165,7 +167,10 @@ class PlanBook:
         rest = dict(change)
         self.world.desired[plan.pool] = rest.pop("replicas", self.world.desired[plan.pool])
         before = self.world.spec_changes.get(plan.pool, {})
-        self.world.spec_changes[plan.pool] = {**before, **{name: {**before.get(name, {}), **value} for name, value in rest.items()}}
+        self.world.spec_changes[plan.pool] = {
+            **before,
+            **{name: {**before.get(name, {}), **value} if isinstance(value, dict) else value for name, value in rest.items()},
+        }
 
 
 def _scaling(pool: str, before: int, replicas: int) -> PlanEffect:
@@ -261,6 +266,18 @@ EFFECTS = {
         notes=["2 of 8 instances of role both are drained and replaced one after the other."],
     ),
     PlanKind.REVERT: PlanEffect(notes=["96 sessions keep their homes; ear decides from their next request on."]),
+    PlanKind.BOUNDS: PlanEffect(notes=["Scaling and schedules keep the pool between 2 and 16 instances."]),
+    PlanKind.PACE: PlanEffect(notes=["A role grows by at most 4 or 100 %, the larger of both, in 60s."]),
+    PlanKind.SESSIONS: PlanEffect(notes=["A session keeps its home for 2h after its last request."]),
+    PlanKind.DRAINING: PlanEffect(
+        notes=["An instance that drains waits for its requests in flight at most 10m, also one that drains now."]
+    ),
+    PlanKind.FAIRNESS: PlanEffect(
+        notes=["Of waiting requests of a priority class, they go in one order, whoever sent them. No session moves."]
+    ),
+    PlanKind.CLASSES: PlanEffect(notes=["Waiting requests are sent in the order interactive, batch."]),
+    PlanKind.SPEC: PlanEffect(notes=["96 sessions keep their homes; ear decides from their next request on."]),
+    PlanKind.CREATE: PlanEffect(instances_added=2, notes=["Instances start with empty caches."]),
     PlanKind.SCHEDULE: PlanEffect(
         notes=["No window is open right after the change.", "The next change is at 2026-11-23 07:00:00 UTC."],
         warnings=["day and night are open together from 2026-11-23 07:00:00 UTC to 2026-11-23 09:00:00 UTC; night decides."],

@@ -50,7 +50,7 @@ class Plans:
     async def _plan(self, request: Request) -> Response:
         asked = msgspec.json.decode(await request.body(), type=PlanRequest)
         self._reaches(request, asked.kind.facts.role)
-        pool = pool_named(request)
+        pool = "{namespace}/{name}".format(**request.path_params) if asked.kind.facts.creates else pool_named(request)
         who = self._access.identity(request).subject
         cluster = WorldCluster(self._world)
         try:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -18,15 +19,18 @@ from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.tables import InstanceEntry, PoolKey
 from fairlead_api.loads.differing import Seen, SeenRequests, differences, region_of
 from fairlead_api.plans.rollouts import rollout_of
+from fairlead_api.pods.reading import matching
 from fairlead_api.pools.rings import RingQuestion, ring_of
 from fairlead_api.schedules.outlooks import schedule_detail, schedule_item
 from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.engine_fits import PoolEngine
 from fairlead_client.resources.heatmaps import METRICS
 from fairlead_client.resources.instances import InstanceCount, InstanceDetail
+from fairlead_client.resources.pods import PodEvent, PodEvents, PodLog
 from fairlead_client.resources.pools import PoolDetail
 from fairlead_client.resources.predictors import Predictor
 from fairlead_client.resources.schedules import BoundsAt, InForceAt, ScheduleDetail
+from fairlead_client.resources.trials import Trial, TrialAnswer
 from fairlead_testing.builders.routing import table
 from fairlead_testing.builders.wire_examples import example
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, document_routes, list_routes
@@ -52,7 +56,7 @@ class Pools:
         self._world = world
         self._clock = clock
 
-    def routes(self, guard: Callable[[Endpoint], Endpoint]) -> list[Route]:
+    def routes(self, guard: Callable[[Endpoint], Endpoint], operators: Callable[[Endpoint], Endpoint]) -> list[Route]:
         lists: dict[str, Source] = {
             "/v1/pools": lambda _: [self._world.pool(name) for name in self._world.pools_known],
             f"{POOL}/instances": lambda request: self._world.instances(pool_named(request)),
@@ -66,6 +70,9 @@ class Pools:
             Route(f"{POOL}/heatmap", guard(self._heatmap)),
             Route(f"{POOL}/instances/{{instance}}/explanation", guard(self._explanation)),
             Route(f"{POOL}/differences", guard(self._differences)),
+            Route(f"{POOL}/test-request", operators(self._test_request), methods=["POST"]),
+            Route(f"{POOL}/instances/{{instance}}/log", operators(self._pod_log)),
+            Route(f"{POOL}/instances/{{instance}}/pod-events", guard(self._pod_events)),
             Route(f"{POOL}/instances/{{instance}}", guard(self._instance)),
             *document_routes(f"{POOL}/ring", self._ring, "instances", guard),
             *document_routes(f"{POOL}/slo/attainment", self._slo_attainment, "shares", guard),
@@ -78,6 +85,42 @@ class Pools:
             Route(f"{POOL}/engine", guard(self._engine)),
             Route(POOL, guard(self._pool_detail)),
         ]
+
+    async def _pod_log(self, request: Request) -> Response:
+        name, query = request.path_params["instance"], request.query_params
+        if name in self._world.pods_gone:
+            raise Refusal(404, "No such pod", f"There is no pod {name}.")
+        previous = query.get("previous") == "true"
+        written = [f"{name} line {number} <b>" for number in range(400)] if not previous else ["CUDA error: out of memory"]
+        lines = matching(written, query.get("search", ""))[-int(query.get("lines", "200")) :]
+        return as_json(
+            PodLog(instance=name, container="engine", containers=["engine"], previous=previous, restarts=1, read=len(written), lines=lines)
+        )
+
+    async def _test_request(self, request: Request) -> Response:
+        trial, pool = msgspec.json.decode(await request.body(), type=Trial), pool_named(request)
+        if not trial.prompt:
+            raise Refusal(422, "Invalid input", "prompt: write 1 to 100,000 characters", "invalid-input", field="prompt")
+        instance = INSTANCES[pool][0]
+        headers = [("x-fairlead-pool", pool), ("x-fairlead-instance", instance), ("x-fairlead-decision", "d-0002")]
+        return as_json(
+            TrialAnswer(
+                pool=pool,
+                status=200,
+                seconds=0.21,
+                headers=headers,
+                text=f"Echo: {trial.prompt}",
+                body="{}",
+                decision="d-0002",
+                instance=instance,
+                trace="0af7651916cd43dd8448eb211c80319c",
+            )
+        )
+
+    async def _pod_events(self, request: Request) -> Response:
+        at = self._clock() - timedelta(minutes=2)
+        event = PodEvent(at=at, kind="Warning", reason="BackOff", message="Back-off restarting failed container", count=3, source="kubelet")
+        return as_json(PodEvents(instance=request.path_params["instance"], events=[event]))
 
     async def _bounds(self, request: Request) -> Response:
         """Prefill and decode, of which a schedule decides the SLO and nothing the ratio."""

@@ -51,6 +51,7 @@ class World:
     """Merge patches of specs that applied plans have left."""
     marks: dict[str, dict[str, str]] = field(default_factory=dict)
     """Annotations that people gave to instances."""
+    pods_gone: set[str] = field(default_factory=set)
     desired: dict[str, int] = field(default_factory=lambda: {CHAT: 8, CODE: 4})
     roles_wanted: dict[str, dict[str, int]] = field(default_factory=dict)
     """Of pools of prefill and decode: the instances wanted of each role."""

@@ -1,0 +1,92 @@
+"""Changes the least and the most instances of a role."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairlead.errors import InvalidInput
+from fairlead.instances import MAX_REPLICAS, Role
+from fairlead.pools import PoolSpec
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead_api.plans.changes import Asked, Change, Kind, Spec, SpecQuestion, checked
+from fairlead_api.plans.kinds.revert import joined
+from fairlead_api.plans.kinds.scale import asked_role, scale_questions
+from fairlead_api.plans.questions import CannotSimulate, Known, Present, Question, Tried
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
+from fairlead_client.resources.plans import PlanEffect
+
+_BOUNDS = ("minReplicas", "maxReplicas")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundsQuestion(SpecQuestion):
+    """Asks for the effect of other bounds, and of the declared number if that follows them."""
+
+    scaled: Question | None
+
+    async def effect(self, known: Known) -> PlanEffect:
+        told = PlanEffect(notes=bounds_in_words(self.after))
+        return told if self.scaled is None else joined([await self.scaled.effect(known), told])
+
+    def tried(self, present: Present) -> Tried:
+        if self.scaled is None:
+            raise CannotSimulate("bounds limit what scaling does later; they change no load")
+        return self.scaled.tried(present)
+
+
+def bounds_in_words(spec: PoolSpec) -> list[str]:
+    """A sentence for each role."""
+    alone = len(spec.roles) == 1
+    return [
+        f"Scaling and schedules keep {'the pool' if alone else role.name.value} between {role.min_replicas} and {role.max_replicas} instances."
+        for role in spec.roles
+    ]
+
+
+async def _change(asked: Asked) -> Change:
+    target, found = await asked.its_pool()
+    return Change(target=target, found=found, patch=bounds_patch(asked.request, found.spec))
+
+
+def bounds_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
+    """The merge patch of the pool's spec. A declared number outside the bounds becomes the nearest one within them,
+    because the pool would be refused otherwise. Raises InvalidInput.
+    """
+    wanted = {name: _bound(name, value) for name, value in (request.fields or {}).items()}
+    roles = [dict(role) for role in spec.get("roles") or [{"name": Role.BOTH.value}]]
+    mine = roles[asked_role(request, roles)]
+    mine.update({name: value for name, value in wanted.items() if value is not None})
+    for name in [name for name, value in wanted.items() if value is None]:
+        mine.pop(name, None)
+    least, most = mine.get("minReplicas", 0), mine.get("maxReplicas", MAX_REPLICAS)
+    if mine["name"] != Role.BOTH:
+        if mine.get("replicas") is not None:
+            mine["replicas"] = max(least, min(most, mine["replicas"]))
+        return {"roles": roles}
+    declared = spec.get("replicas", 1)
+    within = max(least, min(most, declared))
+    return {"roles": roles} if within == declared else {"replicas": within, "roles": roles}
+
+
+def _bound(name: str, value: Any) -> int | None:
+    if name not in _BOUNDS:
+        raise InvalidInput(f"fields.{name}", value, f"remove it; a plan of kind bounds takes {' and '.join(_BOUNDS)}")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or not 0 <= value <= MAX_REPLICAS:
+        raise InvalidInput(name, value, f"write a whole number from 0 to {MAX_REPLICAS}")
+    return int(value)
+
+
+def _questions(change: Change, policies: PolicyCatalogue) -> Sequence[Question]:
+    after = checked(change.part, change.patch, policies)
+    moved = _declared(change.part) != _declared(change.after)
+    return [BoundsQuestion(after=after, scaled=scale_questions(change, policies)[0] if moved else None)]
+
+
+def _declared(spec: Spec) -> tuple[Any, ...]:
+    return spec.get("replicas"), [role.get("replicas") for role in spec.get("roles") or ()]
+
+
+KIND = Kind(name=PlanKind.BOUNDS, change=_change, questions=_questions)
+"""The kind. Of a change between two specs it is no part of its own: `scale` has the numbers of roles."""

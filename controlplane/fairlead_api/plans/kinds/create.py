@@ -1,0 +1,34 @@
+"""Creates a pool. How it is shown, and how it is undone, is that of deleting a pool."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fairlead_api.infra.errors import Conflict, NotFound
+from fairlead_api.plans.changes import Asked, Change, Kind, checked
+from fairlead_api.plans.objects import ClusterObject, Target
+from fairlead_client.resources.plan_kinds import PlanKind
+
+
+async def _change(asked: Asked) -> Change:
+    """The change of an object that does not exist yet. Raises Conflict (pool-exists), InvalidInput."""
+    target = Target.of_pool(asked.pool)
+    try:
+        await asked.cluster.read(target)
+    except NotFound:
+        spec = dict(asked.request.fields or {})
+        checked({}, spec, asked.policies)
+        return Change(target=target, found=_nothing(), patch=spec)
+    raise Conflict("pool-exists", f"there is a pool {asked.pool} already; choose another name, or edit that one")
+
+
+def _nothing() -> ClusterObject:
+    return ClusterObject(uid="", resource_version="", generation=0, spec={}, labels={}, annotations={}, managers=())
+
+
+def manifest_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What a stored plan creates."""
+    return {"labels": {}, "annotations": {}, "spec": dict(spec)}
+
+
+KIND = Kind(name=PlanKind.CREATE, change=_change, questions=lambda _change, _policies: ())
+"""The kind. Its effect is `delete.creation_effect`."""

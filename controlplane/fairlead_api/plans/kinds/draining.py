@@ -1,0 +1,21 @@
+"""Changes how long an instance that drains may keep its requests."""
+
+from fairlead.durations import format_duration
+from fairlead_api.plans.changes import SpecQuestion, section_kind
+from fairlead_api.plans.questions import CannotSimulate, Known, Present, Tried
+from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_client.resources.plans import PlanEffect
+
+
+class DrainingQuestion(SpecQuestion):
+    """Asks for the effect of another timeout of drains."""
+
+    async def effect(self, _known: Known) -> PlanEffect:
+        longest = format_duration(self.after.drain.timeout_seconds)
+        return PlanEffect(notes=[f"An instance that drains waits for its requests in flight at most {longest}, also one that drains now."])
+
+    def tried(self, _present: Present) -> Tried:
+        raise CannotSimulate("it changes only how long an instance that drains waits")
+
+
+KIND = section_kind(PlanKind.DRAINING, lambda after: DrainingQuestion(after=after))

@@ -1,0 +1,36 @@
+"""Changes how sessions are recognised, how long they keep their homes, and what an instance that leaves keeps."""
+
+from fairlead.durations import format_duration
+from fairlead.pools import TableFacts
+from fairlead_api.plans.changes import SpecQuestion, section_kind
+from fairlead_api.plans.questions import CannotSimulate, Known, Present, Tried
+from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_client.resources.plans import PlanEffect
+
+
+class SessionsQuestion(SpecQuestion):
+    """Asks for the effect of other rules of sessions."""
+
+    async def effect(self, known: Known) -> PlanEffect:
+        return sessions_effect(known.use.sessions, known.use.facts, self.after.facts())
+
+    def tried(self, _present: Present) -> Tried:
+        raise CannotSimulate("recorded requests have no session header, and answers are not recorded")
+
+
+def sessions_effect(bound: int, before: TableFacts, after: TableFacts) -> PlanEffect:
+    """The effect for the `bound` sessions."""
+    old, new = before.session, after.session
+    notes, warnings = [f"A session keeps its home for {format_duration(new.ttl_seconds)} after its last request."], []
+    if new.ttl_seconds < old.ttl_seconds:
+        warnings.append(
+            f"Of {bound:,} sessions, those that paused for longer than that lose their homes; their next request is placed anew."
+        )
+    if new.header != old.header:
+        warnings.append(
+            f"Requests that name their session in {old.header} are recognised by their prompts only, until clients send {new.header}."
+        )
+    return PlanEffect(notes=notes, warnings=warnings)
+
+
+KIND = section_kind(PlanKind.SESSIONS, lambda after: SessionsQuestion(after=after))

@@ -1,0 +1,53 @@
+"""Logs and events of the pods of instances."""
+
+from typing import Annotated, Any
+
+from fastapi import Depends
+
+from fairlead.tables import PoolKey
+from fairlead_api.access.guards import Guard
+from fairlead_api.features import Feature
+from fairlead_api.http.answers import answer
+from fairlead_api.http.routes import Routes
+from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.kubernetes import Kubernetes
+from fairlead_api.pods.reading import Pods
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.pods import PodEvents, PodLog
+
+
+def pod_routes(guard: Guard, pods: Pods) -> Routes:
+    """Routes under /v1/pools/{namespace}/{name}/instances/{instance}."""
+    routes = Routes(prefix="/v1", tags=["pools"])
+    Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]  # noqa: N806 - it is a type
+    Operator = Annotated[Caller, Depends(guard.needs(AccessRole.OPERATOR))]  # noqa: N806 - it is a type
+
+    @routes.get("/pools/{namespace}/{name}/instances/{instance}/log", response_model=PodLog)
+    async def get_pod_log(
+        namespace: str,
+        name: str,
+        instance: str,
+        caller: Operator,
+        lines: int = 200,
+        search: str = "",
+        container: str | None = None,
+        previous: bool = False,
+    ) -> Any:
+        """The last lines of the log of an instance's pod; with `search`, those of the last 20,000 lines that have this
+        text. `previous` is the log of the container before its last restart. Needs the role operator, because a log may
+        have text of clients.
+        """
+        key = PoolKey(namespace=namespace, name=name)
+        return answer(await pods.log(key, instance, lines, search, container, previous=previous))
+
+    @routes.get("/pools/{namespace}/{name}/instances/{instance}/pod-events", response_model=PodEvents)
+    async def get_pod_events(namespace: str, name: str, instance: str, caller: Viewer) -> Any:
+        """What Kubernetes did with an instance's pod, newest first, also with one that is gone."""
+        return answer(await pods.events(PoolKey(namespace=namespace, name=name), instance))
+
+    return routes
+
+
+def feature(guard: Guard, kubernetes: Kubernetes) -> Feature:
+    """Pods."""
+    return Feature(routes=(pod_routes(guard, Pods(kubernetes)),))

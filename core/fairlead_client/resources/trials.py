@@ -1,0 +1,34 @@
+"""Test requests: one request of a person to a pool, through a router, with what came back."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """The request to send: a `prompt` for the pool's model, or one of its `adapters`. `key` is the gateway key to show,
+    which is not stored; `session` names the session that it belongs to.
+    """
+
+    prompt: str
+    max_tokens: int = 64
+    model: str | None = None
+    session: str | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialAnswer:
+    """The answer of a router. `text` is the model's, `body` the whole body, cut at 64 KiB. `decision` is the id of its
+    decision, which is kept where the router allows that (`x-fairlead-explain`), `trace` the id under which it was
+    traced.
+    """
+
+    pool: str
+    status: int
+    seconds: float
+    headers: list[tuple[str, str]]
+    text: str | None
+    body: str
+    decision: str | None
+    instance: str | None
+    trace: str

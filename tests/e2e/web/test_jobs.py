@@ -1,0 +1,133 @@
+"""What people do most, from the overview by clicks: at most so many, and nothing but names and numbers typed."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page
+
+from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_testing.fakes.public_data.loads import CHAT, CODE, INSTANCES
+from fairlead_testing.running.browser_site import RunningSite, signed_in, watch_troubles
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def page(chromium: Browser, site: RunningSite) -> Iterator[Page]:
+    """A page of an admin, without troubles."""
+    context = signed_in(chromium, site, "admin")
+    opened = context.new_page()
+    troubles = watch_troubles(opened, site.url)
+    yield opened
+    context.close()
+    assert troubles == []
+
+
+class Hand:
+    """Clicks, and counts them."""
+
+    def __init__(self, page: Page, site: RunningSite) -> None:
+        self.page = page
+        self.clicks = 0
+        page.goto(site.url)
+
+    def click(self, what: Locator) -> None:
+        self.clicks += 1
+        what.click()
+
+    def button(self, name: str) -> None:
+        self.click(self.page.get_by_role("button", name=name, exact=True))
+
+    def link(self, name: str) -> None:
+        self.click(self.page.locator("#main").get_by_role("link", name=name, exact=True).first)
+
+    def apply(self) -> None:
+        self.page.wait_for_url("**/plans/p-*")
+        self.button("Apply")
+        self.page.wait_for_selector("text=Applied by")
+
+
+def test_bounds_are_changed_with_three_clicks(page: Page, site: RunningSite) -> None:
+    hand = Hand(page, site)
+    hand.link(CHAT)
+    bounds = page.locator("#change-bounds")
+    bounds.locator("[name=minReplicas]").fill("2")
+    bounds.locator("[name=maxReplicas]").fill("16")
+    hand.click(bounds.get_by_role("button", name="Plan the change"))
+    hand.apply()
+    assert site.fake.world.spec(CHAT)["roles"] == [{"name": "both", "minReplicas": 2, "maxReplicas": 16}]
+    assert hand.clicks == 3
+
+
+def test_a_pool_is_made_from_an_example_with_four_clicks(page: Page, site: RunningSite) -> None:
+    hand = Hand(page, site)
+    hand.link("New pool…")
+    hand.link("chat-8")
+    page.fill("input[name=name]", "default/fresh")
+    hand.button("Plan the pool")
+    hand.apply()
+    (plan,) = [plan for plan in site.fake.book.plans.values() if plan.kind is PlanKind.CREATE]
+    assert (plan.pool, plan.id in site.fake.book.applied) == ("default/fresh", True)
+    assert hand.clicks == 4
+
+
+def test_a_schedule_of_every_weekday_night_needs_no_cron_and_its_week_is_seen_before(page: Page, site: RunningSite) -> None:
+    hand = Hand(page, site)
+    hand.link(CHAT)
+    page.wait_for_url("**/pools/default/chat")
+    hand.click(page.locator("#main").get_by_role("link", name="Schedules", exact=True))
+    builder = page.locator("#builder")
+    builder.locator("[name=name]").fill("weekday-night")
+    builder.locator("[name=zone]").fill("Europe/Berlin")
+    builder.locator("[name='roles.0.minimum']").fill("1")
+    builder.locator("[name='roles.0.maximum']").fill("2")
+    builder.locator("[name='roles.0.maximum']").blur()
+    page.wait_for_selector("#week >> text=Sets 1 to 2 instances")
+    assert page.locator("#week svg rect").count() >= 5
+    hand.click(builder.get_by_role("button", name="Plan the schedule"))
+    hand.apply()
+    (schedule,) = site.fake.world.spec(CHAT)["scaling"]["schedules"]
+    assert (schedule["cron"], schedule["timeZone"], schedule["duration"]) == ("0 22 * * 1-5", "Europe/Berlin", "8h")
+    assert hand.clicks <= 5
+
+
+def test_the_log_of_an_instance_that_something_happened_to_is_two_clicks_away(page: Page, site: RunningSite) -> None:
+    hand = Hand(page, site)
+    hand.link(CODE)
+    page.wait_for_url("**/pools/research/code")
+    log = page.get_by_role("link", name="Log of ").first
+    instance = (log.get_attribute("aria-label") or "").removeprefix("Log of ")
+    hand.click(log)
+    page.wait_for_selector(f"text={instance} line 399")
+    assert hand.clicks == 2
+
+
+def test_a_test_request_is_two_clicks_away(page: Page, site: RunningSite) -> None:
+    hand = Hand(page, site)
+    hand.link(CHAT)
+    hand.button("Send")
+    page.wait_for_selector("text=Echo: Say hello in one sentence.")
+    assert INSTANCES[CHAT][0] in page.inner_text("#main")
+    assert hand.clicks == 2
+
+
+def test_a_key_is_edited_with_three_clicks(page: Page, site: RunningSite) -> None:
+    hand = Hand(page, site)
+    hand.click(page.get_by_role("link", name="Keys", exact=True))
+    hand.click(page.get_by_role("link", name="Edit ").first)
+    form = page.locator("form", has=page.get_by_role("button", name="Save"))
+    form.get_by_label("Requests a minute").fill("77")
+    hand.click(form.get_by_role("button", name="Save"))
+    page.wait_for_selector("text=77 requests")
+    assert hand.clicks == 3
+
+
+def test_a_month_of_a_pools_migrations_is_exported_with_two_clicks(page: Page, site: RunningSite) -> None:
+    hand = Hand(page, site)
+    hand.link(CHAT)
+    with page.expect_download() as saved:
+        hand.link("30 days as CSV")
+    assert saved.value.suggested_filename == "migrations.csv"
+    asked = [path for _, path in site.fake.requests if path.startswith("/v1/migrations.csv")]
+    assert len(asked) == 1
+    assert hand.clicks == 2

@@ -1,0 +1,141 @@
+"""The editor of a pool's spec: the typed text as a spec, faults at their lines, the schema's fields, and the examples
+that a new pool starts from.
+
+The danger here: text is checked by the schema before it is sent, and the API checks it again. Both name a field by its
+path, which is what a fault's line is found by.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fairlead.errors import InvalidInput
+from fairlead.pools import KIND, PoolSpec, parse_spec
+from fairlead.schemas.shapes import Shape, document_name, shape_of
+from fairlead_client.resources.problems import Problem
+from fairlead_process.yaml_documents import complaint, read_yaml
+from fairlead_web.forms.change_forms import help_of
+from fairlead_web.text import formats
+from fairlead_web.text.yaml_text import line_of
+
+AROUND = 2
+"""Lines shown before and after a faulty one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Why a text is refused: `words`, the `line` (from 1; 0 = no line), and the lines around it with their numbers."""
+
+    words: str
+    line: int = 0
+    around: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaField:
+    """A field that a spec may have: its `path`, what it may hold, what it means, and the fields of an object."""
+
+    name: str
+    path: str
+    wanted: str
+    words: str
+    inner: tuple["SchemaField", ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """An example to start from: the name of its file, what it is, and its spec as text."""
+
+    name: str
+    words: str
+    text: str
+
+
+class Faulty(Exception):
+    """The text is no spec; `fault` says why."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.words)
+        self.fault = fault
+
+
+def read_spec(text: str) -> dict[str, Any]:
+    """The spec that a text has, which is a spec or a whole InferencePool. Raises Faulty."""
+    try:
+        found = read_yaml(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        raise Faulty(_fault(f"It is no valid YAML: {complaint(error)}.", text, mark.line + 1 if mark else 0)) from error
+    spec = found.get("spec") if isinstance(found, dict) and found.get("kind") == KIND else found
+    if not isinstance(spec, dict):
+        raise Faulty(_fault("Write the fields of a spec, such as model and replicas.", text, 1))
+    return spec
+
+
+def check_spec(text: str, spec: Mapping[str, Any]) -> None:
+    """Raises Faulty for a spec that the schema refuses."""
+    try:
+        parse_spec(spec)
+    except InvalidInput as error:
+        raise Faulty(_fault(str(error), text, _line(text, error.field))) from error
+
+
+def fault_of(text: str, problem: Problem) -> Fault:
+    """What the API says of a text."""
+    told = formats.told(problem.detail, problem.remedy)
+    return _fault(told, text, _line(text, problem.field)) if problem.field else Fault(words=told)
+
+
+def _line(text: str, path: str) -> int:
+    whole = re.search(r"(?m)^spec:", text) is not None and re.search(rf"(?m)^kind: *{KIND}", text) is not None
+    return line_of(text, path if whole else path.removeprefix("spec").removeprefix("."))
+
+
+def _fault(words: str, text: str, line: int) -> Fault:
+    lines = text.splitlines()
+    first = max(1, line - AROUND)
+    around = tuple(enumerate(lines[first - 1 : line + AROUND], first)) if line else ()
+    return Fault(words=words, line=line, around=around)
+
+
+@cache
+def schema_fields() -> tuple[SchemaField, ...]:
+    """The fields of a spec, as the CRD documents them."""
+    return _fields(PoolSpec, "")
+
+
+def _fields(of: type[Any], path: str) -> tuple[SchemaField, ...]:
+    return tuple(_schema_field(document_name(item), shape_of(item), path) for item in fields(of))
+
+
+def _schema_field(name: str, shape: Shape, path: str) -> SchemaField:
+    here = f"{path}.{name}".removeprefix(".")
+    inner = () if shape.of is None else _fields(shape.of, f"{here}[]" if shape.kind == "list" else here)
+    kind = "a list of objects" if shape.kind == "list" else "an object" if inner else shape.wanted
+    wanted = f"{kind}, required" if shape.default is MISSING else kind
+    return SchemaField(name=name, path=here, wanted=wanted, words=shape.description if inner else help_of(shape), inner=inner)
+
+
+@cache
+def examples() -> Sequence[Example]:
+    """The examples with one pool each, those of a simulated engine first."""
+    packaged, repository = Path(__file__).parents[1] / "examples", Path(__file__).parents[3] / "examples"
+    folder = packaged if packaged.is_dir() else repository
+    found = [one for path in sorted(folder.glob("*.yaml")) if (one := _example(path)) is not None]
+    return sorted(found, key=lambda one: "type: simulated" not in one.text)
+
+
+def _example(path: Path) -> Example | None:
+    text = path.read_text(encoding="utf-8")
+    documents = [one for one in yaml.safe_load_all(text) if one]
+    if len(documents) != 1 or documents[0].get("kind") != KIND:
+        return None
+    about = " ".join(line.removeprefix("#").strip() for line in text.splitlines() if line.startswith("#"))
+    _, _, spec = text.partition("\nspec:\n")
+    lines = [line.removeprefix("  ") for line in spec.splitlines()]
+    return Example(name=path.stem, words=re.split(r"(?<=[.:]) |$", about)[0].rstrip(".:") + ".", text="\n".join(lines).strip() + "\n")
