@@ -15,7 +15,6 @@ function say() {
   said = true;
   const line = document.createElement("p");
   line.className = "notice warn";
-  line.id = "upgraded";
   line.setAttribute("role", "alert");
   const again = document.createElement("a");
   again.href = location.pathname + location.search;
