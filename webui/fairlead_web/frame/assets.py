@@ -42,7 +42,7 @@ _TYPES = {
 }
 
 _COMMENTS = re.compile(rb"^[ \t]*/\*(?:.|\n)*?\*/[ \t]*\n|^[ \t]*//.*\n", re.MULTILINE)
-_TRAILING = re.compile(rb"(?<=[;{},)\]]) +// [^\n\"'`]*$", re.MULTILINE)
+_TRAILING = re.compile(rb"(?<=[;{},)\]]) +// [^\n\"`]*$", re.MULTILINE)
 _INDENTATION = re.compile(rb"^[ \t]+|^\n", re.MULTILINE)
 
 

@@ -42,7 +42,6 @@ class DifferenceRow:
 class DifferencesPage(Context):
     template: ClassVar[str] = "pages/differences.html"
     shell: Shell
-    pool: str
     instances: str
     start: str
     end: str
@@ -68,7 +67,7 @@ async def show(visit: Visit) -> Response:
     shell = await visit.shell(f"What differs in {key}", "pools", crumbs=crumbs, pool=str(key), tab="heatmap", ranged=True)
     rows = [_row(str(key), one) for one in found.found] if found else []
     return visit.page(
-        DifferencesPage(shell=shell, pool=str(key), instances=instances, start=start, end=end, found=found, rows=rows, problem=problem),
+        DifferencesPage(shell=shell, instances=instances, start=start, end=end, found=found, rows=rows, problem=problem),
         status=422 if problem else 200,
     )
 

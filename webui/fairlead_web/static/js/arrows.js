@@ -31,5 +31,4 @@ export function start() {
   document.addEventListener("focusin", (event) => { const list = event.target.closest?.("[data-arrows]"); if (list) oneStop(list); });
   document.addEventListener("htmx:after:swap", oneStopEach); // what the server sends knows nothing of it
   document.addEventListener("toggle", oneStopEach, true); // the drawer of a small screen
-  addEventListener("resize", oneStopEach);
 }

@@ -15,13 +15,12 @@ function say() {
   said = true;
   const line = document.createElement("p");
   line.className = "notice warn";
-  line.id = "upgraded";
   line.setAttribute("role", "alert");
   const again = document.createElement("a");
   again.href = location.pathname + location.search;
   again.textContent = "Load the page again";
   again.addEventListener("click", () => keepTyped("upgrade"));
-  line.append("Fairlead was upgraded, and this page is of the release before. ", again, ": what you typed is kept.");
+  line.append("Fairlead was upgraded. ", again, ": what you typed is kept.");
   document.getElementById("main").prepend(line);
 }
 
