@@ -105,7 +105,7 @@ async def test_a_start_that_nothing_was_heard_of_is_not_said_to_have_had_no_wind
     assert "never reported" in page
 
 
-WEEKDAY_NIGHTS = {
+WEEKDAY_NIGHTS: dict[str, Any] = {
     "name": "night",
     "days": ["1", "2", "3", "4", "5"],
     "begins": "22:00",
