@@ -16,7 +16,7 @@ from docs.site.api_reference import pages
 FRONT, CONTENTS = "README.md", "docs/README.md"
 OUTSIDE = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "cluster/README.md")
 """Documents beside `docs/` that are pages of the site."""
-EXAMPLES, API = "examples", "docs/api-reference"
+EXAMPLES, ENGINES, API = "examples", "examples/engines", "docs/api-reference"
 DIAGRAMS = "docs/images/diagrams"
 _DIAGRAM = re.compile(r"^```mermaid\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(?<=\]\()(?P<path>[^():#]+)(?P<anchor>#[^)]*)?(?=\))")
@@ -65,7 +65,7 @@ def _picture(document: str, drawn: str) -> str:
 def _link(document: str, path: str) -> str:
     """Where a link of a document leads in the site."""
     target = _target(document, path)
-    special = {FRONT: "index.md", EXAMPLES: f"{EXAMPLES}/index.md"}
+    special = {FRONT: "index.md", EXAMPLES: f"{EXAMPLES}/index.md", ENGINES: f"{EXAMPLES}/index.md"}
     return _relative(document, special[target]) if target in special else path
 
 
@@ -107,7 +107,7 @@ def _files(root: Path, documents: Iterable[str]) -> Iterator[str]:
 
 def _examples_page(root: Path) -> str:
     lines = ["# Examples", "", "Pools to copy. Each file says above its fields what it is for.", ""]
-    for path in sorted((root / EXAMPLES).glob("*.yaml")):
+    for path in sorted(path for folder in (EXAMPLES, ENGINES) for path in (root / folder).glob("*.yaml")):
         lines += [f"## {path.name}", "", "```yaml", path.read_text(encoding="utf-8").rstrip(), "```", ""]
     return "\n".join(lines)
 
