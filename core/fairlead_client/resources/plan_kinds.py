@@ -447,6 +447,7 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
         PlanKind.CREATE: KindFacts(
             role=AccessRole.ADMIN,
             creates=True,
+            file_refusal="this process has one pool; start `fairlead serve` once more for another",
             example_title="a new pool",
             example={"fields": {"model": "Qwen/Qwen3-32B", "replicas": 2, "engine": {"type": "simulated"}}},
         ),
