@@ -21,6 +21,7 @@ from fairlead_api.plans.merge_patches import merged
 from fairlead_api.plans.objects import ClusterObject, Target, TargetKind
 from fairlead_api.plans.rollouts import StoredRevision
 from fairlead_api.pools.fixed_engines import ENGINES_FILE
+from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_serve.pool_files import NAMESPACE, SECTIONS, PoolFile, digest, read_pool_file
 from fairlead_serve.pool_reports import FILE_MANAGER, annotations_of
 from fairlead_serve.state_files import Marks, Memory, StateFiles
@@ -58,7 +59,7 @@ class FileCluster:
         raise Conflict("engines-are-fixed", f"{target} exists as long as `fairlead serve` runs; stop that process")
 
     async def create(self, target: Target, manifest: Mapping[str, Any], marks: Mapping[str, str | None], *, dry_run: bool) -> ClusterObject:
-        raise Conflict("engines-are-fixed", f"{target} cannot be created here; start `fairlead serve`")
+        raise Conflict("engines-are-fixed", f"{target} cannot be created: {PlanKind.CREATE.facts.file_refusal}")
 
     def _list(self, target: Target, change: Mapping[str, Any], marks: Mapping[str, str | None], dry_run: bool) -> ClusterObject:
         memory, file = self._known(target)
