@@ -4,8 +4,8 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
+from playwright.sync_api import ElementHandle, Locator, Page
 from playwright.sync_api import Error as PlaywrightError
-from playwright.sync_api import Locator, Page
 
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
@@ -69,7 +69,9 @@ def until_at(page: Page, part: str) -> None:
 
 @dataclass
 class Person:
-    """Goes by Tab, by the link that skips to the content where that is shorter, and sees where the focus is."""
+    """Goes by Tab, by arrow keys within a list of links, by the link that skips to the content where that is shorter,
+    and sees where the focus is.
+    """
 
     page: Page
     count: int = 0
@@ -101,8 +103,17 @@ class Person:
             self.page.keyboard.press(key)
 
     def _go_to(self, what: Locator) -> None:
-        target = what.first
-        self.sees(target)
+        self.sees(what.first)
+        stop = what.first.evaluate_handle("one => one.closest('[data-arrows]')?.querySelector('a[tabindex=\"0\"]') ?? one").as_element()
+        assert stop is not None
+        self._tab_to(stop, what)
+        for _ in range(LONGEST_WAY):
+            if what.first.evaluate("one => one === document.activeElement || !one.closest('[data-arrows]')"):
+                break
+            self.page.keyboard.press("ArrowDown")
+        assert what.first.evaluate("one => one === document.activeElement"), f"no way by arrow keys to {what}"
+
+    def _tab_to(self, target: ElementHandle, what: Locator) -> None:
         if target.evaluate("one => document.activeElement === document.body && Boolean(one.closest('main'))"):
             self.page.keyboard.press("Tab")
             assert self.page.evaluate("document.activeElement.matches('a.skip')"), "the first Tab leads to the link to the content"
