@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
 from importlib.metadata import version
+from typing import Protocol
 
 from fastapi import FastAPI
 
@@ -27,6 +28,7 @@ from fairlead_api.plans import routes as plans
 from fairlead_api.plans.cluster import KubernetesCluster
 from fairlead_api.plans.objects import ClusterGateway
 from fairlead_api.pods import routes as pods
+from fairlead_api.pods.reading import Cluster as PodCluster
 from fairlead_api.pools import routes as pools
 from fairlead_api.rejections import routes as rejections
 from fairlead_api.reports import routes as reports
@@ -66,11 +68,15 @@ PLAIN = (
 """Subjects that are built without any other subject."""
 
 
+class Cluster(ClusterGateway, PodCluster, Protocol):
+    """All calls to the Kubernetes API, but those by which people are known."""
+
+
 def create_api(
     settings: Settings,
     *,
     clock: Callable[[], datetime] | None = None,
-    cluster: ClusterGateway | None = None,
+    cluster: Cluster | None = None,
     patience: float = 1.0,
     simulator: Sequence[str] = (),
 ) -> FastAPI:
@@ -81,7 +87,7 @@ def create_api(
     infra, kubernetes = infra_of(settings, clock, patience, simulator), KubernetesCluster(settings.kubeconfig)
     callers = access.access_of(infra, kubernetes)
     guard, expected = Guard(callers, infra.clock), simulations.expectations_of(infra)
-    objects = cluster or kubernetes
+    objects: Cluster = cluster or kubernetes
     planned = plans.plans_of(infra, objects, expected)
     care, sizing = upkeep.upkeep_of(infra, planned.close_left_open), advice.sizing_of(infra)
     deliveries, proposing = webhooks.deliveries_of(infra), advice.proposing_of(infra, planned)
@@ -95,7 +101,7 @@ def create_api(
         access.feature(infra, guard, callers),
         plans.feature(infra, guard, objects, planned, expected),
         simulations.feature(infra, guard, planned),
-        pods.feature(guard, kubernetes),
+        pods.feature(guard, objects),
         *(subject.feature(infra, guard) for subject in PLAIN),
     )
 

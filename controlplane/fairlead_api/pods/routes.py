@@ -10,8 +10,7 @@ from fairlead_api.features import Feature
 from fairlead_api.http.answers import answer
 from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
-from fairlead_api.infra.kubernetes import Kubernetes
-from fairlead_api.pods.reading import Pods
+from fairlead_api.pods.reading import Cluster, Pods
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.pods import PodEvents, PodLog
 
@@ -48,6 +47,6 @@ def pod_routes(guard: Guard, pods: Pods) -> Routes:
     return routes
 
 
-def feature(guard: Guard, kubernetes: Kubernetes) -> Feature:
+def feature(guard: Guard, cluster: Cluster) -> Feature:
     """Pods."""
-    return Feature(routes=(pod_routes(guard, Pods(kubernetes)),))
+    return Feature(routes=(pod_routes(guard, Pods(cluster)),))

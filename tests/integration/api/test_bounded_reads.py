@@ -78,6 +78,12 @@ VALUES: dict[str, tuple[str, ...]] = {
     "buckets": ("120",),
     "newest": ("7",),
     "webhook": ("nope",),
+    "rest_from": ("now-22h",),
+    "rest_to": ("now-30m",),
+    "lines": ("50",),
+    "search": ("error",),
+    "container": ("engine",),
+    "previous": ("true",),
 }
 _POOL = "/pools/{namespace}/{name}"
 _OF_ALL_POOLS = "requests,attainment,refused,refused_by_cause,ttft_p95,migrations"
@@ -93,6 +99,7 @@ VALUES_OF: dict[str, dict[str, tuple[str, ...]]] = {
         "from": ((datetime.now(UTC) - timedelta(hours=23)).isoformat(),),
         "to": ((datetime.now(UTC) - timedelta(hours=1)).isoformat(),),
     },
+    f"/v1{_POOL}/differences": {"instances": ("i7,i9", "nope"), "from": ("now-23h",), "to": ("now-1m",)},
 }
 """Values of a filter that means something else at one path."""
 
@@ -159,7 +166,13 @@ def documented() -> dict[str, list[str]]:
 
 
 def questions(path: str, filters: list[str], url: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The path with no filter, with each, and with each two."""
+    """The path with no filter but what it requires, with each, and with each two."""
+    values = VALUES | VALUES_OF.get(path, {})
+    required = {name: values[name][0] for name in required_by(path)}
+    return ((named, required | query) for named, query in filtered(path, filters, values, url))
+
+
+def filtered(path: str, filters: list[str], values: dict[str, tuple[str, ...]], url: str) -> Iterator[tuple[str, dict[str, str]]]:
     places = dict(PLACES)
     with psycopg.connect(plain(url)) as connection:
         decided = "scaling_decisions" if "scaling" in path else "decisions"
@@ -167,7 +180,6 @@ def questions(path: str, filters: list[str], url: str) -> Iterator[tuple[str, di
             row = connection.execute(f"SELECT id FROM {table} ORDER BY at LIMIT 1".encode()).fetchone()
             places[place] = row[0] if row else "nope"
     named = path.format_map({name: quote(value, safe="") for name, value in {**places, "plan_id": "nope"}.items()})
-    values = VALUES | VALUES_OF.get(path, {})
     yield named, {}
     yield from ((named, {name: value}) for name in filters for value in values[name])
     for turned in turned_around(path):
@@ -180,9 +192,18 @@ def questions(path: str, filters: list[str], url: str) -> Iterator[tuple[str, di
 
 def turned_around(path: str) -> list[str]:
     """Values of `sort` that turn the list around."""
-    parameters = json.loads((ROOT / "docs" / "openapi.json").read_text())["paths"][path]["get"].get("parameters", [])
-    schemas = [one["schema"] for one in parameters if one["name"] == "sort"]
+    schemas = [one["schema"] for one in parameters_of(path) if one["name"] == "sort"]
     return [value for schema in schemas for value in schema["enum"] if value != schema["default"]]
+
+
+def required_by(path: str) -> list[str]:
+    """Query parameters without which nothing is answered."""
+    return [one["name"] for one in parameters_of(path) if one["in"] == "query" and one.get("required")]
+
+
+def parameters_of(path: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((ROOT / "docs" / "openapi.json").read_text())["paths"][path]["get"].get("parameters", [])
+    return found
 
 
 class Statements:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.errors import InvalidInput
+from fairlead.instance_marks import POOL_LABEL
 from fairlead.instances import Role, instance_name
 from fairlead.pools import GROUP, VERSION
 from fairlead.tables import PoolKey
@@ -15,6 +16,7 @@ from fairlead_api.access.cluster_rights import ClusterUser, KubernetesReviews
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.plans.cluster import KubernetesCluster
 from fairlead_api.plans.objects import Target, TargetKind
+from fairlead_api.pods.reading import Pods
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_testing.running.chart import RIGHTS, applied_rights, granted, rights_of
 from fairlead_testing.running.kubernetes_api import service_account_kubeconfig
@@ -161,6 +163,18 @@ def test_the_operator_asks_for_exactly_the_rights_that_it_has(proxied: tuple[Sta
     assert FINALIZERS in rights
 
 
+async def look_at_a_pod(cluster: KubernetesCluster, client: KubernetesClient) -> None:
+    """Read the events and the log of a pod that no kubelet has started."""
+    pool, pods = PoolKey(namespace="default", name="looked-at"), Pods(cluster)
+    metadata = {"name": "looked-at-0", "labels": {POOL_LABEL: pool.name}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [{"name": "engine", "image": "i"}]}}
+    await asyncio.to_thread(client.call, "POST", PODS, pod)
+    assert (await pods.events(pool, "looked-at-0")).events == []
+    with pytest.raises(InvalidInput, match="there is no log"):
+        await pods.log(pool, "looked-at-0", 10, "", None, previous=False)
+    await asyncio.to_thread(client.call, "DELETE", f"{PODS}/looked-at-0", {"gracePeriodSeconds": 0})
+
+
 async def test_the_control_api_asks_for_exactly_the_rights_that_it_has(kubeconfig: str, tmp_path: Path) -> None:
     rights = await asyncio.to_thread(rights_of, "api", tmp_path)
     with recording_proxy(KubernetesClient.of(kubeconfig), tmp_path) as proxy:
@@ -178,6 +192,7 @@ async def test_the_control_api_asks_for_exactly_the_rights_that_it_has(kubeconfi
         with pytest.raises(InvalidInput):
             await cluster.create(nobody, {"labels": {}, "annotations": {}, "spec": {}}, {}, dry_run=True)
         assert await cluster.revisions(PoolKey(namespace="default", name="nobody")) == []
+        await look_at_a_pod(cluster, KubernetesClient.of(kubeconfig))
         reviews = KubernetesReviews(cluster, None)
         assert await reviews.user_of("no-such-token") is None
         assert not await reviews.allows(ClusterUser(name="nobody", groups=()), "list", "", "default")

@@ -59,7 +59,7 @@ class Live:
 
     def reading(self, instance: str) -> EventReading | None:
         rows = self.running.router.kv_events.readings().get(("default/chat", instance))
-        return rows[0] if rows else None  # an instance may be known before its sources are
+        return rows[0] if rows else None  # it has none before the engine has named its sources
 
     def state(self, instance: str) -> str:
         reading = self.reading(instance)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import unquote
 
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
@@ -85,6 +86,20 @@ class FakeClusterGateway:
         if target not in self.objects:
             raise NotFound(target.kind.value, f"{target.namespace}/{target.name}")
         return self.objects[target]
+
+    async def ask(self, method: str, path: str, *, query: Sequence[tuple[str, str]] = ()) -> Mapping[str, Any] | None:
+        """The pod of an instance, or events."""
+        namespace, kind, name = _place(path)
+        if kind == "events":
+            return {"items": []}
+        found = self.objects.get(Target(kind=TargetKind.INSTANCE, namespace=namespace, name=name))
+        if found is None:
+            return None
+        return {"metadata": {"name": name, "labels": found.labels}, "spec": {"containers": [{"name": "engine"}]}}
+
+    async def ask_text(self, path: str, query: Sequence[tuple[str, str]]) -> str | None:
+        """The log of a pod."""
+        return "started\nready\n"
 
     async def revisions(self, pool: PoolKey) -> Sequence[StoredRevision]:
         return self.history if Target.of_pool(pool) in self.objects else []
@@ -175,3 +190,9 @@ def _next(target: Target, found: ClusterObject, change: Mapping[str, Any], marks
         generation=found.generation + 1,
         resource_version=newer,
     )
+
+
+def _place(path: str) -> tuple[str, str, str]:
+    """Namespace, kind and name of `/api/v1/namespaces/N/KIND/NAME`; the name of a list is empty."""
+    namespace, kind, *name = path.removeprefix("/api/v1/namespaces/").split("/")
+    return unquote(namespace), kind, unquote("/".join(name))
