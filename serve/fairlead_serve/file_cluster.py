@@ -30,7 +30,9 @@ WRITABLE = SECTIONS | {"engine"}
 
 
 class FileCluster:
-    """Implements `fairlead_api.plans.objects.ClusterGateway` over the files of one state directory."""
+    """Implements `fairlead_api.app.Cluster` over the files of one state directory. Engines are not pods, so no pod is
+    found.
+    """
 
     def __init__(self, files: StateFiles, policies: PolicyCatalogue) -> None:
         self._files = files
@@ -60,6 +62,12 @@ class FileCluster:
 
     async def create(self, target: Target, manifest: Mapping[str, Any], marks: Mapping[str, str | None], *, dry_run: bool) -> ClusterObject:
         raise Conflict("engines-are-fixed", f"{target} cannot be created: {PlanKind.CREATE.facts.file_refusal}")
+
+    async def ask(self, method: str, path: str, *, query: Any = ()) -> None:
+        """Finds nothing."""
+
+    async def ask_text(self, path: str, query: Any) -> None:
+        """Finds nothing."""
 
     def _list(self, target: Target, change: Mapping[str, Any], marks: Mapping[str, str | None], dry_run: bool) -> ClusterObject:
         memory, file = self._known(target)

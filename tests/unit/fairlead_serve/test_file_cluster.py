@@ -13,6 +13,7 @@ from fairlead_api.infra.object_marks import PLAN, owner_of
 from fairlead_api.plans.kinds.engines import engines_patch, weighed_engine
 from fairlead_api.plans.merge_patches import inverse, merged
 from fairlead_api.plans.objects import Target
+from fairlead_api.pods.reading import Pods
 from fairlead_api.pools.fixed_engines import check_possible, engines_file
 from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_process.policies import installed_policies
@@ -109,6 +110,13 @@ async def test_an_engine_is_added_and_taken_out_again_in_the_file(tmp_path: Path
 def test_what_cannot_be_done_to_the_engines_is_refused_with_the_field(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         engines_patch(fields, {"a-8000": {"url": "http://a:8000"}})
+
+
+async def test_an_engine_that_is_not_a_pod_has_no_log_and_no_events(tmp_path: Path) -> None:
+    pods = Pods(FileCluster(files_in(tmp_path), installed_policies()))
+    with pytest.raises(NotFound):
+        await pods.log(POOL, "a-8000", 10, "", None, previous=False)
+    assert (await pods.events(POOL, "a-8000")).events == []
 
 
 async def test_the_users_file_owns_its_pool(tmp_path: Path) -> None:
