@@ -4,8 +4,8 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
-from playwright.sync_api import ElementHandle, Locator, Page
 from playwright.sync_api import Error as PlaywrightError
+from playwright.sync_api import Locator, Page
 
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
@@ -103,17 +103,19 @@ class Person:
             self.page.keyboard.press(key)
 
     def _go_to(self, what: Locator) -> None:
-        self.sees(what.first)
-        stop = what.first.evaluate_handle("one => one.closest('[data-arrows]')?.querySelector('a[tabindex=\"0\"]') ?? one").as_element()
-        assert stop is not None
-        self._tab_to(stop, what)
+        target = what.first
+        self.sees(target)
+        if not target.evaluate("one => Boolean(one.closest('[data-arrows]'))"):
+            self._tab_to(target)
+            return
+        self._tab_to(target.locator("xpath=ancestor::*[@data-arrows]//a[@tabindex='0']").first)
         for _ in range(LONGEST_WAY):
-            if what.first.evaluate("one => one === document.activeElement || !one.closest('[data-arrows]')"):
-                break
+            if target.evaluate("one => one === document.activeElement"):
+                return
             self.page.keyboard.press("ArrowDown")
-        assert what.first.evaluate("one => one === document.activeElement"), f"no way by arrow keys to {what}"
+        raise AssertionError(f"no way by arrow keys to {what}")
 
-    def _tab_to(self, target: ElementHandle, what: Locator) -> None:
+    def _tab_to(self, target: Locator) -> None:
         if target.evaluate("one => document.activeElement === document.body && Boolean(one.closest('main'))"):
             self.page.keyboard.press("Tab")
             assert self.page.evaluate("document.activeElement.matches('a.skip')"), "the first Tab leads to the link to the content"
@@ -129,5 +131,5 @@ class Person:
                 break
             self.page.keyboard.press("Shift+Tab")
             self.page.keyboard.press("Tab")
-        assert target.evaluate("one => one === document.activeElement"), f"no way by Tab to {what}"
-        assert self.page.evaluate(FOCUS_SEEN), f"the focus on {what} is not seen"
+        assert target.evaluate("one => one === document.activeElement"), f"no way by Tab to {target}"
+        assert self.page.evaluate(FOCUS_SEEN), f"the focus on {target} is not seen"
