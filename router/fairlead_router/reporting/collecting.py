@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -110,6 +111,8 @@ class Collector:
         self._new_id = new_id
         self._on_spooled = on_spooled
         self._tracer = tracer
+        self._unstored: deque[Batch] = deque()
+        """Batches that a thread has yet to take; a cancelled call may leave some whose thread never began."""
         self._storing = threading.Lock()
         self._second = -1
         """The second in which samples were taken last."""
@@ -138,13 +141,15 @@ class Collector:
                 self._pools.forget(pool)
         fresh = list(encode_batches(self._router, records, self._new_id))
         self._metrics.add(records=sum(batch.records for batch in fresh), unbatched=dropped)
-        if fresh or final or self._spool.unwritten:
-            await asyncio.to_thread(self._store, fresh)
+        self._unstored.extend(fresh)
+        if self._unstored or final or self._spool.unwritten:
+            await asyncio.to_thread(self._store)
             self._on_spooled()
         self._metrics.refresh()
 
-    def _store(self, batches: list[Batch]) -> None:
+    def _store(self) -> None:
         with self._storing:
             self._spool.write_again()
-            for batch in batches:
+            while self._unstored:
+                batch = self._unstored.popleft()
                 self._spool.append(batch.cargo, batch.records, batch.content)

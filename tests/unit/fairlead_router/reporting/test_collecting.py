@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,25 @@ async def test_the_last_collection_waits_for_what_a_cancelled_one_still_writes(t
     slow.set()
     await last
     assert len(spool.lend(Cargo.HISTORY, 1, 1, 1)) == 1
+
+
+async def test_the_last_collection_writes_what_a_cancelled_one_had_no_thread_for(tmp_path: Path) -> None:
+    spool, use, free = Spool(tmp_path / "reports", 1_000_000, time.time), KeyUseCounts(), threading.Event()
+    spool.open()
+    collector = _collector(spool, RouterMetrics(), lambda: None, use)
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(max_workers=1))
+    busy = loop.run_in_executor(None, free.wait, PATIENCE_SECONDS)
+    use.add("k1", 130.0, requests=1)
+    cancelled = asyncio.create_task(collector.collect(final=True))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.wait([cancelled])
+    free.set()
+    await busy
+    await collector.collect(final=True)
+    (batch,) = spool.batches(Cargo.HISTORY)
+    assert decode_batch(batch.path.read_bytes()).key_use == (KeyUse(key="k1", minute=120, requests=1),)
 
 
 async def test_the_use_of_keys_is_put_on_disk_as_history_once(tmp_path: Path) -> None:
