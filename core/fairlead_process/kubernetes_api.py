@@ -147,29 +147,30 @@ class KubernetesApi:
         Raises ClusterUnavailable, ClusterRefused.
         """
         written = as_go_writes(body) if body is not None else None
-        data = await self._asked(method, path, query, content, written, absent)
+        status, data = await self._asked(method, path, query, content, written, absent)
         try:
             return None if data is None else decoder.decode(data)
         except msgspec.DecodeError as error:
-            raise ClusterUnavailable(f"{method} {path}: an answer without a document: {error}") from error
+            raise ClusterUnavailable(f"{method} {path}: {status} without a document: {error}", status) from error
 
     async def text(self, path: str, query: Sequence[tuple[str, str]], *, absent: int) -> str | None:
         """Read text, such as a pod's log; None when the answer's status is `absent`. Raises as `call` does."""
-        data = await self._asked("GET", path, query, "application/json", None, absent)
+        _, data = await self._asked("GET", path, query, "application/json", None, absent)
         return None if data is None else data.decode(errors="replace")
 
     async def _asked(
         self, method: str, path: str, query: Sequence[tuple[str, str]], content: str, body: bytes | None, absent: int | None
-    ) -> bytes | None:
+    ) -> tuple[int, bytes | None]:
+        """The status and content of an answer; no content when the status is `absent`."""
         headers = {"Accept": "application/json", "Content-Type": content}
         login = self._login
         status, data, retry_after = await self._send(login, method, path, query, headers, body)
         if status == 401:
             status, data, retry_after = await self._send(await self._later_than(login), method, path, query, headers, body)
         if status < 300:
-            return data
+            return status, data
         if status == absent:
-            return None
+            return status, None
         text, reason, field = _explain(data)
         line = f"{method} {path}: {status} {text}"
         if status in {401, 429} or status >= 500:

@@ -5,7 +5,7 @@ Numbers have bounds; NaN is always refused, which click's own ranges let pass.
 
 from collections.abc import Callable
 from functools import wraps
-from math import inf, nan
+from math import inf, isfinite, nan
 from typing import Any
 
 import click
@@ -57,7 +57,7 @@ class NumberOption(click.FloatRange):
         except (TypeError, ValueError):
             number = nan
         above = number > self._least or (number == self._least and not self.min_open)
-        if not (above and number <= self._most and number < inf):
+        if not (above and number <= self._most and isfinite(number)):
             self.fail(f"{value!r} cannot be used; write {self._wanted}", param, ctx)
         return number
 

@@ -6,8 +6,7 @@ import httpx
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead_api.access.guards import IN_PROCESS
-from fairlead_api.app import create_api
-from fairlead_api.plans.objects import ClusterGateway
+from fairlead_api.app import Cluster, create_api
 from fairlead_api.settings import Settings
 from fairlead_web.app import create_web_app
 
@@ -18,7 +17,7 @@ API_PATHS = ("/v1", "/internal", "/healthz", "/readyz", "/metrics", "/openapi.js
 """Paths that the API answers; all others go to the web UI."""
 
 
-def create_app(settings: Settings, public_url: str, cluster: ClusterGateway | None = None) -> ASGIApp:
+def create_app(settings: Settings, public_url: str, cluster: Cluster | None = None) -> ASGIApp:
     """The API together with the web UI. Nothing is connected or migrated before the app's lifespan starts. `cluster`
     replaces the Kubernetes API.
 

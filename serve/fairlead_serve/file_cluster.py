@@ -21,6 +21,7 @@ from fairlead_api.plans.merge_patches import merged
 from fairlead_api.plans.objects import ClusterObject, Target, TargetKind
 from fairlead_api.plans.rollouts import StoredRevision
 from fairlead_api.pools.fixed_engines import ENGINES_FILE
+from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_serve.pool_files import NAMESPACE, SECTIONS, PoolFile, digest, read_pool_file
 from fairlead_serve.pool_reports import FILE_MANAGER, annotations_of
 from fairlead_serve.state_files import Marks, Memory, StateFiles
@@ -29,7 +30,9 @@ WRITABLE = SECTIONS | {"engine"}
 
 
 class FileCluster:
-    """Implements `fairlead_api.plans.objects.ClusterGateway` over the files of one state directory."""
+    """Implements `fairlead_api.app.Cluster` over the files of one state directory. Engines are not pods, so no pod is
+    found.
+    """
 
     def __init__(self, files: StateFiles, policies: PolicyCatalogue) -> None:
         self._files = files
@@ -58,7 +61,13 @@ class FileCluster:
         raise Conflict("engines-are-fixed", f"{target} exists as long as `fairlead serve` runs; stop that process")
 
     async def create(self, target: Target, manifest: Mapping[str, Any], marks: Mapping[str, str | None], *, dry_run: bool) -> ClusterObject:
-        raise Conflict("engines-are-fixed", f"{target} cannot be created here; start `fairlead serve`")
+        raise Conflict("engines-are-fixed", f"{target} cannot be created: {PlanKind.CREATE.facts.file_refusal}")
+
+    async def ask(self, method: str, path: str, *, query: Any = ()) -> None:
+        """Finds nothing."""
+
+    async def ask_text(self, path: str, query: Any) -> None:
+        """Finds nothing."""
 
     def _list(self, target: Target, change: Mapping[str, Any], marks: Mapping[str, str | None], dry_run: bool) -> ClusterObject:
         memory, file = self._known(target)

@@ -130,7 +130,7 @@ _FIELDS = tuple(item.name for item in fields(GatewayKeyChange))
 
 
 def _without_ends(given: dict[str, Any]) -> dict[str, Any]:
-    """The fields as a request says them, in which None is no limit, and the default class."""
+    """The fields as a request says them; None stands for no limit, and for the default class."""
     return {name: None if value in {0, ""} and name != "explain" and name != "name" else value for name, value in given.items()}
 
 

@@ -101,9 +101,12 @@ class KindFacts:
         return not self.file_refusal and not self.workload_refusal
 
 
-def number_input(name: str, words: str, example: str, *, hint: str = "", told: str = "{}") -> Input:
+def number_input(
+    name: str, words: str, example: str, *, hint: str = "", told: str = "{}", least: float | None = None, most: float | None = None
+) -> Input:
     """An input for a number such as `example`."""
-    return Input(name=name, words=words, kind=InputKind.NUMBER, remedy=f"write a number such as {example}", hint=hint, told=told)
+    remedy = f"write a number such as {example}"
+    return Input(name=name, words=words, kind=InputKind.NUMBER, remedy=remedy, hint=hint, told=told, least=least, most=most)
 
 
 def duration_input(name: str, words: str, examples: str, *, told: str = "") -> Input:

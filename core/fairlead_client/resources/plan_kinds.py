@@ -10,7 +10,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from fairlead.instances import LEAST_WEIGHT, MOST_WEIGHT, Role
+from fairlead.instances import LEAST_WEIGHT, MAX_REPLICAS, MOST_WEIGHT, Role
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.scaling.specs import RatioMethod, RatioMode, ScalingMode
 from fairlead.tables import CONTINUING_MODES, EARLY_REJECTION_MODES, FAIRNESS_MODES, MIGRATIONS_MODES
@@ -167,8 +167,8 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
             takes=("fields", "role"),
             title="Bounds",
             inputs=(
-                number_input("minReplicas", "Minimum", "1", hint="instances that scaling keeps"),
-                number_input("maxReplicas", "Maximum", "16", hint="instances that scaling does not exceed"),
+                number_input("minReplicas", "Minimum", "1", hint="instances that scaling keeps", least=0, most=MAX_REPLICAS),
+                number_input("maxReplicas", "Maximum", "16", hint="instances that scaling does not exceed", least=0, most=MAX_REPLICAS),
             ),
             command="Change the least and the most instances of a role.",
             file_refusal="the number of instances is the number of engines there; add an engine to the file, or remove one",
@@ -447,6 +447,7 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
         PlanKind.CREATE: KindFacts(
             role=AccessRole.ADMIN,
             creates=True,
+            file_refusal="this process has one pool; start `fairlead serve` once more for another",
             example_title="a new pool",
             example={"fields": {"model": "Qwen/Qwen3-32B", "replicas": 2, "engine": {"type": "simulated"}}},
         ),

@@ -1,4 +1,4 @@
-"""Test requests: one request of a person to a pool, through a router, with what came back."""
+"""Test requests: one request of a person to a pool, through a router, and its answer."""
 
 from dataclasses import dataclass
 

@@ -263,14 +263,12 @@ def test_a_schedule_is_set_in_four_clicks(person: Person, busy: RunningSandbox) 
     page, name = person.page, "nights"
     person.on(section(page, "Schedules"))
     page.wait_for_url("**/schedules")
-    where = page.locator("form[data-once] input[name=pool][data-htmx-powered]")
-    person.sees(where)
-    if where.input_value() != POOL:  # what is proposed is for another pool, and is replaced
-        page.evaluate("document.getElementById('schedule-spec').dataset.before = 'yes'")
-        person.write(where, POOL)
-    person.write(page.locator("form[data-once] input[name=name]"), name)
-    wait_until(page, "document.querySelector('#schedule-spec:not([data-before]) textarea')?.value.length > 10")
-    person.on(page.get_by_role("button", name="Plan the schedule"))
+    builder = page.locator("#builder")
+    person.sees(builder)
+    builder.locator("[name=pool]").select_option(POOL)
+    person.write(builder.locator("[name=name]"), name)
+    person.write(builder.locator("[name='roles.0.minimum']"), "1")
+    person.on(builder.get_by_role("button", name="Plan the schedule"))
     apply(person)
     assert person.count <= 4
     assert name in [one["name"] for one in busy.pool(NAME)["spec"]["scaling"]["schedules"]]

@@ -111,6 +111,7 @@ def test_hostile_names_are_text_everywhere(page: Page, site: RunningSite) -> Non
 def test_a_new_schedules_text_follows_the_pool_until_it_is_edited(page: Page, site: RunningSite) -> None:
     page.goto(f"{site.url}/schedules")
     text, pool = page.locator("#schedule-spec textarea"), page.locator("form[data-once] input[name=pool]")
+    page.click("summary:has-text('Or write it as YAML')")
     page.wait_for_selector("form[data-once] input[name=pool][data-htmx-powered]")
     for name, least in ((CODE, 8), (CHAT, 16)):
         pool.fill(name)

@@ -51,6 +51,7 @@ def test_a_new_schedules_text_stays_when_another_pools_cannot_be_read(chromium: 
     context = signed_in(chromium, site, "admin")
     page = context.new_page()
     page.goto(f"{site.url}/schedules")
+    page.click("summary:has-text('Or write it as YAML')")
     page.wait_for_selector("form[data-once] input[name=pool][data-htmx-powered]")
     text, pool = page.locator("#schedule-spec textarea"), page.locator("form[data-once] input[name=pool]")
     before = text.input_value()

@@ -56,7 +56,7 @@ def test_arrow_keys_move_within_tabs_and_the_sidebar(page: Page, site: RunningSi
     assert page.evaluate(FOCUSED) == "Audit", "whoever comes back is where they were"
     page.locator(".side-link[href='/keys']").focus()
     page.keyboard.press("ArrowDown")
-    assert page.evaluate(FOCUSED) == "Audit"
+    assert page.evaluate(FOCUSED) == "Notices"
 
 
 def test_tabs_are_grouped_and_what_says_nothing_for_the_policy_is_grey(page: Page, site: RunningSite) -> None:

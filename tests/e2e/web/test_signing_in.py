@@ -75,7 +75,7 @@ def test_a_viewer_sees_why_scaling_is_off(chromium: Browser, site: RunningSite) 
     context = signed_in(chromium, site, "viewer")
     page = context.new_page()
     page.goto(f"{site.url}/pools/default/chat")
-    assert page.get_by_role("button", name="Plan the change").is_disabled()
+    assert page.locator("#change-scale").get_by_role("button", name="Plan the change").is_disabled()
     assert "needs the role operator; you are viewer" in page.inner_text("main")
     context.close()
 

@@ -11,8 +11,9 @@ from fairlead.tables import PoolKey
 from fairlead_api.infra.errors import Conflict, NotFound
 from fairlead_api.infra.object_marks import PLAN, owner_of
 from fairlead_api.plans.kinds.engines import engines_patch, weighed_engine
-from fairlead_api.plans.merge_patches import inverse
+from fairlead_api.plans.merge_patches import inverse, merged
 from fairlead_api.plans.objects import Target
+from fairlead_api.pods.reading import Pods
 from fairlead_api.pools.fixed_engines import check_possible, engines_file
 from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_process.policies import installed_policies
@@ -111,6 +112,13 @@ def test_what_cannot_be_done_to_the_engines_is_refused_with_the_field(fields: di
         engines_patch(fields, {"a-8000": {"url": "http://a:8000"}})
 
 
+async def test_an_engine_that_is_not_a_pod_has_no_log_and_no_events(tmp_path: Path) -> None:
+    pods = Pods(FileCluster(files_in(tmp_path), installed_policies()))
+    with pytest.raises(NotFound):
+        await pods.log(POOL, "a-8000", 10, "", None, previous=False)
+    assert (await pods.events(POOL, "a-8000")).events == []
+
+
 async def test_the_users_file_owns_its_pool(tmp_path: Path) -> None:
     place = tmp_path / "mine.yaml"
     found = await FileCluster(files_in(tmp_path, place), installed_policies()).read(TARGET)
@@ -140,6 +148,20 @@ def test_a_pool_of_pods_has_no_list_of_engines() -> None:
     assert refused.value.code == "engines-are-pods"
 
 
+OF_FILES = [kind for kind in PlanKind if kind.facts.inputs and "fields" in kind.facts.takes and not kind.facts.file_refusal]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in OF_FILES if kind not in {PlanKind.ENGINES, PlanKind.WEIGHT}])
+async def test_a_change_of_a_section_that_is_possible_is_one_that_the_file_takes(kind: PlanKind, tmp_path: Path) -> None:
+    files = files_in(tmp_path)
+    cluster = FileCluster(files, installed_policies())
+    before, fields = await cluster.read(TARGET), kind.facts.example["fields"]
+    change = {kind.facts.section: fields} if kind.facts.section else fields
+    await cluster.patch(TARGET, change, before.resource_version, {}, dry_run=False)
+    document = yaml.safe_load(files.pool_file.read_text())
+    assert merged(document, change) == document, "the file has every field of the change"
+
+
 @pytest.mark.parametrize("kind", list(PlanKind))
 async def test_what_needs_instances_made_or_ended_is_refused_with_the_reason(kind: PlanKind, tmp_path: Path) -> None:
     annotations = (await FileCluster(files_in(tmp_path), installed_policies()).read(TARGET)).annotations
@@ -158,6 +180,10 @@ async def test_what_needs_instances_made_or_ended_is_refused_with_the_reason(kin
         "unpin",
         "weight",
         "revert",
+        "sessions",
+        "draining",
+        "fairness",
+        "classes",
     }
     if kind is not PlanKind.ENGINES:
         check_possible(kind, {}, {})

@@ -178,7 +178,7 @@ _SECTIONS = {PlanKind.BOUNDS: "roles"}
 
 
 def schema_of(kind: PlanKind, name: str) -> Shape | None:
-    """What the schema of a pool says of an input of a kind; None if it is no field of the spec."""
+    """What the schema of a pool says of an input of a kind; None if the spec has no such field."""
     section = kind.facts.section or _SECTIONS.get(kind, "")
     return shape_at(PoolSpec, f"{section}.{name}".removeprefix("."))
 

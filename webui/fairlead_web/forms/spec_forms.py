@@ -57,7 +57,7 @@ class Example:
 
 
 class Faulty(Exception):
-    """The text is no spec; `fault` says why."""
+    """The text cannot be read as a spec; `fault` says why."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.words)
@@ -70,7 +70,7 @@ def read_spec(text: str) -> dict[str, Any]:
         found = read_yaml(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        raise Faulty(_fault(f"It is no valid YAML: {complaint(error)}.", text, mark.line + 1 if mark else 0)) from error
+        raise Faulty(_fault(f"This is not valid YAML: {complaint(error)}.", text, mark.line + 1 if mark else 0)) from error
     spec = found.get("spec") if isinstance(found, dict) and found.get("kind") == KIND else found
     if not isinstance(spec, dict):
         raise Faulty(_fault("Write the fields of a spec, such as model and replicas.", text, 1))

@@ -154,7 +154,7 @@ async def revoke(visit: Visit) -> Response:
 
 
 def _present(key: GatewayKey) -> dict[str, str]:
-    """A key as its form has it; its end is given anew, in days."""
+    """A key as its form has it; its end is empty, because the form asks for days."""
     texts = {name: getattr(key, name, None) for name in FIELDS}
     listed = {"pools": ", ".join(key.pools), "models": ", ".join(key.models), "days": "", "explain": "1" if key.explain else ""}
     return {name: "" if value is None else str(value) for name, value in {**texts, **listed}.items()}

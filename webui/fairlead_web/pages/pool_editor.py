@@ -78,7 +78,7 @@ async def plan_new(visit: Visit) -> Response:
     except ValueError:
         text = str(form.get("spec", ""))
         return await _new(
-            visit, Typed(text=text, name=name, name_problem="This is no name of a pool; write a name, or namespace/name.", status=422)
+            visit, Typed(text=text, name=name, name_problem="A pool cannot have this name; write a name, or namespace/name.", status=422)
         )
     return await _sent(visit, key, PlanKind.CREATE, name)
 

@@ -89,4 +89,4 @@ def _declared(spec: Spec) -> tuple[Any, ...]:
 
 
 KIND = Kind(name=PlanKind.BOUNDS, change=_change, questions=_questions)
-"""The kind. Of a change between two specs it is no part of its own: `scale` has the numbers of roles."""
+"""The kind. A change between two specs has no part of this kind: `scale` has the numbers of roles."""

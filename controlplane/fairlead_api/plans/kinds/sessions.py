@@ -24,7 +24,7 @@ def sessions_effect(bound: int, before: TableFacts, after: TableFacts) -> PlanEf
     notes, warnings = [f"A session keeps its home for {format_duration(new.ttl_seconds)} after its last request."], []
     if new.ttl_seconds < old.ttl_seconds:
         warnings.append(
-            f"Of {bound:,} sessions, those that paused for longer than that lose their homes; their next request is placed anew."
+            f"Of {bound:,} sessions, those that paused for longer than that lose their homes; the policy places their next request."
         )
     if new.header != old.header:
         warnings.append(

@@ -1,11 +1,6 @@
-"""The figures by which others can scale a pool's instances: KEDA, a HorizontalPodAutoscaler, or an alert.
-
-They are those of the pool's page: the number that the operator wants, or would want in mode Advise, and the share of
-requests within the objective.
-"""
+"""Reads the figures by which others can scale a pool's instances, from the tables of the pool's page."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +11,7 @@ from fairlead.scaling.specs import ScalingMode
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.pool_rows import share, slo_of
 from fairlead_api.loads.store.rollups import complete_until
+from fairlead_api.pools.scaling_figures import ScalingFigures
 from fairlead_api.pools.store.summaries import TRAFFIC, desired_of
 from fairlead_api.tables import pools
 
@@ -24,17 +20,6 @@ SELECT asked.pool_id, asked.role, newest.replicas
 FROM unnest(CAST(:pools AS bigint[]), CAST(:roles AS text[])) AS asked (pool_id, role), LATERAL
   (SELECT d.replicas FROM scaling_decisions d WHERE d.pool_id = asked.pool_id AND d.role = asked.role ORDER BY d.at DESC LIMIT 1) AS newest
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingFigures:
-    """`wanted` is the number of instances, by pool (`namespace/name`) and role. `headroom`, by pool, is the share of
-    judged requests of the last 5 minutes within TTFT and TPOT (0-1) minus the share that is the goal, so negative while
-    the objective is missed; without a pool of which nothing was judged.
-    """
-
-    wanted: dict[tuple[str, str], int]
-    headroom: dict[str, float]
 
 
 class PostgresScalingFigures:

@@ -4,8 +4,8 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
+from playwright.sync_api import ElementHandle, Locator, Page
 from playwright.sync_api import Error as PlaywrightError
-from playwright.sync_api import Locator, Page
 
 from fairlead_testing.waiting import PATIENCE_SECONDS
 
@@ -22,16 +22,6 @@ _BETWEEN = """(target) => {
     && now.compareDocumentPosition(one) & after && one.compareDocumentPosition(target) & after).length;
 }"""
 """About how many presses of Tab are sure not to go past the target."""
-
-_STOP = """(target) => {
-  const list = target.tabIndex < 0 ? target.closest("[data-arrows]") : null;
-  return list?.querySelector('a[tabindex="0"]') ?? target;
-}"""
-"""Where Tab leads on the way to the target: a list of links is one stop, within which arrow keys move."""
-
-_FOCUSED = "one => one === document.activeElement"
-_ARRIVED = f"one => ({_FOCUSED})(one) || !one.closest('[data-arrows]')?.contains(document.activeElement)"
-"""Whether arrow keys are of no more use."""
 
 FOCUS_SEEN = """() => {
   const one = document.activeElement, box = one.getBoundingClientRect(), style = getComputedStyle(one);
@@ -79,8 +69,8 @@ def until_at(page: Page, part: str) -> None:
 
 @dataclass
 class Person:
-    """Goes by Tab, by arrow keys within lists of links, by the link that skips to the content where that is shorter.
-    Sees where the focus is.
+    """Goes by Tab, by arrow keys within a list of links, by the link that skips to the content where that is shorter,
+    and sees where the focus is.
     """
 
     page: Page
@@ -113,31 +103,31 @@ class Person:
             self.page.keyboard.press(key)
 
     def _go_to(self, what: Locator) -> None:
-        target = what.first
-        self.sees(target)
+        self.sees(what.first)
+        stop = what.first.evaluate_handle("one => one.closest('[data-arrows]')?.querySelector('a[tabindex=\"0\"]') ?? one").as_element()
+        assert stop is not None
+        self._tab_to(stop, what)
+        for _ in range(LONGEST_WAY):
+            if what.first.evaluate("one => one === document.activeElement || !one.closest('[data-arrows]')"):
+                break
+            self.page.keyboard.press("ArrowDown")
+        assert what.first.evaluate("one => one === document.activeElement"), f"no way by arrow keys to {what}"
+
+    def _tab_to(self, target: ElementHandle, what: Locator) -> None:
         if target.evaluate("one => document.activeElement === document.body && Boolean(one.closest('main'))"):
             self.page.keyboard.press("Tab")
             assert self.page.evaluate("document.activeElement.matches('a.skip')"), "the first Tab leads to the link to the content"
             self.page.keyboard.press("Enter")
-        self._go_to_stop(target)
+        for _ in range(target.evaluate(_BETWEEN) - 1):
+            self.page.keyboard.press("Tab")
         for _ in range(LONGEST_WAY):
-            if target.evaluate(_ARRIVED):
+            if target.evaluate("one => one === document.activeElement"):
                 break
-            self.page.keyboard.press("ArrowDown")
+            self.page.keyboard.press("Tab")
         for _ in range(2):  # what came by itself may have moved the page below it
             if self.page.evaluate(FOCUS_SEEN):
                 break
             self.page.keyboard.press("Shift+Tab")
             self.page.keyboard.press("Tab")
-        assert target.evaluate(_FOCUSED), f"no way by Tab to {what}"
+        assert target.evaluate("one => one === document.activeElement"), f"no way by Tab to {what}"
         assert self.page.evaluate(FOCUS_SEEN), f"the focus on {what} is not seen"
-
-    def _go_to_stop(self, target: Locator) -> None:
-        stop = target.evaluate_handle(_STOP).as_element()
-        assert stop is not None
-        for _ in range(stop.evaluate(_BETWEEN) - 1):
-            self.page.keyboard.press("Tab")
-        for _ in range(LONGEST_WAY):
-            if stop.evaluate(_FOCUSED):
-                break
-            self.page.keyboard.press("Tab")

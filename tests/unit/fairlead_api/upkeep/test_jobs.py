@@ -12,7 +12,7 @@ from apscheduler.schedulers import base
 
 from fairlead_api.http.telemetry import Telemetry
 from fairlead_api.infra.errors import StoreUnavailable
-from fairlead_api.pools.store.scaling_figures import ScalingFigures
+from fairlead_api.pools.scaling_figures import ScalingFigures
 from fairlead_api.upkeep import jobs
 from fairlead_api.upkeep.jobs import Alone, guarded, scheduled
 from fairlead_testing.waiting import PATIENCE_SECONDS

@@ -49,5 +49,14 @@ def test_every_script_of_ours_is_in_one_of_them() -> None:
     scripts = {path.name: path.read_text() for path in (STATIC / "js").iterdir()}
     found = joined(scripts)
     everything = "".join(found.values())
-    assert found.keys() == {"main.js", "heatmap.js", "heatmap_awaited.js", "charts.js", "explorer.js", "palette.js", "present_values.js"}
+    assert found.keys() == {
+        "main.js",
+        "heatmap.js",
+        "heatmap_awaited.js",
+        "charts.js",
+        "explorer.js",
+        "keys.js",
+        "palette.js",
+        "present_values.js",
+    }
     assert all(name in found or f"const ${name.removesuffix('.js')} = (() => {{" in everything for name in scripts)

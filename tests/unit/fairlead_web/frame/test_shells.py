@@ -60,4 +60,5 @@ async def test_what_is_found_while_somebody_types_asks_for_no_frame() -> None:
         one.fake.requests.clear()
         answer = await one.http.get("/search?q=chat", headers={"fairlead-regions": "found"})
         assert (answer.status_code, "chat" in answer.text) == (200, True)
-        assert [path for _, path in one.fake.requests] == ["/v1/whoami", "/v1/search"], "who asks, as regions are shared, and what is found"
+        asked = [path for _, path in one.fake.requests]
+        assert asked == ["/v1/whoami", "/v1/search", "/v1/pools"], "who asks, as regions are shared, what is found, and whose pages are"

@@ -36,7 +36,9 @@ async def test_the_same_numbers_come_as_page_json_and_csv_for_every_subject() ->
             found = (await one.http.get(f"{path}/series.json?{query}")).json()
             assert [line["metric"] for line in found["series"]["lines"]] == ["requests", "running"]
             assert found["annotations"]["complete"] is True
-            assert (await one.http.get(f"{path}/series.csv?{query}")).text.splitlines()[0].startswith("metric,part,unit")
+            assert (await one.http.get(f"{path}/series.csv?{query}")).text.splitlines()[0].startswith("\ufeffmetric,part,unit"), (
+                "spreadsheets know UTF-8 by the mark"
+            )
         refused = await one.http.get("/series.json?metrics=speed")
         assert refused.status_code == 422
         assert (await one.http.get("/pools/default/nowhere/series.json?metrics=requests")).json()["series"]["lines"] == []

@@ -44,6 +44,13 @@ async function beside(figure, map) {
   return fresh;
 }
 
+// The address with these parameters in place of its own of the same names.
+function asking(address, query) {
+  const found = new URL(address, location.href);
+  for (const [name, value] of Object.entries(query)) found.searchParams.set(name, value);
+  return found.href;
+}
+
 class Heatmap {
   constructor(figure, map, count) {
     this.figure = figure;
@@ -205,17 +212,18 @@ class Heatmap {
   }
 
   explain(cell) {
-    if (this.map.group !== "instance") return;
+    if (this.map.group === "instance") this.answer(this.explanation(cell));
+  }
+
+  // Beside the map, or on its own page.
+  answer(address) {
     const panel = document.getElementById("explanation");
-    if (panel) explain(panel, this.explanation(cell));
-    else location.assign(this.explanation(cell));
+    if (panel) explain(panel, address);
+    else location.assign(address);
   }
 
   zoom(fromColumn, toColumn) {
-    const target = new URL(this.figure.dataset.here, location.href);
-    target.searchParams.set("from", data.stamp(this.map, fromColumn));
-    target.searchParams.set("to", data.stamp(this.map, toColumn));
-    location.assign(target);
+    location.assign(asking(this.figure.dataset.here, { from: data.stamp(this.map, fromColumn), to: data.stamp(this.map, toColumn) }));
   }
 
   // What the pointer drags over: a stretch of time, or with Shift also the rows from one to the other.
@@ -230,17 +238,16 @@ class Heatmap {
     return { ...brush, rows, top: rows[0] * high, bottom: (rows[1] + 1) * high };
   }
 
-  // What differs in the region from the rest, beside the map or on its own page.
+  // What differs in the region from the rest.
   compare({ from, to, rows }, wide) {
     if (this.map.group !== "instance") return;
-    const columns = [Math.floor(Math.min(from, to) / wide), Math.max(Math.ceil(Math.max(from, to) / wide), Math.floor(Math.min(from, to) / wide) + 1)];
-    const address = new URL(this.figure.dataset.differences, location.href);
-    address.searchParams.set("instances", this.map.rows.slice(rows[0], rows[1] + 1).map((row) => row.id).join(","));
-    address.searchParams.set("region_from", data.stamp(this.map, columns[0]));
-    address.searchParams.set("region_to", data.stamp(this.map, columns[1]));
-    const panel = document.getElementById("explanation");
-    if (panel) explain(panel, address.href);
-    else location.assign(address);
+    const first = Math.floor(Math.min(from, to) / wide);
+    const end = Math.max(first + 1, Math.ceil(Math.max(from, to) / wide));
+    this.answer(asking(this.figure.dataset.differences, {
+      instances: this.map.rows.slice(rows[0], rows[1] + 1).map((row) => row.id).join(","),
+      region_from: data.stamp(this.map, first),
+      region_to: data.stamp(this.map, end),
+    }));
   }
 
   // Tells all maps and charts of the page where the reader looks; null when nowhere.

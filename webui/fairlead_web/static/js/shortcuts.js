@@ -30,29 +30,8 @@ function rows(step) {
   next.querySelector("a")?.focus({ preventScroll: true });
 }
 
-function help() {
-  const known = document.querySelector("dialog[data-keys]");
-  if (known) { known.close(); return; }
-  const dialog = document.createElement("dialog");
-  dialog.dataset.keys = "";
-  dialog.setAttribute("aria-label", "Keys");
-  const heading = document.createElement("h2");
-  heading.textContent = "Keys";
-  const text = document.createElement("p");
-  text.textContent = "g then o p h s m d r a: go to a page. j k: rows, Enter: open. t then z ← → a: time range. l: pause. d: theme. / or Ctrl+K: search. Esc: close.";
-  const more = document.createElement("p");
-  const link = document.createElement("a");
-  link.href = `${base()}/help#shortcuts`;
-  link.textContent = "All keys and the glossary";
-  more.append(link);
-  dialog.append(heading, text, more);
-  dialog.addEventListener("close", () => dialog.remove());
-  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
-  document.body.append(dialog);
-  dialog.showModal();
-}
-
-// Where the palette cannot be loaded, its link leads to the page that does the same.
+// Where a script cannot be loaded, the page that does the same is opened.
+const help = () => import("./keys.js").then((keys) => keys.toggle(), () => location.assign(`${base()}/help#shortcuts`));
 const search = () => import("./palette.js").then((palette) => palette.open(), () => location.assign(`${base()}/search`));
 
 function plain(key) {
