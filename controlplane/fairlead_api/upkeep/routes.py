@@ -15,7 +15,7 @@ from fairlead_api.infra.audit_log import PostgresAudit
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.pulse import Pulse
 from fairlead_api.loads.store.samples import PostgresLoads
-from fairlead_api.pools.store.scaling_figures import PostgresScalingFigures
+from fairlead_api.pools.store.reads import PostgresScalingFigures
 from fairlead_api.settings import Retention
 from fairlead_api.upkeep.jobs import Job, scheduled
 from fairlead_api.upkeep.store import SWEEPS, PostgresUpkeep

@@ -5,7 +5,7 @@ from typing import Any
 from fairlead_api.infra.database import READS, Database
 from fairlead_api.infra.pulse import Pulse
 from fairlead_api.pools.scaling_figures import ScalingFigures
-from fairlead_api.pools.store.scaling_figures import PostgresScalingFigures
+from fairlead_api.pools.store.reads import PostgresScalingFigures
 from fairlead_testing.builders.scaling import a_scaling_decision
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance
 

@@ -1,32 +1,38 @@
 """Pools and their instances as the public API shows them: the present state (lists and details, cached for simultaneous
-callers), the past (revisions and events), and the ring.
+callers), the past (revisions and events), the ring, and the figures by which others scale.
 """
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 import msgspec
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.capabilities import joined
+from fairlead.scaling.specs import ScalingMode
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey, RoutingTable
 from fairlead_api import tables
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.infra.paging import page
-from fairlead_api.infra.pool_rows import conditions_of, pool_row
+from fairlead_api.infra.pool_rows import conditions_of, pool_row, share, slo_of
 from fairlead_api.infra.records import read
 from fairlead_api.infra.sharing import Shared
 from fairlead_api.infra.spans import Span
+from fairlead_api.loads.store.rollups import complete_until
 from fairlead_api.pools.capabilities import measured
 from fairlead_api.pools.mirroring import table_acknowledged
+from fairlead_api.pools.scaling_figures import ScalingFigures
 from fairlead_api.pools.store.capabilities import engine_of, learnt_figures, read_capability
 from fairlead_api.pools.store.observations import live_routers
 from fairlead_api.pools.store.summaries import (
+    TRAFFIC,
     LastMinutes,
     desired_of,
     engine_conditions,
@@ -157,7 +163,7 @@ class PostgresPoolReads:
 
     async def _pools(self, span: Span, now: datetime) -> Page[PoolSummary]:
         pools = tables.pools
-        query = select(pools).where(pools.c.deleted_at.is_(None))
+        query = select(tables.pools).where(tables.pools.c.deleted_at.is_(None))
         if span.sight is not None:
             query = query.where(pools.c.namespace.in_(sorted(span.sight)))
         async with self._database.reading() as connection:
@@ -222,3 +228,57 @@ class PostgresPoolReads:
             )
             known = {item.id: item for item in await instance_summaries(self._last_minutes, connection, row, now, only=found.items)}
         return Page(items=[known[name] for name in found.items if name in known], next_cursor=found.next_cursor, total=found.total)
+
+
+# ── figures by which others can scale a pool's instances ──
+
+_ADVISED = """
+SELECT asked.pool_id, asked.role, newest.replicas
+FROM unnest(CAST(:pools AS bigint[]), CAST(:roles AS text[])) AS asked (pool_id, role), LATERAL
+  (SELECT d.replicas FROM scaling_decisions d WHERE d.pool_id = asked.pool_id AND d.role = asked.role ORDER BY d.at DESC LIMIT 1) AS newest
+"""
+
+
+class PostgresScalingFigures:
+    """Reads the figures of all pools that are not deleted."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def read(self, now: datetime) -> ScalingFigures:
+        """The current figures."""
+        async with self._database.reading() as connection:
+            rows = list(await connection.execute(select(tables.pools).where(tables.pools.c.deleted_at.is_(None))))
+            advised = await _advised(connection, rows)
+            headroom = await _headroom(connection, rows, now)
+        names = {row.id: f"{row.namespace}/{row.name}" for row in rows}
+        wanted = {(names[row.id], role): number for row in rows for role, number in (desired_of(row) | advised.get(row.id, {})).items()}
+        return ScalingFigures(wanted=wanted, headroom={names[pool]: value for pool, value in headroom.items()})
+
+
+async def _advised(connection: AsyncConnection, rows: list[Any]) -> dict[int, dict[str, int]]:
+    """The newest recommendation by pool and role, of pools that are only advised."""
+    asked = [(row.id, role) for row in rows if _is_advised(row.spec) for role in desired_of(row)]
+    found: dict[int, dict[str, int]] = {}
+    if asked:
+        values = {"pools": [pool for pool, _ in asked], "roles": [role for _, role in asked]}
+        for row in await connection.execute(text(_ADVISED), values):
+            found.setdefault(row.pool_id, {})[row.role] = row.replicas
+    return found
+
+
+def _is_advised(spec: Mapping[str, Any]) -> bool:
+    scaling = spec.get("scaling")
+    return isinstance(scaling, Mapping) and scaling.get("mode") == ScalingMode.ADVISE
+
+
+async def _headroom(connection: AsyncConnection, rows: list[Any], now: datetime) -> dict[int, float]:
+    ids = [row.id for row in rows]
+    goals = {row.id: slo_of(row).percentile / 100 for row in rows}
+    behind = await complete_until(connection, ids, now)
+    found: dict[int, float] = {}
+    for row in await connection.execute(text(TRAFFIC), {"pools": ids, "now": now}):
+        within = share(row.within_slo, row.judged)
+        if within is not None and row.pool_id not in behind:
+            found[row.pool_id] = within - goals[row.pool_id]
+    return found
