@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.capabilities import UNKNOWN, Source
-from fairlead.routing.knowledge.whole_answers import ENOUGH_ANSWERS, KEPT_ANSWERS, WholeAnswers
+from fairlead.routing.knowledge.whole_answers import ENOUGH_ANSWERS, KEPT_ANSWERS, KEPT_SECONDS, WholeAnswers
 
 SPEEDS = st.floats(200.0, 200_000.0)
 SEEDS = st.integers(0, 10_000)
@@ -110,3 +110,16 @@ def test_what_an_instance_showed_goes_with_it_and_what_is_old_goes_with_time() -
 def test_a_prompt_that_counts_for_twice_as_many_tokens_was_computed_twice_as_fast() -> None:
     answers = answered(4_000.0, 100, Random(5)).recounted(2.0)
     assert answers.tokens_per_second == pytest.approx(8_000.0, rel=0.05)
+
+
+@given(SEEDS, st.integers(100, 5000))
+def test_of_many_answers_a_second_some_are_left_out_until_the_kept_ones_span_two_seconds(seed: int, rate: int) -> None:
+    answers, draw, taken = answered(20_000, KEPT_ANSWERS, Random(seed), since=-float(KEPT_ANSWERS)), Random(seed), list[float]()
+    for number in range(3 * rate):
+        at = number / rate
+        if not answers.is_crowded(at):
+            observe(answers, 20_000, draw, at=at)
+            taken.append(at)
+    assert len(taken) <= 3 * KEPT_ANSWERS / KEPT_SECONDS + 1
+    assert rate >= KEPT_ANSWERS / KEPT_SECONDS or len(taken) == 3 * rate, "none is left out where they come slowly"
+    assert answers.tokens_per_second == pytest.approx(20_000, rel=0.05)
