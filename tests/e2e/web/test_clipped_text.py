@@ -115,6 +115,7 @@ def test_no_text_is_cut_at_any_width(path: str, page: Page, long_site: RunningSi
     wait_until(page, "document.documentElement.classList.contains('scripted')")
     if page.locator("[data-heatmap]").count():
         page.wait_for_selector("[data-heatmap][data-ready]")
+        page.wait_for_selector("#explanation .why-figures")
     page.evaluate(SIX_DIGITS)
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
