@@ -70,6 +70,21 @@ class Reach(NamedTuple):
         return self.last_block is not None and self.last_blocks > self.first_blocks
 
 
+def reach_after(reach: Reach, blocks: Sequence[int]) -> Reach:
+    """How far the conversation reaches after a turn with this prompt. A prompt that does not go on from the last one
+    is a new beginning; one of less than a block changes nothing.
+    """
+    if not blocks:
+        return reach
+    last = reach.last_blocks
+    goes_on = reach.last_block is not None and len(blocks) >= last and blocks[last - 1] == reach.last_block
+    return Reach(reach.first_blocks if goes_on else len(blocks), len(blocks), blocks[-1])
+
+
+NOWHERE = Reach(0, 0, None)
+"""The reach of a session of which no prompt is known."""
+
+
 def goes_on_from(blocks: Sequence[int], reach: Reach) -> bool:
     """Whether a prompt has the whole conversation of another session, and not only the same scaffold."""
     return reach.is_beyond_beginning and len(blocks) >= reach.last_blocks and blocks[reach.last_blocks - 1] == reach.last_block
@@ -85,7 +100,7 @@ class Prompted(Protocol):
     def blocks(self) -> Sequence[int]: ...
 
     @property
-    def window(self) -> int | None: ...
+    def window_number(self) -> int | None: ...
 
 
 def may_be_compacted(before: Prompted, after: Prompted) -> bool:
@@ -109,8 +124,8 @@ def compactions(turns: Sequence[Prompted]) -> dict[int, Evidence]:
         if main is None:
             main = turn
             continue
-        if turn.window is not None and main.window is not None:
-            if turn.window > main.window:
+        if turn.window_number is not None and main.window_number is not None:
+            if turn.window_number > main.window_number:
                 found[place] = Evidence.SENT
         else:
             for suspect in [one for one, longer in suspects.items() if _continues(turn, longer)]:
@@ -156,9 +171,10 @@ def gaps(turns: Sequence[Span]) -> list[float | None]:
 class Figures:
     """What some turns were in all. Sums of turns: adding two of them gives those of all their turns, in any order.
 
-    `model_seconds` are from the time when a request was sent to its engine until it ended, `queued_seconds` those
-    before. `cached_tokens` are the part of `prompt_tokens` that was not computed again, both only of turns that an
-    engine got. `refusals` and `failures` are turns without an answer, for the reasons of `RequestOutcome`.
+    The time in the model is from when a request was sent to its engine until it ended, the time in queues the one
+    before, both in whole microseconds, whose sums are exact. `cached_tokens` are the part of `prompt_tokens` that was
+    not computed again, both only of turns that an engine got. `refusals` and `failures` are turns without an answer,
+    for the reasons of `RequestOutcome`.
     """
 
     turns: int = 0
@@ -167,14 +183,19 @@ class Figures:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
-    queued_seconds: float = 0.0
-    model_seconds: float = 0.0
+    queued_microseconds: int = 0
+    model_microseconds: int = 0
 
     def __add__(self, other: "Figures") -> "Figures":
         return Figures(**{name: getattr(self, name) + getattr(other, name) for name in FIGURE_NAMES})
 
 
 FIGURE_NAMES = tuple(one.name for one in fields(Figures))
+
+
+def microseconds(seconds: float) -> int:
+    """A duration as `Figures` add it up."""
+    return round(seconds * 1e6)
 
 
 def total(parts: Iterable[Figures]) -> Figures:

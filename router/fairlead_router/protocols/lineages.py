@@ -1,4 +1,4 @@
-"""What a request says about its session's place among others: parent, task, tool, compactions (`session_trees.Lineage`).
+"""What a request says about its session's place among others: parent, task, tool, compactions.
 
 `PARENTS` and `TASKS` are the lists of places, the one that counts most first; docs/agents.md has the same for users.
 Names are bounded and hashed like those of sessions, so that a parent's name is the one that its session has.
@@ -77,7 +77,7 @@ _NAMES_PARENTS = frozenset(name.encode() for place in PARENTS for name in place.
 
 def lineage(headers: Headers | None, document: Document, named: Named, own: str | None) -> Lineage | None:
     """What the request says; None if it says nothing. `headers` are those that may name a session or its place, `named`
-    makes a name safe to store, `own` is the session's own name, which is no parent of it.
+    makes a name safe to store, `own` is the session's own name, never its parent.
     """
     known = headers or {}
     parent = None if _NAMES_PARENTS.isdisjoint(known) else _first(PARENTS, known, document, named, own)

@@ -6,7 +6,7 @@ from functools import reduce
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.session_trees import Evidence, Figures, Reach, compactions, gaps, goes_on_from, root_of, total
+from fairlead.session_trees import NOWHERE, Evidence, Figures, Reach, compactions, gaps, goes_on_from, reach_after, root_of, total
 from fairlead_testing.examples import examples
 
 
@@ -14,13 +14,13 @@ from fairlead_testing.examples import examples
 class Turn:
     blocks: tuple[int, ...] = ()
     prompt_tokens: int = 0
-    window: int | None = None
+    window_number: int | None = None
     at: float = 0.0
     ended_at: float = 0.0
 
 
 def turn(*blocks: int, window: int | None = None) -> Turn:
-    return Turn(blocks=blocks, prompt_tokens=512 * len(blocks) + 100, window=window)
+    return Turn(blocks=blocks, prompt_tokens=512 * len(blocks) + 100, window_number=window)
 
 
 def test_a_prompt_that_has_all_that_another_session_said_goes_on_from_it() -> None:
@@ -35,6 +35,16 @@ def test_two_sessions_with_one_scaffold_are_no_forks_of_each_other() -> None:
     only_scaffold = Reach(first_blocks=2, last_blocks=2, last_block=20)
     assert not goes_on_from((10, 20, 30), only_scaffold), "it never went on from what it began with"
     assert not goes_on_from((), Reach(first_blocks=0, last_blocks=0, last_block=None))
+
+
+def test_a_session_reaches_beyond_its_beginning_only_once_it_went_on_from_it() -> None:
+    title = reach_after(NOWHERE, (90,))
+    begun = reach_after(title, (1, 2))
+    assert not begun.is_beyond_beginning, "a request with another system text is no beginning of this conversation"
+    assert reach_after(begun, ()) == begun
+    assert reach_after(begun, (1, 2, 3)) == Reach(2, 3, 3)
+    assert reach_after(begun, (1, 2, 3)).is_beyond_beginning
+    assert not reach_after(reach_after(begun, (1, 2, 3)), (1, 9)).is_beyond_beginning, "compacted"
 
 
 def test_a_prompt_that_becomes_much_shorter_behind_the_same_system_text_was_compacted() -> None:
@@ -77,7 +87,7 @@ def test_a_parent_that_would_make_a_cycle_does_not_count() -> None:
 
 
 COUNTS = st.integers(0, 10**6)
-FIGURES = st.builds(Figures, turns=COUNTS, refusals=COUNTS, prompt_tokens=COUNTS, cached_tokens=COUNTS, model_seconds=COUNTS.map(float))
+FIGURES = st.builds(Figures, turns=COUNTS, refusals=COUNTS, prompt_tokens=COUNTS, cached_tokens=COUNTS, model_microseconds=COUNTS)
 
 
 @given(st.lists(FIGURES, max_size=8), st.randoms(use_true_random=False))
