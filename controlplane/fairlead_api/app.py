@@ -41,6 +41,7 @@ from fairlead_api.settings import Settings
 from fairlead_api.simulations import routes as simulations
 from fairlead_api.slo import routes as slo
 from fairlead_api.streams import routes as streams
+from fairlead_api.trees import routes as trees
 from fairlead_api.trials import routes as trials
 from fairlead_api.upkeep import routes as upkeep
 from fairlead_api.upkeep.jobs import Job
@@ -62,6 +63,7 @@ PLAIN = (
     sessions,
     slo,
     streams,
+    trees,
     trials,
     webhooks,
 )
