@@ -1,9 +1,9 @@
 """What agents feel of a policy: whether their tasks are completed, how long those take, and how many turns are refused.
 
-`python -m benchmarks.agent_tasks --trace coding_agents.jsonl` runs the sessions of a trace as tasks on a simulated pool,
-beside other policies: in an open loop turns come at the trace's times, in a closed loop a turn comes when the one before
-has ended and the tool has run. Without a trace coding agents are generated. A task is complete if none of its turns was
-refused; in a closed loop a refused turn ends its task, and clients do not repeat it.
+`python -m benchmarks.agent_tasks --trace coding_agents.jsonl` runs the sessions of a trace as tasks on a simulated
+pool, beside other policies: in an open loop turns come at the trace's times, in a closed loop a turn comes when the
+one before has ended and the tool has run. Without a trace coding agents are generated. A task is complete if none of
+its turns was refused; in a closed loop a refused turn ends its task, and clients do not repeat it.
 
 Rates are multiples of the estimated saturation of the open loop, which an endless cache would allow. A trace with few
 sessions does not fill a pool in a closed loop: `--copies` repeats it, each copy with text of its own.
@@ -19,8 +19,8 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.command_line import a_file, above_zero, count, names_of
-from fairlead.errors import FairleadError
 
+from fairlead.errors import FairleadError
 from fairlead_simulator.engine_model.presets import PRESETS, preset
 from fairlead_simulator.errors import SimulatorError
 from fairlead_simulator.experiments.arrival_plans import ArrivalPlan, Workload, exchanged, ideal_hits, load_workload
@@ -44,7 +44,7 @@ COPY_BLOCKS = 1 << 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tasks:
-    """One run. Shares are of all tasks; a task's seconds are those of its turns from arrival to the end of the answer."""
+    """One run. Shares are of all tasks; a task's seconds are those of its turns, from arrival to the answer's end."""
 
     complete: float
     refused: float
@@ -69,7 +69,7 @@ def agent_rows(trace: Path | None, requests: int, copies: int) -> list[TraceRow]
 
 
 def with_pauses(rows: Iterator[TraceRow]) -> Iterator[TraceRow]:
-    """The rows, with pauses from their stamps where they have none. Raises SimulatorError for a row without a session."""
+    """The rows, with pauses from stamps where they have none. Raises SimulatorError for a row without a session."""
     last: dict[str, TraceRow] = {}
     for number, row in enumerate(rows, 1):
         if row.session is None:
@@ -84,7 +84,7 @@ def with_pauses(rows: Iterator[TraceRow]) -> Iterator[TraceRow]:
 
 
 def repeated(rows: Sequence[TraceRow], copies: int) -> list[TraceRow]:
-    """Each session `copies` times, with blocks of its own, in another order; sessions begin as often as in the trace."""
+    """Each session `copies` times, with blocks of its own, in another order; sessions begin as often as before."""
     if copies == 1:
         return list(rows)
     began: dict[str | None, float] = {}

@@ -69,15 +69,15 @@ class Circumstances:
 
 
 def evicted_tokens(kept: FloatVector, grows: IntVector, capacity_tokens: int) -> FloatVector:
-    """Tokens of contexts worth keeping that each instance would evict for a request that adds `grows` tokens to its cache,
-    if it holds `kept` of them: never more than it adds.
+    """Tokens of contexts worth keeping that each instance would evict for a request that adds `grows` tokens to its
+    cache, if it holds `kept` of them: never more than it adds.
     """
     return np.clip(kept + grows - capacity_tokens, 0.0, grows)
 
 
-def together(one: FloatVector | None, other: FloatVector | None) -> FloatVector | None:
-    """The sum of two costs, of which any may be None for nothing."""
-    return other if one is None else one if other is None else one + other
+def together(leanings: FloatVector | None, kept: FloatVector) -> FloatVector:
+    """The sum of two costs, of which the first may be None for nothing."""
+    return kept if leanings is None else leanings + kept
 
 
 def slownesses(vectors: PoolVectors) -> FloatVector | None:

@@ -113,8 +113,8 @@ class PoolView(Protocol):
         """
 
     def kept_tokens(self) -> FloatVector | None:
-        """For each of `candidates()`, the tokens of contexts in its cache, each times the likelihood of its session's next
-        turn (`knowledge.kept_contexts`); None unless the policy's parameters ask for it.
+        """For each of `candidates()`, the tokens of contexts in its cache, each times the likelihood of its session's
+        next turn (`knowledge.kept_contexts`); None unless the policy's parameters ask for it.
         """
 
     def vectors(self) -> PoolVectors:

@@ -1,11 +1,11 @@
 """Contexts worth keeping: what each cache holds of sessions whose next turn is likely.
 
-While an agent's tool runs, its session's blocks grow old in the cache of its home, and other prompts placed there evict
-them. How many of an instance's tokens would then be computed again follows from how likely each session's next turn
-still is, by the pauses seen between turns of this pool (`next_turns`): a context counts with its tokens times that
-likelihood. It counts in full while a turn runs, elsewhere once a turn went elsewhere, with fewer tokens once a prompt is
-shorter, and not at all once its instance lost it. No context is given up by a time limit alone: it counts for less, the
-longer its session is silent beyond the pauses that turns come after.
+While an agent's tool runs, its session's blocks grow old in the cache of its home, and other prompts placed there
+evict them. How many of an instance's tokens would then be computed again follows from how likely each session's next
+turn still is, by the pauses seen between turns of this pool (`next_turns`): a context counts with its tokens times
+that likelihood. It counts in full while a turn runs, elsewhere once a turn went elsewhere, with fewer tokens once a
+prompt is shorter, and not at all once its instance lost it. No context is given up by a time limit alone: it counts
+for less, the longer its session is silent beyond the pauses that turns come after.
 
 The danger is work for sessions that never come back: at most `MOST_CONTEXTS` are followed, and looked through once a
 second.

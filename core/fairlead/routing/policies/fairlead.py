@@ -3,14 +3,14 @@ time as long as that is possible.
 
 The instance with the least `wait + rest + affinity x prefill` takes the request. Wait leaves out late requests, which
 are served last; wait and rest are both longer where much decodes, because the queue leaves decodes time between
-prefills (see `queues.deadline`). Affinity, the worth of a cached second of prefill against a second of waiting, is 1 /
-(1 - load): a second of work at load 0.5 delays the requests behind it by another second in total, at 0.75 by three. A
-full KV cache counts as a little waiting too; otherwise a short prefix that all share would draw all new sessions to the
-instance that computed it first. Instances that would be late come last, unless being in time elsewhere costs more than
-a TTFT target. With `keep_weight`, contexts that a request would evict although their sessions' next turns are likely
-count as prefill too. Prefills and waits are scaled by the instance's observed pace relative to the others; the delay that a
-prefill causes others uses the pool's mean. With `learned_ttft`, a model's prediction replaces `wait + rest + prefill`
-while the model errs less.
+prefills (see `queues.deadline`). Affinity, the worth of a cached second of prefill against a second of waiting, is 1
+/ (1 - load): a second of work at load 0.5 delays the requests behind it by another second in total, at 0.75 by three.
+A full KV cache counts as a little waiting too; otherwise a short prefix that all share would draw all new sessions to
+the instance that computed it first. Instances that would be late come last, unless being in time elsewhere costs more
+than a TTFT target. With `keep_weight`, contexts that a request would evict count as prefill too, as far as their
+sessions' next turns are likely. Prefills and waits are scaled by the instance's observed pace relative to the others;
+the delay that a prefill causes others uses the pool's mean. With `learned_ttft`, a model's prediction replaces `wait
++ rest + prefill` while the model errs less.
 """
 
 from collections.abc import Sequence
@@ -151,8 +151,8 @@ class Fairlead:
         if is_few:
             prefills = prefills_one_by_one(request, home, view, vectors.loads)
             leanings = view.leanings(request, prefills.most)
-            kept = self._kept_seconds(request, view, prefills.known, worth)
-            circumstances.leanings = together(leanings, kept)
+            kept = self._kept_seconds(request, view, prefills.known, worth) if given.keep_weight else None
+            circumstances.leanings = leanings if kept is None else together(leanings, kept)
             costs = costs_one_by_one(prefills.seconds, vectors, circumstances)
             order, cheapest = in_time_first_of_few(costs, vectors, limit, view.table.slo.ttft_seconds)
             return self._decision(
@@ -180,8 +180,8 @@ class Fairlead:
     ) -> Decision:
         prefills = prefills_of(request, home, view, vectors, fetch=self._parameters.fetch)
         leanings = view.leanings(request, prefills.most)
-        kept = self._kept_seconds(request, view, prefills.known, given.worth)
-        given.leanings = together(leanings, kept)
+        kept = self._kept_seconds(request, view, prefills.known, given.worth) if self._parameters.keep_weight else None
+        given.leanings = leanings if kept is None else together(leanings, kept)
         costs = costs_over_vectors(prefills.seconds, vectors, given)
         formula = costs.ttft
         expected = None if self._model is None else self._model.expect(instance_features(request, view, prefills.known))
@@ -265,16 +265,13 @@ class Fairlead:
             ttft_seconds=float(ttft[best]),
         )
 
-    def _kept_seconds(
-        self, request: RoutingRequest, view: PoolView, known: IntVector | Sequence[int], worth: float
-    ) -> FloatVector | None:
-        """The cost of contexts that the request would evict from each instance; None if they do not count."""
-        weight = self._parameters.keep_weight
-        kept = view.kept_tokens() if weight else None
+    def _kept_seconds(self, request: RoutingRequest, view: PoolView, known: IntVector | Sequence[int], worth: float) -> FloatVector | None:
+        """The cost of contexts that the request would evict from each instance; None if they are not known."""
+        kept = view.kept_tokens()
         if kept is None:
             return None
         evicted = evicted_tokens(kept, request.prompt_tokens - np.array(known), view.table.engine.kv_cache_tokens)
-        return weight * worth / view.prefill_speed * evicted
+        return self._parameters.keep_weight * worth / view.prefill_speed * evicted
 
     def _terms(
         self,
@@ -354,7 +351,15 @@ ENTRY = PolicyEntry(
     parameters=FairleadParameters,
     terms=PolicyTerms(
         total=Term(name=TOTAL, words="cost", unit=Unit.SECONDS),
-        parts=("wait_seconds", "rest_seconds", "weighted_prefill_seconds", "kv_seconds", "apart_seconds", "kept_seconds", "learned_seconds"),
+        parts=(
+            "wait_seconds",
+            "rest_seconds",
+            "weighted_prefill_seconds",
+            "kv_seconds",
+            "apart_seconds",
+            "kept_seconds",
+            "learned_seconds",
+        ),
         terms=(
             Term(name="wait_seconds", words="wait", unit=Unit.SECONDS),
             Term(name="rest_seconds", words="until decodes there had their time", unit=Unit.SECONDS),

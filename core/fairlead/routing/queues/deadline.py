@@ -30,10 +30,10 @@ around it. Their rests give way to deadlines also in a full pool: it is others t
 much gets the time that others leave, and all of that. A late request goes, at any load, once all that can be in time
 have had as much as its tenant would have had with it and its credit; so no request waits forever.
 
-Turns that continue a task under way (`TrackedRequest.continues`) are left out only after all first turns are. Once late,
-they go before first turns, and before everything else once they have waited for about the target, even while decodes
-are owed a rest: refused by its time limit, such a turn would cost its whole task. First turns get `new_task_share` of
-the time that this takes. Where several tenants wait, their turns decide and none of this holds.
+Turns that continue a task under way (`TrackedRequest.continues`) are left out only after all first turns are. Once
+late, they go before first turns, and before everything else once they have waited for about the target, even while
+decodes are owed a rest: refused by its time limit, such a turn would cost its whole task. First turns get
+`new_task_share` of the time that this takes. Where several tenants wait, their turns decide and none of this holds.
 
 The danger is in the estimates: too short ones spend time on requests that come too late after all. They are scaled by
 the pace seen on the instance.

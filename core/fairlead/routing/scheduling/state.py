@@ -156,6 +156,7 @@ class SchedulerState:
     def take_parameters(self, parameters: QueueParameters) -> None:
         """Use these parameters; the queues must be rebuilt afterwards."""
         self.parameters = parameters
+        self.sends_unfinished_first = parameters.sends_unfinished_first
         if not parameters.keeps_contexts:
             self.view.kept = None
         elif self.view.kept is None:

@@ -26,7 +26,7 @@ class Waiting:
     def place_new(self, tracked: TrackedRequest, now: float) -> None:
         """Place, hold or refuse a request that no one here has decided about yet."""
         identify(self._state, tracked, now)
-        if self._state.parameters.sends_unfinished_first:
+        if self._state.sends_unfinished_first:
             tracked.continues = continues_task(self._state, tracked.request)
         self._placed(tracked, now, lambda new, now: self._outcomes.unheld(new.request, now) or self._placing.place(new, now))
 

@@ -115,13 +115,13 @@ def test_first_turns_always_get_their_share_however_many_late_turns_of_tasks_the
     now, waited = 0.0, 0.0
     waiting = set(lengths) - {f"goes on{place}" for place in range(60)}
     while waiting:
-        name = line.take(now)
-        assert name is not None, "there are late turns enough"
-        now += lengths[name]
-        if name in waiting:
-            waiting.remove(name)
+        taken = line.take(now)
+        assert taken is not None, "there are late turns enough"
+        now += lengths[taken]
+        if taken in waiting:
+            waiting.remove(taken)
             waited = 0.0
         else:
-            waited += lengths[name]
+            waited += lengths[taken]
             shortest = min(lengths[one] for one in waiting)
             assert SHARE * waited <= shortest + SHARE * max(lengths.values()) + 1e-6

@@ -11,7 +11,7 @@ CACHE = 20_000
 
 
 def pool(keep_weight: float) -> PoolScheduler:
-    """Two instances. An agent whose turns came two seconds after one another pauses; its context nearly fills one cache."""
+    """Two instances. An agent, whose turns came every two seconds, pauses; its context nearly fills one cache."""
     of_table = table(2, policy="fairlead", kv_cache_tokens=CACHE, parameters={"keep_weight": keep_weight, "kv_seconds": 0.0})
     made = having_seen(PoolScheduler(of_table, "router-0", 0, sample_rate=1.0))
     assert {turn(made, "agent", 18_000, 2.0 * number) for number in range(10)} == {"i00"}

@@ -71,7 +71,14 @@ def test_a_session_that_another_router_serves_is_under_way() -> None:
     full = pool()
     home = next(load.entry.id for load in full.loads())
     bound = Binding(
-        pool=POOL, session="elsewhere", instance=home, version=1, reason=BindingReason.COLD, bound_at=0.5, migrated_at=None, context_tokens=SECOND
+        pool=POOL,
+        session="elsewhere",
+        instance=home,
+        version=1,
+        reason=BindingReason.COLD,
+        bound_at=0.5,
+        migrated_at=None,
+        context_tokens=SECOND,
     )
     full.apply_bindings((bound,), 0.5)
     assert not refusals(asked(full, turn("goes on", "elsewhere", SECOND, at=1.0)))
@@ -96,6 +103,8 @@ def test_counters_stay_true_while_tasks_are_protected() -> None:
     full = pool()
     fill(full)
     full.submit(turn("goes on", "agent", SECOND, at=1.0), 1.0)
-    full.update_table(replace(full.table, version=2, instances=tuple(replace(one, state=InstanceState.DRAINING) for one in full.table.instances)), 2.0)
+    full.update_table(
+        replace(full.table, version=2, instances=tuple(replace(one, state=InstanceState.DRAINING) for one in full.table.instances)), 2.0
+    )
     full.tick(100.0)
     assert not full.discrepancies()
