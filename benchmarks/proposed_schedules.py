@@ -212,7 +212,7 @@ def library_ways() -> dict[str, Forecaster]:
     """The ways of installed libraries. Each sees six weeks, as ours do."""
     ways: dict[str, Forecaster] = {}
     if importlib.util.find_spec("statsmodels") is not None:
-        ways["MSTL (statsmodels)"] = _by_week(_mstl_of_statsmodels)
+        ways["STL (statsmodels)"] = _by_week(_stl_of_statsmodels)
     if importlib.util.find_spec("statsforecast") is not None:
         ways["MSTL"] = _by_week(_statsforecast("MSTL"))
         ways["SeasonalES"] = _by_week(_statsforecast("SeasonalExponentialSmoothingOptimized"))
@@ -238,11 +238,11 @@ def _by_week(model: Callable[[Series], Series]) -> Forecaster:
     return way
 
 
-def _mstl_of_statsmodels(values: Series) -> Series:
+def _stl_of_statsmodels(values: Series) -> Series:
     from statsmodels.tsa.forecasting.stl import STLForecast
     from statsmodels.tsa.holtwinters import SimpleExpSmoothing
 
-    fitted = STLForecast(values, SimpleExpSmoothing, period=PER_WEEK, robust=True).fit()
+    fitted = STLForecast(values, SimpleExpSmoothing, model_kwargs={"initialization_method": "estimated"}, period=PER_WEEK).fit()
     return np.asarray(fitted.forecast(PER_WEEK))
 
 

@@ -139,8 +139,9 @@ def _start(start: object) -> datetime:
 
 
 def _document(schedule: ScheduleSpec) -> dict[str, Any]:
-    """The schedule as in a manifest, without empty lists."""
-    return {name: value for name, value in written(schedule).items() if value != []}
+    """The schedule as in a manifest, without empty lists; whether it follows a forecast is said only if it does."""
+    told = {name: value for name, value in written(schedule).items() if value != []}
+    return told if schedule.follows_forecast else {name: value for name, value in told.items() if name != "followsForecast"}
 
 
 _SHOWN = 3

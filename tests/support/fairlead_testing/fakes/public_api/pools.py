@@ -31,7 +31,7 @@ from fairlead_client.resources.pools import PoolDetail
 from fairlead_client.resources.predictors import Predictor
 from fairlead_client.resources.schedules import BoundsAt, InForceAt, ScheduleDetail
 from fairlead_client.resources.trials import Trial, TrialAnswer
-from fairlead_testing.builders.demand import office_forecast
+from fairlead_testing.builders.forecasts import office_forecast
 from fairlead_testing.builders.routing import table
 from fairlead_testing.builders.wire_examples import example
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, document_routes, list_routes
