@@ -16,8 +16,8 @@ the median of weeks, that at the level of the last days and, where statsmodels o
 
 import argparse
 import csv
+import importlib
 import importlib.util
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -239,17 +239,16 @@ def _by_week(model: Callable[[Series], Series]) -> Forecaster:
 
 
 def _stl_of_statsmodels(values: Series) -> Series:
-    from statsmodels.tsa.forecasting.stl import STLForecast
-    from statsmodels.tsa.holtwinters import SimpleExpSmoothing
-
-    fitted = STLForecast(values, SimpleExpSmoothing, model_kwargs={"initialization_method": "estimated"}, period=PER_WEEK).fit()
+    stl, holtwinters = (importlib.import_module(f"statsmodels.tsa.{name}") for name in ("forecasting.stl", "holtwinters"))
+    fitted = stl.STLForecast(
+        values, holtwinters.SimpleExpSmoothing, model_kwargs={"initialization_method": "estimated"}, period=PER_WEEK
+    ).fit()
     return np.asarray(fitted.forecast(PER_WEEK))
 
 
 def _statsforecast(name: str) -> Callable[[Series], Series]:
     def week(values: Series) -> Series:
-        from statsforecast import models
-
+        models = importlib.import_module("statsforecast.models")
         model = models.MSTL(season_length=[PER_DAY, PER_WEEK]) if name == "MSTL" else getattr(models, name)(season_length=PER_WEEK)
         return np.asarray(model.forecast(y=values, h=PER_WEEK)["mean"])
 
@@ -272,4 +271,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

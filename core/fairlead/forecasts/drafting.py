@@ -69,8 +69,8 @@ def weekly(wanted: Wanted, start: datetime, zone: ZoneInfo) -> Wanted:
     for place, (day, quarter) in enumerate(local_quarters(start, wanted.shape[1], zone)):
         at = day.weekday() * PER_DAY + quarter
         found[:, at] = np.maximum(found[:, at], wanted[:, place])
-    for at in np.flatnonzero(found[0] < 0):
-        found[:, at] = found[:, at - 1]
+    for skipped in np.flatnonzero(found[0] < 0):
+        found[:, skipped] = found[:, skipped - 1]
     return found
 
 

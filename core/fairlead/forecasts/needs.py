@@ -80,4 +80,5 @@ def refill_seconds(held_tokens: float, computed_per_second: float) -> float:
 
 def ahead(values: Series, quarters: int) -> Series:
     """For each quarter of a week the largest value from then until `quarters` later; the week repeats."""
-    return np.max(np.vstack([np.roll(values, -shift) for shift in range(quarters + 1)]), axis=0)
+    found: Series = np.max(np.vstack([np.roll(values, -shift) for shift in range(quarters + 1)]), axis=0)
+    return found

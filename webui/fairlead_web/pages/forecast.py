@@ -8,6 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from fairlead_client.problems import ApiProblem
+from fairlead_client.public.calling import Query
 from fairlead_client.resources.forecasts import PoolForecast, ScheduleTrial, TrialOf
 from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_client.resources.plans import PROPOSER, Plan, PlanState
@@ -60,7 +61,7 @@ async def show(visit: Visit) -> Response:
 
 async def _show(visit: Visit, refused: ApiProblem | None) -> Response:
     key = visit.pool_key()
-    query = {"created_by": PROPOSER, "pool": str(key), "kind": PlanKind.SCHEDULE.value, "limit": 5}
+    query: Query = {"created_by": PROPOSER, "pool": str(key), "kind": PlanKind.SCHEDULE.value, "limit": 5}
     found, plans = await asyncio.gather(visit.api.forecast(key), visit.attempt("proposals", visit.api.plans(query)))
     waiting = [one for one in plans.items if one.proposal and one.state is PlanState.OPEN] if plans else []
     crumbs = crumbs_below(str(key), Crumb(words="Schedules", path=f"{pool_path(str(key))}/schedules"), Crumb(words="Forecast"))
