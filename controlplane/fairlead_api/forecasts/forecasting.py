@@ -14,6 +14,7 @@ from typing import Protocol
 from fairlead.forecasts.drafting import PREFIX, RoleLimits
 from fairlead.forecasts.proposals import Forecasted, Proposed, Tried, departed, differs, is_stale, proposed, read_all, tried
 from fairlead.forecasts.records import QUARTER, WEEK, midnight
+from fairlead.forecasts.watching import Departure
 from fairlead.scaling.bounds import DeclaredRole, RoleBounds, bounds_in_force
 from fairlead.scaling.specs import ScalingMode
 from fairlead.schedules.in_force import in_force
@@ -112,7 +113,7 @@ class Forecasting:
 
     async def _departed(self, one: FollowedPool, now: datetime) -> str | None:
         read = await self.records.read(one.pool, now)
-        left = None if read is None else await asyncio.to_thread(departed, read.record, read.facts, now)
+        left: Departure | None = None if read is None else await asyncio.to_thread(departed, read.record, read.facts, now)
         return None if left is None else left.words
 
 

@@ -2,26 +2,28 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends
 
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
 from fairlead_api.features import Feature, Infra
-from fairlead_api.forecasts.forecasting import Forecasting
-from fairlead_api.forecasts.store import PostgresForecasts
 from fairlead_api.http.answers import answer
 from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.database import Database
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.forecasts import PoolForecast
+
+if TYPE_CHECKING:
+    from fairlead_api.forecasts.forecasting import Forecasting
 
 LOOK_SECONDS = 60
 """Interval of the jobs."""
 
 
-def forecast_routes(guard: Guard, forecasting: Forecasting, clock: Callable[[], datetime]) -> Routes:
+def forecast_routes(guard: Guard, forecasting: "Forecasting", clock: Callable[[], datetime]) -> Routes:
     """Forecasts under /v1."""
     routes = Routes(prefix="/v1", tags=["schedules"])
     Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]  # noqa: N806 - it is a type
@@ -39,9 +41,16 @@ def forecast_routes(guard: Guard, forecasting: Forecasting, clock: Callable[[], 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
     """Forecasts for people."""
-    return Feature(routes=(forecast_routes(guard, Forecasting(PostgresForecasts(infra.reads)), infra.clock),))
+    return Feature(routes=(forecast_routes(guard, _forecasting(infra.reads), infra.clock),))
 
 
-def forecasting_of(infra: Infra) -> Forecasting:
+def forecasting_of(infra: Infra) -> "Forecasting":
     """Forecasts for the background jobs that propose schedules and watch them."""
-    return Forecasting(PostgresForecasts(infra.background))
+    return _forecasting(infra.background)
+
+
+def _forecasting(database: Database) -> "Forecasting":
+    from fairlead_api.forecasts.forecasting import Forecasting
+    from fairlead_api.forecasts.store import PostgresForecasts
+
+    return Forecasting(PostgresForecasts(database))
