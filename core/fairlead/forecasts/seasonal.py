@@ -181,7 +181,7 @@ def _errors(known: Known, by: Forecaster) -> tuple[float, float]:
 
 
 def is_odd(day: Series, expected: Series) -> bool:
-    """Whether a day was so unlike its forecast that it was an outage or a peak, which says nothing of other days."""
+    """Whether a day was so unlike its forecast that it was an outage or a peak: it says nothing of other days."""
     some = np.isfinite(day) & (expected > 0)
     if not some.any():
         return True
