@@ -29,6 +29,7 @@ COMMANDS = {
     "benchmarks.lists": ["--database", "postgresql://nowhere", "--rows", "0"],
     "benchmarks.operator_pools": ["--pools", "0"],
     "benchmarks.pool_operations.__main__": ["--steps", "nonsense"],
+    "benchmarks.proposed_schedules": ["--shapes", "nonsense"],
     "benchmarks.record_under_load": ["--minutes", "0"],
     "benchmarks.remedies": ["--pools", "0"],
     "benchmarks.sessions_in_memory": ["--sessions", "0"],

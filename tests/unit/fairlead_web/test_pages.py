@@ -48,6 +48,7 @@ PAGES = (
     "/pools/default/chat/decisions",
     "/pools/default/chat/rejections",
     "/pools/default/chat/schedules",
+    "/pools/default/chat/forecast",
     "/pools/default/chat/audit",
     "/sessions",
     session_path(CHAT, HOSTILE),
