@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[3]
 COMMANDS = {
     "benchmarks.asking": ["--requests", "0"],
     "benchmarks.attacks.__main__": ["--attacks", "nonsense"],
+    "benchmarks.canary": ["--slower", "nonsense"],
     "benchmarks.crashes.__main__": ["--reports", "-4"],
     "benchmarks.decisions": ["--requests", "3"],
     "benchmarks.endpoint_picker": ["--servers", "nonsense"],
