@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from math import exp, log
 
 from fairlead.canaries.bets import Interval
 from fairlead.canaries.sessions import HITS, METRICS, Metric, Sessions
+from fairlead.canaries.verdicts import Verdict
 from fairlead.reports.canaries import CanarySample
 
 GOING_ON = 0.05
@@ -17,14 +17,6 @@ LEAST_PAIRS = 20
 
 _SIDES = sum(2 if metric.sign == 0 else 1 for metric in METRICS)
 """Bounds that may each stop a canary falsely."""
-
-
-class Verdict(StrEnum):
-    """What to do with a step, or what one metric says of it."""
-
-    GO = "go"
-    WAIT = "wait"
-    BACK = "back"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairlead.pool_states import (
+    CanaryVerdict,
     EndedInstance,
     HeldPools,
     InstanceObservation,
@@ -50,6 +51,9 @@ class FakeControlPlane:
     signals: PoolSignals | None = None
     demand: PoolDemand | None = None
     troubled_engines: tuple[InstanceTrouble, ...] = ()
+    canary: str | None = None
+    """The verdict about `canary_step`, or about whatever step the operator reports."""
+    canary_step: str = ""
     in_flight: dict[str, int] = field(default_factory=dict)
     states: list[PoolState] = field(default_factory=list)
     events: list[PoolEvent] = field(default_factory=list)
@@ -80,6 +84,9 @@ class FakeControlPlane:
             demand=self.demand,
             troubled_engines=self.troubled_engines,
             ended=ended,
+            canary=None
+            if self.canary is None or state.canary is None
+            else CanaryVerdict(step=self.canary_step or state.canary.step, verdict=self.canary, reason="the time to first token changed by +30 %"),
         )
         return Taken(observations)
 
