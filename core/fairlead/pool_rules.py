@@ -72,9 +72,7 @@ BETWEEN_SECTIONS = (
     ),
     Rule(
         cel="!has(self.rollout.canary) || self.roles.all(role, role.name == 'both' && !has(role.selector))",
-        holds=lambda spec: (
-            spec.rollout.canary is None or all(role.name is Role.BOTH and role.selector is None for role in spec.roles)
-        ),
+        holds=lambda spec: spec.rollout.canary is None or all(role.name is Role.BOTH and role.selector is None for role in spec.roles),
         field="rollout.canary",
         message="rollout.canary is only for the role both without a selector; remove it, and replace instances one after the other",
     ),

@@ -30,7 +30,9 @@ class RegressionSpec:
 class CanaryStepSpec:
     """A step of a canary."""
 
-    share: int = whole("Per cent of the sessions that go to the new revision, and of the instances that have it, rounded up.", minimum=1, maximum=99)
+    share: int = whole(
+        "Per cent of the sessions that go to the new revision, and of the instances that have it, rounded up.", minimum=1, maximum=99
+    )
     hold_seconds: float = duration("Least time of the step, counted from when all its instances serve.", "5m", minimum=0.0, maximum=_DAY)
 
 
@@ -73,7 +75,9 @@ class CanarySpec:
         minimum=0.1,
         maximum=100,
     )
-    warm_caches_seconds: float = duration("Time after the start of a step in which cache hits are not judged.", "5m", minimum=0.0, maximum=_DAY)
+    warm_caches_seconds: float = duration(
+        "Time after the start of a step in which cache hits are not judged.", "5m", minimum=0.0, maximum=_DAY
+    )
 
     @property
     def in_order(self) -> tuple[CanaryStepSpec, ...]:

@@ -10,7 +10,7 @@ from fairlead.canaries.verdicts import Verdict
 from fairlead.reports.canaries import CanarySample
 
 GOING_ON = 0.05
-"""The chance that a metric that is worse by more than `go_below` seems not to be. All must seem so, none is corrected."""
+"""The chance that a metric that is worse by more than `go_below` seems not to be. All must, so none is corrected."""
 LEAST_PAIRS = 20
 """Pairs of sessions without which a metric tells nothing yet."""
 

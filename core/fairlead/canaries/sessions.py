@@ -46,7 +46,7 @@ def _size(tokens: int, parts: int = 2) -> int:
 
 
 def _missing(one: CanarySample) -> int:
-    return one.prompt_tokens - (one.cached_tokens or 0)
+    return one.prompt_tokens - (one.hit_tokens if one.cached_tokens is None else one.cached_tokens)
 
 
 def _logarithm(value: float | None) -> float | None:
@@ -70,9 +70,7 @@ METRICS = (
         stratum=lambda one: (one.priority_class, _size(one.prompt_tokens, 1), round(2 * log2(one.decoding + 1))),
     ),
     Metric(name=HITS, value=_hits, stratum=lambda one: (one.priority_class, _size(one.prompt_tokens)), is_ratio=False, sign=-1),
-    Metric(
-        name=ERRORS, value=lambda one: float(one.failed), stratum=lambda one: (one.priority_class,), is_ratio=False, stop=0.0, go=0.5
-    ),
+    Metric(name=ERRORS, value=lambda one: float(one.failed), stratum=lambda one: (one.priority_class,), is_ratio=False, stop=0.0, go=0.5),
     Metric(
         name=TOKENS,
         value=lambda one: _logarithm(one.output_tokens),

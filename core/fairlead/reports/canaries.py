@@ -11,8 +11,9 @@ class CanarySample:
 
     `canary`: whether an instance of the new revision served it. `session` is a hash of its name. `ttft_seconds` counts
     from the dispatch, since the wait before it is not the engine's, and is None where no first token was seen;
-    `cached_tokens` is the engine's count, None where it gives none. `decoding` is the number of requests that decoded on
-    the instance when this one was dispatched. A failed request has neither latencies nor tokens.
+    `cached_tokens` is the engine's count, None where it gives none, and `hit_tokens` what the router reckoned with.
+    `decoding` is the number of other requests that decoded on the instance when this one ended. A failed request has
+    neither latencies nor tokens.
     """
 
     pool: PoolKey
@@ -22,6 +23,7 @@ class CanarySample:
     canary: bool
     priority_class: str = DEFAULT_CLASS
     prompt_tokens: int
+    hit_tokens: int = 0
     cached_tokens: int | None = None
     decoding: int = 0
     ttft_seconds: float | None = None

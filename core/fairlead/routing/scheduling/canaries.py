@@ -11,9 +11,11 @@ from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
 
 from fairlead.reports.canaries import CanarySample
 from fairlead.routing.contracts.decisions import Decision
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.policies import PolicyInForce
 from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.knowledge.views import LiveView
 from fairlead.routing.queues.accounting import TrackedRequest
-from fairlead.routing.scheduling.state import SchedulerState
 from fairlead.routing.scheduling.subsets import choose_within
 from fairlead.tables import CanaryFacts, PoolKey, RoutingTable
 from fairlead.targets import instance_of
@@ -34,16 +36,25 @@ class Canary:
         self.ours = frozenset(facts.instances)
         self._others = tuple(entry.id for entry in table.instances if entry.id not in self.ours)
 
-    def choose(self, state: SchedulerState, request: RoutingRequest, now: float) -> Decision | None:
-        """The policy's choice among the instances of the session's revision; None if none of them accepts."""
-        part = self.facts.instances if self._is_ours(state, request) else self._others
-        return choose_within(replace(request, within=part), part, state.policy, state.view, now)
+    def choose(
+        self, request: RoutingRequest, home: InstanceLoad | None, policy: PolicyInForce, view: LiveView, now: float
+    ) -> Decision | None:
+        """The policy's choice among the instances of the session's revision; None if none of them accepts. `home` is
+        the session's, None if it has none that is known.
+        """
+        ours = home.entry.id if home is not None and home.entry.accepting else None
+        is_ours = self.has(ours) if ours is not None else place_of(name_of(request)) < self.facts.share
+        part = self.facts.instances if is_ours else self._others
+        return choose_within(replace(request, within=part), part, policy, view, now) if part else None
 
-    def _is_ours(self, state: SchedulerState, request: RoutingRequest) -> bool:
-        home = None if request.session is None else state.bindings.get(request.session)
-        if home is not None and home.instance is not None and (load := state.loads.get(home.instance)) is not None and load.entry.accepting:
-            return instance_of(home.instance) in self.ours
-        return place_of(name_of(request)) < self.facts.share
+    def has(self, target: str) -> bool:
+        """Whether the target is of the new revision."""
+        return instance_of(target) in self.ours
+
+
+def canary_of(table: RoutingTable) -> Canary | None:
+    """The table's canary, if it has one."""
+    return None if table.canary is None else Canary(table, table.canary)
 
 
 def name_of(request: RoutingRequest) -> str:
@@ -64,15 +75,17 @@ class CanarySamples:
         self,
         canary: Canary,
         tracked: TrackedRequest,
+        instance: str,
         now: float,
         *,
+        decoding: int,
         tpot_seconds: float | None = None,
         output_tokens: int = 0,
         cached_tokens: int | None = None,
         failed: bool = False,
     ) -> None:
-        """A request ended at its instance, or failed for good."""
-        if not tracked.instance or tracked.dispatched_at is None:
+        """A request ended at `instance`, beside `decoding` others, or failed for good."""
+        if not instance or tracked.dispatched_at is None:
             return
         if len(self._samples) >= self._limit:
             self.dropped += 1
@@ -83,12 +96,13 @@ class CanarySamples:
                 pool=self._pool,
                 at=now,
                 step=canary.facts.step,
-                session=xxh3_64_hexdigest(name_of(request)),
-                canary=instance_of(tracked.instance) in canary.ours,
+                session=xxh3_64_hexdigest(name_of(request).encode()),
+                canary=canary.has(instance),
                 priority_class=request.priority_class,
                 prompt_tokens=request.prompt_tokens,
+                hit_tokens=tracked.hit_tokens,
                 cached_tokens=cached_tokens,
-                decoding=tracked.decoding_beside,
+                decoding=decoding,
                 ttft_seconds=None if failed or first is None else max(0.0, first - sent),
                 tpot_seconds=tpot_seconds,
                 output_tokens=output_tokens,

@@ -86,7 +86,9 @@ class FakeControlPlane:
             ended=ended,
             canary=None
             if self.canary is None or state.canary is None
-            else CanaryVerdict(step=self.canary_step or state.canary.step, verdict=self.canary, reason="the time to first token changed by +30 %"),
+            else CanaryVerdict(
+                step=self.canary_step or state.canary.step, verdict=self.canary, reason="the time to first token changed by +30 %"
+            ),
         )
         return Taken(observations)
 
