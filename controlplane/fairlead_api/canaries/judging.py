@@ -68,8 +68,8 @@ class Judging:
     async def _judge(self, step: OpenStep, going: _Going, now: datetime) -> None:
         until = now - timedelta(seconds=SETTLED_SECONDS)
         found = await self._store.samples(step, going.last, until, AT_ONCE)
-        judgement = await asyncio.to_thread(_with, going, found)
-        if len(found) == AT_ONCE:
+        judgement = await asyncio.to_thread(_with, going, found, until if len(found) < AT_ONCE else None)
+        if judgement is None:
             return  # more have ended already: a verdict waits for them
         spoke = going.spoke
         if spoke is None or judgement.verdict is not spoke[1] or (now - spoke[0]).total_seconds() >= SPEAK_SECONDS:
@@ -77,12 +77,15 @@ class Judging:
             going.spoke = now, judgement.verdict
 
 
-def _with(going: _Going, samples: list[CanarySample]) -> Judgement:
-    """The judgement with these requests too."""
+def _with(going: _Going, samples: list[CanarySample], until: datetime | None) -> Judgement | None:
+    """The judgement with these requests too, which are all `until` then; None if they are not all."""
     for one in samples:
         if one.session not in going.earlier:
             going.judge.add(one)
     if samples:
         last = samples[-1]
         going.last = datetime.fromtimestamp(last.at, going.last[0].tzinfo), last.session
+    if until is None:
+        return None
+    going.judge.elapse(until.timestamp())
     return going.judge.judgement()

@@ -76,6 +76,10 @@ class Judge:
         self._requests[one.canary] += 1
         self._sessions.add(one, skipped=HITS if one.at < self._warm else "")
 
+    def elapse(self, now: float) -> None:
+        """It is `now`, and all earlier requests were added."""
+        self._sessions.elapse(now)
+
     @property
     def pairs(self) -> int:
         """Pairs of sessions so far, over all metrics: the judgement changes with them."""

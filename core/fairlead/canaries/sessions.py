@@ -129,9 +129,7 @@ class Sessions:
 
     def add(self, one: CanarySample, skipped: str = "") -> None:
         """A request, which does not count for the metric `skipped`."""
-        while self._open and (first := next(iter(self._open.values()))).last < one.at - IDLE_SECONDS:
-            del first
-            self._close(next(iter(self._open)))
+        self.elapse(one.at)
         rests = {name: strata.rest(one) for name, strata in self._strata.items()}
         if one.session in self._closed:
             return
@@ -143,6 +141,11 @@ class Sessions:
                 entry.rests.setdefault(name, []).append(rest)
         if entry.seen >= TURNS:
             self._close(one.session)
+
+    def elapse(self, now: float) -> None:
+        """It is `now`: sessions that have been idle for long count."""
+        while self._open and next(iter(self._open.values())).last < now - IDLE_SECONDS:
+            self._close(next(iter(self._open)))
 
     def _close(self, session: str) -> None:
         entry = self._open.pop(session)
