@@ -6,9 +6,9 @@ one that is slower.
 Each run is a synthetic pool of sessions in virtual time, of which `--share` go to the canary: turns with growing
 prompts, a cache of the canary that is cold at first, a load that both arms feel, habits of sessions (5 % in
 their latencies, and in the lengths of prompts and answers), and noise (25 % in the time to first token of a
-request, 8 % in its time per token). Latencies of the canary are `--slower` per cent longer. The judge looks after every session, as
-often as it can, and the run goes on to the last request even where the verdict was to go on: a stop at any of these
-looks counts. No engine runs, so figures are the same on every machine.
+request, 8 % in its time per token). Latencies of the canary are `--slower` per cent longer. The judge looks after every
+session, as often as it can, and the run goes on to the last request even where the verdict was to go on: a stop at any
+of these looks counts. No engine runs, so figures are the same on every machine.
 
 One line per slowness: the share of runs that were stopped, with the upper end of its 95 % interval (Clopper and
 Pearson 1934, by bisection), and for those the median and the 90th percentile of requests until then, of both arms and
