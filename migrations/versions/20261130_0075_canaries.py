@@ -28,7 +28,7 @@ def upgrade() -> None:
         sa.Column("canary", sa.Boolean, nullable=False),
         sa.Column("priority_class", sa.Text, nullable=False, server_default="default"),
         *(sa.Column(name, sa.BigInteger, nullable=False, server_default="0") for name in ("prompt_tokens", "hit_tokens")),
-        sa.Column("cached_tokens", sa.Integer),
+        sa.Column("cached_tokens", sa.BigInteger),
         sa.Column("decoding", sa.BigInteger, nullable=False, server_default="0"),
         *(sa.Column(name, sa.Double) for name in ("ttft_seconds", "tpot_seconds")),
         sa.Column("output_tokens", sa.BigInteger, nullable=False, server_default="0"),

@@ -1,6 +1,6 @@
 """Requests of canaries by UTC day, the steps, and what the judge said of them over time."""
 
-from sqlalchemy import Boolean, Column, DateTime, Double, Index, Integer, Table, Text, text
+from sqlalchemy import BigInteger, Boolean, Column, DateTime, Double, Index, Table, Text, text
 
 from fairlead_api.infra.columns import class_column, count_column, json_column, metadata, pool_column, text_column, time_column
 
@@ -16,7 +16,7 @@ canary_samples = Table(
     class_column(),
     count_column("prompt_tokens"),
     count_column("hit_tokens"),
-    Column("cached_tokens", Integer),
+    Column("cached_tokens", BigInteger),
     count_column("decoding"),
     *(Column(name, Double) for name in ("ttft_seconds", "tpot_seconds")),
     count_column("output_tokens"),
