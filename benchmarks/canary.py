@@ -25,8 +25,8 @@ from random import Random
 
 from benchmarks.command_line import above_zero, count
 
-from fairlead.canaries.judging import CanaryRules, Judge
-from fairlead.canaries.verdicts import Verdict
+from fairlead.canaries.judging import Judge
+from fairlead.canaries.verdicts import CanaryRules, Verdict
 from fairlead.reports.canaries import CanarySample
 from fairlead.tables import PoolKey
 

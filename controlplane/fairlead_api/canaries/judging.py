@@ -2,15 +2,19 @@
 from the beginning and comes to the same judgement.
 """
 
+from __future__ import annotations
+
 import asyncio
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from fairlead.canaries.judging import Judge, Judgement
-from fairlead.canaries.verdicts import Verdict
+from fairlead.canaries.verdicts import Judgement, Verdict
 from fairlead.reports.canaries import CanarySample
 from fairlead_api.canaries.store import OpenStep
+
+if TYPE_CHECKING:
+    from fairlead.canaries.judging import Judge
 
 LOOK_SECONDS = 5
 SETTLED_SECONDS = 4.0
@@ -62,6 +66,8 @@ class Judging:
             await self._judge(step, going, now)
 
     async def _begin(self, step: OpenStep) -> _Going:
+        from fairlead.canaries.judging import Judge
+
         earlier, spoke = await self._store.earlier_sessions(step, EARLIER), await self._store.newest(step)
         return _Going(judge=Judge(step.rules, step.began_at.timestamp()), earlier=earlier, last=(step.began_at, ""), spoke=spoke)
 

@@ -10,8 +10,7 @@ from sqlalchemy import func, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.canaries.judging import CanaryRules, Judgement
-from fairlead.canaries.verdicts import Verdict
+from fairlead.canaries.verdicts import CanaryRules, Judgement, Verdict
 from fairlead.pool_states import CanaryVerdict, PoolState
 from fairlead.reports.canaries import CanarySample
 from fairlead.rollout_specs import CanarySpec

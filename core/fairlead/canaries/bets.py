@@ -44,7 +44,7 @@ class Bets:
         self.pairs = 0
 
     def add(self, difference: float) -> None:
-        """A pair whose canary differs by so much from the other."""
+        """A pair whose canary differs by this much from the other."""
         spread = 2 * self._absolute / (self.pairs + 1) if self._scaled else 1.0  # by earlier pairs only: a bet precedes its outcome
         scores = np.clip((difference - GRID) / max(spread, 1e-9), -1.0, 1.0)
         staked = _STAKES[:, None] * scores

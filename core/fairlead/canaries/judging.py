@@ -1,65 +1,21 @@
 """The verdict about a step of a canary: go on, wait, or go back, with its evidence."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import exp, log
 
 from fairlead.canaries.bets import Interval
 from fairlead.canaries.sessions import HITS, METRICS, Metric, Sessions
-from fairlead.canaries.verdicts import Verdict
+from fairlead.canaries.verdicts import CanaryRules, Estimate, Judgement, Verdict
 from fairlead.reports.canaries import CanarySample
 
 GOING_ON = 0.05
 """The chance that a metric that is worse by more than `go_below` seems not to be. All must, so none is corrected."""
 LEAST_PAIRS = 20
-"""Pairs of sessions without which a metric tells nothing yet."""
+"""Pairs of sessions that a metric needs before it decides anything."""
 
 
 _SIDES = sum(2 if metric.sign == 0 else 1 for metric in METRICS)
 """Bounds that may each stop a canary falsely."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CanaryRules:
-    """By what a step is judged.
-
-    A canary that is certainly worse by more than `stop_above` goes back, one that is certainly worse by less than
-    `go_below` goes on: shares (0.02 = 2 % of a latency, 2 points of a share). `false_stops` is the chance that a
-    revision that is no worse goes back, over all metrics. Hits are judged once `warming_seconds` have passed.
-    """
-
-    stop_above: float = 0.02
-    go_below: float = 0.1
-    false_stops: float = 0.01
-    warming_seconds: float = 300.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """One metric: its change in the canary, as a share of the others' value where `is_ratio`, else in points (shares,
-    0.01 = 1 point). Positive = more. Bounds are None where nothing excludes larger changes.
-    """
-
-    metric: str
-    is_ratio: bool
-    pairs: int
-    change: float
-    low: float | None
-    high: float | None
-    verdict: Verdict
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """The verdict about a step, and what it rests on. Sessions are those that counted."""
-
-    verdict: Verdict
-    reason: str
-    requests: int
-    canary_requests: int
-    canary_sessions: int
-    other_sessions: int
-    estimates: tuple[Estimate, ...]
 
 
 class Judge:

@@ -21,7 +21,7 @@ _KNOWN = 5
 """Requests of a stratum before others are compared with their mean."""
 _WAITING = 16
 _RECENT = 0.05
-"""Weight of the newest request in the mean by which a load that both arms feel is taken out."""
+"""Weight of the newest request in the average by which a load that both arms feel is taken out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,8 +108,8 @@ class Halt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryLimit:
-    """A step of a canary: so many instances get the present template, and all others keep the former one. Of an unknown
-    former template (None) no new instance can be made.
+    """A step of a canary: `updated` instances get the present template, and all others keep the former one. If that is
+    unknown (None), new instances get the present one.
     """
 
     former_hash: str | None

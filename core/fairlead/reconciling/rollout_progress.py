@@ -196,7 +196,7 @@ def _stepped(
     told = observations.canary if observations is not None else None
     verdict = told.verdict if told is not None and told.step == seen.step_name else Verdict.WAIT
     if told is not None and spec.canary.judge and verdict == Verdict.BACK:
-        return replace(seen, regressed=True, rejected=True, measured=f"Of the canary {told.reason}")
+        return replace(seen, regressed=True, rejected=True, measured=f"In the canary {told.reason}")
     if any(updated.get(role.role, 0) < updated_in(step, role.replicas) for role in desired):
         return seen
     since = now if seen.step_since is None or seen.step_since > now else seen.step_since

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.canaries.bets import Bets
-from fairlead.canaries.judging import CanaryRules, Judge, judged
-from fairlead.canaries.verdicts import Verdict
+from fairlead.canaries.judging import Judge, judged
+from fairlead.canaries.verdicts import CanaryRules, Verdict
 from fairlead.reports.canaries import CanarySample
 from fairlead.tables import PoolKey
 from fairlead_testing.examples import examples

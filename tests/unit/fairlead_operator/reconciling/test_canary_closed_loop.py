@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from fairlead.canaries.judging import CanaryRules, Judge
+from fairlead.canaries.judging import Judge
+from fairlead.canaries.verdicts import CanaryRules
 from fairlead.pool_states import PoolState
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch
@@ -96,7 +97,7 @@ async def test_a_slow_revision_is_found_and_taken_back() -> None:
     world, old = await rolled_out(1.3, 240)
     assert templates(world.stage) == [old, old]
     assert "CanaryRejected" in world.stage.reasons()
-    assert world.stage.condition("Progressing")["message"].startswith("Of the canary the time ")
+    assert world.stage.condition("Progressing")["message"].startswith("In the canary the time ")
     assert not world.served[-1][0]
 
 
