@@ -19,7 +19,7 @@ from fairlead.errors import InvalidInput
 from fairlead.pool_roles import PoolRoleSpec
 from fairlead.pools import PoolSpec
 from fairlead.role_specs import RoleSpec
-from fairlead.rollout_specs import RolloutSpec
+from fairlead.rollout_specs import CanarySpec, RolloutSpec
 from fairlead.schedules.crons import parse_cron
 from fairlead.schedules.specs import ScheduledRole, ScheduleSpec
 from fairlead.schedules.zones import parse_zone
@@ -251,7 +251,8 @@ class Judges:
 ADOPTING = Judges(PoolSpec)
 
 RULED = (
-    RolloutSpec, PoolSpec, EngineSpec, KvTransferFacts, RoleSpec, PoolRoleSpec, ScheduleSpec, ScheduledRole, SelectorSpec, ExpressionSpec,
+    CanarySpec, RolloutSpec, PoolSpec, EngineSpec, KvTransferFacts, RoleSpec, PoolRoleSpec, ScheduleSpec, ScheduledRole, SelectorSpec,
+    ExpressionSpec,
 )  # fmt: skip
 """The classes that have rules."""
 
