@@ -2,6 +2,8 @@
 rollout.
 """
 
+from collections.abc import Iterator
+
 import click
 
 from fairlead.capabilities import in_words
@@ -10,6 +12,7 @@ from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, show_list, watched
 from fairlead_cli.planning import Approval, approval_options, plan_and_apply
 from fairlead_cli.printing import json_option, percent, print_facts, print_json, print_table, seconds, short, steps, time_words, when
+from fairlead_client.resources.canaries import Canary
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_client.resources.pools import PoolDetail, PoolSummary
 from fairlead_client.resources.rollouts import Rollout, TemplateRevision
@@ -100,6 +103,23 @@ def revisions(name: str, as_json: bool, url: tuple[str, ...], token: str | None)
 
 @pools.command()
 @name_argument
+@json_option
+@url_option
+@token_option
+def canary(name: str, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Show the steps of a pool's canaries, and what the judge says of each. `pause` stops one, `resume` lets it go
+    on, `rollback` takes the change back.
+    """
+    found = ask(url, token, lambda api: api.canary(pool_named(name)))
+    if as_json:
+        print_json(found)
+        return
+    for line in canary_lines(found):
+        click.echo(line)
+
+
+@pools.command()
+@name_argument
 @list_options
 def history(name: str, limit: int, look: Look) -> None:
     """List the revisions of a pool's whole spec: who changed what; `fairlead change revert` restores one."""
@@ -148,6 +168,20 @@ def resume(name: str, approval: Approval) -> None:
     resumed; it is then judged again. Shows the plan with its effect first. The token needs the role operator.
     """
     plan_and_apply(pool_named(name), PlanRequest(kind=PlanKind.ROLLOUT, fields={"paused": False}), approval)
+
+
+def canary_lines(found: Canary) -> Iterator[str]:
+    """A line per step, and one per metric below it."""
+    if not found.steps:
+        yield "No canary yet."
+    for step in found.steps:
+        look = step.looks[0] if step.looks else None
+        said = f"{look.verdict}: {look.reason}" if look else "no session has been judged yet"
+        yield f"{100 * step.share:.0f} % of the sessions since {time_words(step.began_at)}: {said}"
+        for one in look.estimates if look else ():
+            low, high = ("?" if bound is None else f"{100 * bound:+.0f}" for bound in (one.low, one.high))
+            unit = "%" if one.is_ratio else "points"
+            yield f"    {one.metric:<7} {100 * one.change:+.0f} {unit}, between {low} and {high}; {one.pairs} pairs, {one.verdict}"
 
 
 def row(one: PoolSummary) -> tuple[str, ...]:

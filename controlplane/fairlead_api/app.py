@@ -14,6 +14,8 @@ from fairlead_api.access.guards import Guard, Identify
 from fairlead_api.advice import routes as advice
 from fairlead_api.advice.sizing import LOOK_SECONDS
 from fairlead_api.audit import routes as audit
+from fairlead_api.canaries import routes as canaries
+from fairlead_api.canaries.judging import LOOK_SECONDS as JUDGING_SECONDS
 from fairlead_api.decisions import routes as decisions
 from fairlead_api.features import infra_of, running
 from fairlead_api.forecasts import routes as forecasts
@@ -51,6 +53,7 @@ from fairlead_api.webhooks import routes as webhooks
 PLAIN = (
     advice,
     audit,
+    canaries,
     decisions,
     loads,
     moves,
@@ -95,9 +98,11 @@ def create_api(
     care, sizing = upkeep.upkeep_of(infra, planned.close_left_open), advice.sizing_of(infra)
     deliveries, foreseen = webhooks.deliveries_of(infra), forecasts.forecasting_of(infra)
     proposing, foreseeing = advice.proposing_of(infra, planned, foreseen)
+    judging = canaries.judging_of(infra)
     jobs: dict[str, tuple[Job, int]] = {
         "sizing": (sizing.look, LOOK_SECONDS),
         "notices": (deliveries.deliver, 1),
+        "canaries": (partial(care.alone, "canaries", judging.look), JUDGING_SECONDS),
         "proposals": (partial(care.alone, "proposals", proposing.look), LOOK_SECONDS),
         "forecasts": (partial(care.alone, "forecasts", foreseeing.look), forecasts.LOOK_SECONDS),
         "watching": (partial(care.alone, "watching", foreseen.watch), forecasts.LOOK_SECONDS),
@@ -141,4 +146,5 @@ def create_api(
     app.state.proposing = proposing
     app.state.foreseeing = foreseeing
     app.state.foreseen = foreseen
+    app.state.judging = judging
     return app

@@ -16,6 +16,9 @@ from fairlead_api.access.tables import web_sessions as web_sessions
 from fairlead_api.audit.tables import audit_heads as audit_heads
 from fairlead_api.audit.tables import audit_log as audit_log
 from fairlead_api.audit.tables import cluster_changes as cluster_changes
+from fairlead_api.canaries.tables import canary_looks as canary_looks
+from fairlead_api.canaries.tables import canary_samples as canary_samples
+from fairlead_api.canaries.tables import canary_steps as canary_steps
 from fairlead_api.decisions.tables import decisions as decisions
 from fairlead_api.decisions.tables import kept_sessions as kept_sessions
 from fairlead_api.infra.columns import metadata as metadata

@@ -46,7 +46,9 @@ def _as_by_default(section: type[Any], path: str) -> str:
     told = []
     for item in fields(section):
         shape, here = shape_of(item), f"{path}.{document_name(item)}"
-        if shape.of is not None:
+        if shape.default is None:
+            told.append(f"!has({here})")
+        elif shape.of is not None:
             told.append(_as_by_default(shape.of, here))
         elif shape.kind == "duration":
             told.append(f"duration({here}) == duration('{shape.default}')")

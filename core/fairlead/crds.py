@@ -138,6 +138,9 @@ def _status() -> dict[str, Any]:
                 "worseSince": text("Since when the pool has been worse than before the rollout.", format="date-time"),
                 "measured": text("What is worse than before the rollout."),
                 "regressed": {"type": "boolean", "description": "Whether the rollout was stopped because of this."},
+                "step": count("Step of the canary, counted from 0."),
+                "stepSince": text("Since when all instances of the step have served.", format="date-time"),
+                "rejected": {"type": "boolean", "description": "Whether the judge of the canary stopped it."},
             },
         },
         "scaling": {

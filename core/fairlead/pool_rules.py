@@ -71,6 +71,12 @@ BETWEEN_SECTIONS = (
         message="roles cannot change between both and prefill with decode; make a new pool instead",
     ),
     Rule(
+        cel="!has(self.rollout.canary) || self.roles.all(role, role.name == 'both' && !has(role.selector))",
+        holds=lambda spec: spec.rollout.canary is None or all(role.name is Role.BOTH and role.selector is None for role in spec.roles),
+        field="rollout.canary",
+        message="rollout.canary is only for the role both without a selector; remove it, and replace instances one after the other",
+    ),
+    Rule(
         cel="self.roles.all(role, role.name == 'both') || self.replicas == 1",
         holds=lambda spec: spec.replicas == 1 or all(role.name is Role.BOTH for role in spec.roles),
         field="replicas",

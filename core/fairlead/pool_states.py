@@ -14,7 +14,7 @@ from fairlead.instances import InstanceState, Role
 from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.scaling.signals import PoolDemand, PoolSignals
 from fairlead.schedules.windows import Window
-from fairlead.tables import EarlyRejectionFacts, InstanceEngine, Outlook, PoolKey, PriorityClass, SloFacts
+from fairlead.tables import CanaryFacts, EarlyRejectionFacts, InstanceEngine, Outlook, PoolKey, PriorityClass, SloFacts
 
 LONGEST_MESSAGE = 1024
 """Longest message, in bytes; a Postgres index entry holds no more than 2,704."""
@@ -95,6 +95,17 @@ class PoolState:
     scaling_decisions: tuple[ScalingDecisionRecord, ...] = ()
     objectives: tuple[PriorityClass, ...] = ()
     """More classes of requests, from InferenceObjectives."""
+    canary: CanaryFacts | None = None
+    """The canary of the rollout in progress, as in the routing table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryVerdict:
+    """What the control API's judge says of the step of this name: `go`, `wait` or `back`, and why, in words."""
+
+    step: str
+    verdict: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +175,8 @@ class PoolObservations:
     """The instances that the state ended, as it lacks them."""
     departed: str = ""
     """How demand is outside of the pool's forecast, so that schedules that follow it are suspended; else empty."""
+    canary: CanaryVerdict | None = None
+    """The newest verdict about the canary's step; None: there is none yet."""
     record_lacks: str = ""
     """What people must know if the control API's database lost commits within a day; empty otherwise."""
 

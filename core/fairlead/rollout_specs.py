@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fairlead.instances import MAX_REPLICAS
-from fairlead.schemas.shapes import Rule, duration, nested, number, truth, whole
+from fairlead.schemas.shapes import Rule, duration, listing, nested, number, truth, whole
 
 _DAY = 86400.0
 
@@ -24,6 +24,65 @@ class RegressionSpec:
     window_seconds: float = duration(
         "How long attainment must be too low, or updated instances must fail, before the rollout stops.", "60s", minimum=0.0, maximum=_DAY
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryStepSpec:
+    """A step of a canary."""
+
+    share: int = whole(
+        "Per cent of the sessions that go to the new revision, and of the instances that have it, rounded up.", minimum=1, maximum=99
+    )
+    hold_seconds: float = duration("Least time of the step, counted from when all its instances serve.", "5m", minimum=0.0, maximum=_DAY)
+
+
+_STEPS = (CanaryStepSpec(share=10), CanaryStepSpec(share=25), CanaryStepSpec(share=50))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanarySpec:
+    """A rollout by steps, each of which gives whole sessions to the new revision and is judged by them."""
+
+    RULES: ClassVar = (
+        Rule(
+            cel="!has(self.stopAbove) || !has(self.goBelow) || self.stopAbove < self.goBelow",
+            holds=lambda canary: canary.stop_above < canary.go_below,
+            field="goBelow",
+            message="goBelow must be greater than stopAbove, or no step could be decided",
+        ),
+    )
+
+    steps: tuple[CanaryStepSpec, ...] = listing(
+        CanaryStepSpec,
+        "Steps, taken in the order of their shares; after the last one all instances are replaced.",
+        _STEPS,
+        key="share",
+        max_items=8,
+    )
+    judge: bool = truth(
+        "Whether a step is judged by its sessions: it goes on once nothing is worse, and back once something is. false: it goes on after its hold.",
+        True,
+    )
+    stop_above: float = number(
+        "Per cent by which the new revision may be slower, or points by which its hits may be lower, before it goes back.",
+        2,
+        minimum=0,
+        maximum=100,
+    )
+    go_below: float = number(
+        "Per cent by which the new revision must certainly be no slower, and points by which its hits must certainly be no lower, to go on.",
+        10,
+        minimum=0.1,
+        maximum=100,
+    )
+    warm_caches_seconds: float = duration(
+        "Time after the start of a step in which cache hits are not judged.", "5m", minimum=0.0, maximum=_DAY
+    )
+
+    @property
+    def in_order(self) -> tuple[CanaryStepSpec, ...]:
+        """The steps, the smallest share first."""
+        return tuple(sorted(self.steps, key=lambda step: step.share))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,4 +107,9 @@ class RolloutSpec:
         "Longest time without another updated instance before Progressing becomes False.", "10m", minimum=1.0, maximum=_DAY
     )
     revision_history: int = whole("Number of revisions kept for roll-backs, including the present one.", 10, minimum=1, maximum=100)
+    canary: CanarySpec | None = nested(
+        CanarySpec,
+        "Rolls out by steps of whole sessions, and back to the former revision if it is worse. Without it, instances are replaced one after the other.",
+        optional=True,
+    )
     regression: RegressionSpec = nested(RegressionSpec, "When a rollout is stopped because it is worse than the version it replaces.")

@@ -19,7 +19,7 @@ from fairlead.scaling.bounds import DeclaredRole, bounds_in_force
 from fairlead.scaling.specs import RatioMode, ScalingMode
 from fairlead.schedules.in_force import in_force
 from fairlead.schedules.windows import changes_after
-from fairlead.tables import EngineFacts, InstanceEntry, Outlook, PoolKey, PriorityClass, RoutingTable
+from fairlead.tables import CanaryFacts, EngineFacts, InstanceEntry, Outlook, PoolKey, PriorityClass, RoutingTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +52,7 @@ def table_of(
     opens_at: float | None = None,
     slo_version: int | None = None,
     objectives: Iterable[PriorityClass] = (),
+    canary: CanaryFacts | None = None,
 ) -> RoutingTable:
     """A table without a version (0): the reachable instances, by id; ring anchors only where new work may go.
 
@@ -90,6 +91,7 @@ def table_of(
         priority_classes=(*facts.priority_classes, *objectives),
         outlook=outlook,
         opens_at=opens_at,
+        canary=canary,
         instances=entries,
     )
 

@@ -510,6 +510,17 @@ class RoutingFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryFacts:
+    """The step of a canary: `share` (0-1) of the sessions without a home get one among `instances`, the others
+    elsewhere. `step` names the step, for the record of its requests.
+    """
+
+    step: str
+    share: float
+    instances: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingTable:
     """One version of one pool's routing table. Versions of a pool only grow."""
 
@@ -532,4 +543,6 @@ class RoutingTable:
     outlook: Outlook = Outlook.UNKNOWN
     opens_at: float | None = None
     """When instances will be desired again (Unix seconds), if the outlook is Closed and the time is known."""
+    canary: CanaryFacts | None = None
+    """The canary of a rollout in progress; None = sessions go to any instance."""
     instances: tuple[InstanceEntry, ...]

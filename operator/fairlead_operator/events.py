@@ -14,7 +14,16 @@ from fairlead_operator.pool_identity import PoolIdentity
 logger = logging.getLogger(__name__)
 
 WARNINGS = frozenset(
-    {"DrainTimedOut", "InstanceLost", "InstanceVanished", "RolloutRegressed", "ScaleBounded", "SpecRefused", *ActionFailureReason}
+    {
+        "CanaryRejected",
+        "DrainTimedOut",
+        "InstanceLost",
+        "InstanceVanished",
+        "RolloutRegressed",
+        "ScaleBounded",
+        "SpecRefused",
+        *ActionFailureReason,
+    }
 )
 
 _BACKLOG = 1000

@@ -28,8 +28,16 @@ _FIELDS = Struct("!h")
 _EPOCH = moment(946_684_800)
 _MICROSECOND = timedelta(microseconds=1)
 
-_NUMBERS = {"integer": ("i", 4, 23), "bigint": ("q", 8, 20), "real": ("f", 4, 700), "double precision": ("d", 8, 701)}
-"""For each type of number: its struct format, its size in bytes, and its type id in Postgres, which arrays contain."""
+_NUMBERS = {
+    "integer": ("i", 4, 23),
+    "bigint": ("q", 8, 20),
+    "real": ("f", 4, 700),
+    "double precision": ("d", 8, 701),
+    "boolean": ("?", 1, 16),
+}
+"""For each type of number, and for truths: its struct format, its size in bytes, and its type id in Postgres, which
+arrays contain.
+"""
 
 
 class Field:

@@ -64,6 +64,8 @@ SWEEPS: dict[str, tuple[Sweep, ...]] = {
     # A migration belongs to a session's bindings, so it is deleted just before the binding that it made. A session is
     # deleted when no row of its history is left.
     "history_days": (
+        Sweep(table="canary_looks", where="r.at < :before"),
+        Sweep(table="canary_steps", where="r.ended_at < :before"),
         Sweep(
             table="migrations",
             where="r.at < :before AND NOT EXISTS (SELECT 1 FROM bindings b WHERE b.pool_id = r.pool_id AND b.session = r.session "

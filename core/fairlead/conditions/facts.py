@@ -183,6 +183,8 @@ class PoolFacts:
     """The unfinished rollout, if any."""
     rollout_trouble: tuple[RolloutTrouble, str] | None = None
     """Why a rollout is stuck: the reason, and the same in words."""
+    canary: str = ""
+    """Where the rollout's canary is, in words; empty without one."""
     scaling: ScalingFacts | None = None
     selecting_nothing: tuple[str, ...] = ()
     """Selectors of roles that match no pod."""

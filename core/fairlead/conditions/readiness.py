@@ -46,6 +46,8 @@ def progressing(facts: PoolFacts) -> Condition:
         reason, why = facts.rollout_trouble
         still = f"; {old} instances still have the old template{_without_room(facts)}" if old else ""
         return Condition(type=kind, status="False", reason=reason, message=f"{why}{still}")
+    if old and facts.canary:
+        return Condition(type=kind, status="True", reason="Canary", message=f"{facts.canary}; {old} instances still have the old template")
     if old:
         message = f"{old} instances still have the old template{_without_room(facts)}"
         return Condition(type=kind, status="True", reason="RollingReplacement", message=message)

@@ -105,6 +105,8 @@ def _delete_lost(plan: RoundPlan, desired: DesiredPool) -> None:
 def _is_superseded(instance: ObservedInstance, desired: DesiredPool) -> bool:
     """Whether it ended for good with a template that has been corrected since."""
     role = desired.role(instance.role)
+    if role is not None and role.rollout.canary is not None and instance.spec_hash == role.rollout.canary.former_hash:
+        return False
     is_current = role is None or role.adopts or role.rollout.halt is not None or instance.spec_hash == role.spec_hash
     return instance.health is PodHealth.FAILED and instance.draining_since is None and not is_current
 
@@ -146,8 +148,10 @@ def delete_outdated_unborn(plan: RoundPlan, desired: DesiredRole) -> None:
     """
     if desired.rollout.halt is not None:
         return
+    canary = desired.rollout.canary
+    wanted = {desired.spec_hash, None if canary is None else canary.former_hash}
     for instance in plan.live(desired.role):
-        if instance.id not in plan.actions and instance.state in UNBORN and instance.spec_hash != desired.spec_hash:
+        if instance.id not in plan.actions and instance.state in UNBORN and instance.spec_hash not in wanted:
             plan.delete(instance, DeletionReason.OUTDATED)
 
 

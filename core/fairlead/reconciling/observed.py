@@ -107,6 +107,16 @@ class Halt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryLimit:
+    """A step of a canary: `updated` instances get the present template, and all others keep the former one. If that is
+    unknown (None), new instances get the present one.
+    """
+
+    former_hash: str | None
+    updated: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutBounds:
     """How a role's instances are replaced after a change of their template; see `fairlead.reconciling.rollouts`."""
 
@@ -114,6 +124,8 @@ class RolloutBounds:
     max_unavailable: int = 0
     halt: Halt | None = None
     """Why the rollout is halted; None while it continues."""
+    canary: CanaryLimit | None = None
+    """How far it may go in the present step; None = all the way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

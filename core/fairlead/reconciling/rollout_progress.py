@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import ceil
 
+from fairlead.canaries.verdicts import Verdict
 from fairlead.instances import InstanceState, Role
 from fairlead.percentages import percentage
 from fairlead.pool_states import PoolObservations
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance, PodHealth
-from fairlead.rollout_specs import RolloutSpec
+from fairlead.rollout_specs import CanaryStepSpec, RolloutSpec
 
 _SERVED = frozenset({InstanceState.SERVING, InstanceState.CORDONED})
 
@@ -25,6 +27,8 @@ class RolloutTrouble(StrEnum):
 
     PAUSED = "RolloutPaused"
     REGRESSED = "RolloutRegressed"
+    REJECTED = "CanaryRejected"
+    """The judge of the canary found it worse; its instances get the former template again."""
     LATE = "ProgressDeadlineExceeded"
     """The rollout continues, but no further instance was updated for too long."""
 
@@ -46,9 +50,23 @@ class Rollout:
     measured: str = ""
     """What has become worse since the beginning, in words."""
     regressed: bool = False
+    step: int = 0
+    """The step of its canary, counted from 0; beyond the last one all instances are replaced."""
+    step_since: float | None = None
+    """Since when all instances of the step have served; None = not yet."""
+    rejected: bool = False
+    """Whether it regressed by the verdict of the canary's judge."""
+
+    @property
+    def step_name(self) -> str:
+        """The step's name in records."""
+        return f"{self.key}/{self.step}"
 
     def trouble(self, spec: RolloutSpec, now: float) -> tuple[RolloutTrouble, str] | None:
         """Why the rollout has stopped, as a code and in words; None while it continues."""
+        if self.regressed and spec.canary is not None:
+            reason = RolloutTrouble.REJECTED if self.rejected else RolloutTrouble.REGRESSED
+            return reason, f"{self.measured}; its instances get the former template again; change the pool to try once more"
         if self.regressed:
             return RolloutTrouble.REGRESSED, f"{self.measured}; roll back, or change the pool to go on"
         if spec.paused:
@@ -99,6 +117,9 @@ def watch(
         updated=most,
         updated_at=now if most != before.updated or before.updated_at > now else before.updated_at,
     )
+    seen = _stepped(seen, spec, desired, updated, observations, now)
+    if seen.rejected:
+        return seen
     measured = _worse(seen, spec, fresh, attainment)
     if measured is None and observations is not None and observations.figures_behind_seconds:
         return seen  # what was worse is not better for want of figures
@@ -146,3 +167,40 @@ def _fails(instance: ObservedInstance) -> bool:
     if instance.state is InstanceState.LOST:
         return instance.health is not PodHealth.UNREACHABLE
     return instance.failures > 0 and instance.state is not InstanceState.SERVING
+
+
+def step_in_force(rollout: Rollout | None, spec: RolloutSpec) -> CanaryStepSpec | None:
+    """The step in which a canary is; None without one, or once all its steps are done."""
+    if rollout is None or spec.canary is None:
+        return None
+    return next(iter(spec.canary.in_order[rollout.step :]), None)
+
+
+def updated_in(step: CanaryStepSpec, replicas: int) -> int:
+    """How many of the instances have the new template in the step."""
+    return min(replicas, ceil(step.share * replicas / 100))
+
+
+def _stepped(
+    seen: Rollout,
+    spec: RolloutSpec,
+    desired: tuple[DesiredRole, ...],
+    updated: Mapping[Role, int],
+    observations: PoolObservations | None,
+    now: float,
+) -> Rollout:
+    """The rollout, moved on to its next step or rejected where that is due. `updated` instances of each role serve."""
+    step = step_in_force(seen, spec)
+    if step is None or spec.canary is None:
+        return seen
+    told = observations.canary if observations is not None else None
+    verdict = told.verdict if told is not None and told.step == seen.step_name else Verdict.WAIT
+    if told is not None and spec.canary.judge and verdict == Verdict.BACK:
+        return replace(seen, regressed=True, rejected=True, measured=f"In the canary {told.reason}")
+    if any(updated.get(role.role, 0) < updated_in(step, role.replicas) for role in desired):
+        return seen
+    since = now if seen.step_since is None or seen.step_since > now else seen.step_since
+    waiting = replace(seen, step_since=since, updated_at=now)
+    if now - since < step.hold_seconds or (spec.canary.judge and verdict != Verdict.GO):
+        return waiting
+    return replace(waiting, step=seen.step + 1, step_since=None)

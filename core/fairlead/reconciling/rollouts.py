@@ -40,6 +40,12 @@ def outdated(desired: DesiredRole, instances: list[ObservedInstance]) -> list[Ob
     return [instance for instance in instances if instance.spec_hash != desired.spec_hash and instance.state not in UNBORN]
 
 
+def _to_replace(desired: DesiredRole, live: list[ObservedInstance]) -> int:
+    """How many outdated instances the rollout replaces: all, or in a step of a canary those that it may."""
+    rolling, canary = len(outdated(desired, live)), desired.rollout.canary
+    return rolling if canary is None else max(0, rolling - max(0, desired.replicas - canary.updated))
+
+
 def leaving_next(roles: Iterable[DesiredRole], instances: Iterable[ObservedInstance], *, halted: bool) -> frozenset[str]:
     """The instances that are drained soon: those whose drain a person asked for, and unless the rollout is `halted`
     those that it replaces.
@@ -55,10 +61,10 @@ def surge_now(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance
     A surge does not start while outdated instances drain, so that a rollout never adds more pods than its bound; a
     surge that has started continues, even while the rollout is halted.
     """
-    rolling = outdated(desired, live)
+    rolling = _to_replace(desired, live)
     if not rolling or desired.replicas == 0:
         return 0
-    allowed = min(room(desired).surge, len(rolling))
+    allowed = min(room(desired).surge, rolling)
     begun = max(0, min(len(live) - desired.replicas - succeeding, allowed))
     if desired.rollout.halt is not None:
         return begun
@@ -84,17 +90,18 @@ def creatable(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance
 
 
 def templates(plan: RoundPlan, desired: DesiredRole, count: int) -> list[str]:
-    """Hashes of the templates of the next `count` instances to create: the present one, unless the rollout is halted.
+    """Hashes of the templates of the next `count` instances to create: the present one, unless the rollout is halted
+    or a canary.
 
-    Then instances are created from the present template only up to the number that keeps it; all others get the former
+    Then instances are created from the present template only up to the number that has it; all others get the former
     one.
     """
-    halt, count = desired.rollout.halt, max(0, count)
-    if halt is None or halt.former_hash is None:
+    limit, count = desired.rollout.halt or desired.rollout.canary, max(0, count)
+    if limit is None or limit.former_hash is None:
         return [desired.spec_hash] * count
     updated = sum(1 for instance in plan.live(desired.role) if instance.spec_hash == desired.spec_hash)
-    present = min(count, max(0, halt.updated - updated))
-    return [desired.spec_hash] * present + [halt.former_hash] * (count - present)
+    present = min(count, max(0, limit.updated - updated))
+    return [desired.spec_hash] * present + [limit.former_hash] * (count - present)
 
 
 def replace_outdated(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]) -> None:
@@ -111,7 +118,7 @@ def replace_outdated(plan: RoundPlan, desired: DesiredRole, live: list[ObservedI
     serving = {instance.id for instance in free if instance.state is InstanceState.SERVING}
     spare = len(serving) - max(desired.least_serving, desired.replicas - room(desired).unavailable)
     candidates = [instance for instance in outdated(desired, free) if instance.id in serving or instance.state is InstanceState.CORDONED]
-    for cost, victim in plan.victims(desired, candidates):
+    for cost, victim in plan.victims(desired, candidates)[: _to_replace(desired, live)]:
         if victim in serving:
             if spare <= 0:
                 return

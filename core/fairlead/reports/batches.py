@@ -8,6 +8,7 @@ from typing import Any
 
 from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.bindings import Binding, BindingChange
+from fairlead.reports.canaries import CanarySample
 from fairlead.reports.decisions import DecisionRecord
 from fairlead.reports.engines import KnownCache, LearntFigure, TroubledEngine
 from fairlead.reports.key_use import KeyUse
@@ -127,6 +128,7 @@ class ReportBatch:
     loads: tuple[LoadSample, ...] = _rows(Cargo.SAMPLES, RowTime.SECOND, kept="load_samples_days", table="load_samples")
     arrivals: tuple[ArrivalSample, ...] = _rows(Cargo.SAMPLES, RowTime.SECOND, kept="load_samples_days", table="arrivals")
     slo_samples: tuple[SloSample, ...] = _rows(Cargo.SAMPLES, RowTime.SECOND, kept="load_samples_days", table="slo_samples")
+    canary_samples: tuple[CanarySample, ...] = _rows(Cargo.SAMPLES, RowTime.MOMENT, kept="load_samples_days", table="canary_samples")
     key_use: tuple[KeyUse, ...] = _rows(Cargo.HISTORY, RowTime.MINUTE, kept="rollups_1m_days", of_schedulers=False, of_pools=False)
     traffic: tuple[RecordedRequest, ...] = _rows(
         Cargo.SAMPLES, RowTime.MOMENT, kept="traffic_days", table="recorded_requests", of_schedulers=False

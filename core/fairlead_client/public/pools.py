@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from fairlead.tables import PoolKey
 from fairlead_client.public.calling import ApiCalls, Query, path_of, segment
+from fairlead_client.resources.canaries import Canary
 from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
 from fairlead_client.resources.load_explanations import Differences, LoadExplanation
@@ -95,6 +96,9 @@ class PoolCalls(ApiCalls):
 
     async def rollout(self, pool: PoolKey) -> Rollout:
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/rollout", Rollout)
+
+    async def canary(self, pool: PoolKey) -> Canary:
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/canary", Canary)
 
     async def heatmap(
         self,

@@ -16,7 +16,7 @@ from fairlead.conditions.pool_conditions import pool_conditions, suspends_foreca
 from fairlead.pool_states import PoolObservations, PoolState
 from fairlead.pools import DrainSpec, PoolSpec
 from fairlead.reconciling.next_actions import next_actions
-from fairlead.reconciling.rollout_progress import halts
+from fairlead.reconciling.rollout_progress import halts, step_in_force
 from fairlead.reconciling.rollouts import leaving_next
 from fairlead.reconciling.warming import weights
 from fairlead.tables import PoolKey
@@ -46,7 +46,7 @@ from fairlead_operator.reconciling.pool_state import (
 from fairlead_operator.reconciling.pool_writer import PoolWriter, Written
 from fairlead_operator.reconciling.revisions import Revisions, former_hashes
 from fairlead_operator.reconciling.roles import desired_pool, desired_roles, scale_steps
-from fairlead_operator.reconciling.rollouts import rollout_round
+from fairlead_operator.reconciling.rollouts import present_canary, rollout_round
 from fairlead_operator.reconciling.scaling import known_decisions, scaled
 from fairlead_operator.reconciling.specs import AcceptedSpecs, read_spec_in_force
 from fairlead_operator.reconciling.state_exchange import StateExchange
@@ -298,8 +298,9 @@ class PoolReconciler:
         told, ratio = (schedules.told, schedules.ratio) if schedules is not None else (None, None)
         roles = desired_roles(spec, reading.declared)
         warming = weights(desired_pool(ratio, roles), instances, now)
-        halted = spec is not None and halts(reading.rollout, spec.rollout)
+        halted = spec is not None and (halts(reading.rollout, spec.rollout) or step_in_force(reading.rollout, spec.rollout) is not None)
         leaving = leaving_next(roles, instances, halted=halted)
+        canary = present_canary(reading.rollout, spec, roles, instances)
         expected = present_outlook(spec, reading.pool, reading.declared, reading.pods, now)
         state = pool_state(
             reading.pool,
@@ -311,6 +312,7 @@ class PoolReconciler:
             expected,
             reading.objectives.classes,
             leaving,
+            canary,
         )
         answer = await self._state_exchange.exchange(state)
         if answer.trusted is not None:
@@ -321,7 +323,7 @@ class PoolReconciler:
         desired = desired_roles(spec, scaling.wanted, {one.role: one.workload for one in reading.workloads})
         rollout = rollout_round(reading.rollout, spec, desired, instances, answer.trusted, now)
         current = reading.current_revision
-        former = await self._revisions.former(reading.identity, reading.in_force, current) if rollout.halted else None
+        former = await self._revisions.former(reading.identity, reading.in_force, current) if rollout.keeps_former else None
         goal = rollout.goal(desired_pool(ratio, desired), former_hashes(former))
         highest = last_ordinal(reading.pool, reading.pods)
         if "lastOrdinal" not in old and reading.standing:

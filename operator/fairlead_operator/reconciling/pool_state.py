@@ -15,7 +15,7 @@ from fairlead.reconciling.observed import ReplicaLimits
 from fairlead.routing.knowledge.rings import anchor_count
 from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.table_content import outlook
-from fairlead.tables import InstanceEntry, Outlook, PriorityClass
+from fairlead.tables import CanaryFacts, InstanceEntry, Outlook, PriorityClass
 from fairlead_operator.observing.field_managers import owner_of, spec_manager, who_changed
 from fairlead_operator.observing.groups import LEADERLESS_SECONDS, no_leader
 from fairlead_operator.observing.pods import Pod
@@ -36,6 +36,7 @@ def pool_state(
     expected: tuple[Outlook, float | None] = (Outlook.UNKNOWN, None),
     objectives: tuple[PriorityClass, ...] = (),
     leaving: frozenset[str] = frozenset(),
+    canary: CanaryFacts | None = None,
 ) -> PoolState:
     """The state that is sent to the control API.
 
@@ -64,6 +65,7 @@ def pool_state(
         outlook=expected[0],
         opens_at=expected[1],
         objectives=objectives,
+        canary=canary,
     )
 
 

@@ -2,16 +2,18 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fairlead.instances import Role
+from fairlead.instances import ACCEPTING, Role
 from fairlead.pool_states import PoolObservations
 from fairlead.pools import PoolSpec
-from fairlead.reconciling.observed import DesiredPool, DesiredRole, Halt, ObservedInstance
-from fairlead.reconciling.rollout_progress import Rollout, RolloutTrouble, halts, watch
+from fairlead.reconciling.observed import CanaryLimit, DesiredPool, DesiredRole, Halt, ObservedInstance
+from fairlead.reconciling.rollout_progress import Rollout, RolloutTrouble, halts, step_in_force, updated_in, watch
+from fairlead.rollout_specs import CanaryStepSpec
 from fairlead.schemas.writing import written
+from fairlead.tables import CanaryFacts
 from fairlead_operator.times import format_time, parse_time
 
 
@@ -23,15 +25,50 @@ class RolloutRound:
     now: Rollout | None
     trouble: tuple[RolloutTrouble, str] | None
     halted: bool
+    step: CanaryStepSpec | None = None
+    """The step in which its canary is."""
+    steps: int = 0
+    """How many steps the canary has; 0 = there is none."""
+
+    @property
+    def keeps_former(self) -> bool:
+        """Whether instances are made with the former template."""
+        return self.halted or self.step is not None
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether instances with the new template are replaced by such with the former one."""
+        return self.steps > 0 and self.now is not None and self.now.regressed
+
+    @property
+    def words(self) -> str:
+        """Where the canary is; empty without one."""
+        if self.step is None or self.now is None:
+            return ""
+        return f"Canary, step {self.now.step + 1} of {self.steps}: up to {self.step.share} % of the sessions go to the new revision"
 
     def goal(self, desired: DesiredPool | None, former: Mapping[Role, str]) -> DesiredPool | None:
         """The planner's input: the desired roles, with the rollout's halt. `former` has the hashes of the templates
         that all instances had before, if known.
         """
-        if desired is None or not self.halted:
+        if desired is None or not self.keeps_former:
             return desired
+        if self.goes_back:
+            return replace(desired, roles=tuple(self._going_back(role, former) for role in desired.roles))
+        if not self.halted:
+            return replace(desired, roles=tuple(self._in_step(role, former) for role in desired.roles))
         roles = (replace(role, rollout=replace(role.rollout, halt=self._halt(role.role, former))) for role in desired.roles)
         return replace(desired, roles=tuple(roles))
+
+    def _going_back(self, role: DesiredRole, former: Mapping[Role, str]) -> DesiredRole:
+        if role.role in former:
+            return replace(role, spec_hash=former[role.role])
+        return replace(role, rollout=replace(role.rollout, halt=self._halt(role.role, former)))
+
+    def _in_step(self, role: DesiredRole, former: Mapping[Role, str]) -> DesiredRole:
+        assert self.step is not None
+        limit = CanaryLimit(former_hash=former.get(role.role), updated=updated_in(self.step, role.replicas))
+        return replace(role, rollout=replace(role.rollout, canary=limit))
 
     def _halt(self, role: Role, former: Mapping[Role, str]) -> Halt:
         regressed = self.now is not None and self.now.regressed
@@ -40,6 +77,12 @@ class RolloutRound:
 
     def news(self) -> tuple[str, str] | None:
         """Reason and words of the event to record; None when nothing happened that is worth one."""
+        if self.now is not None and self.now.rejected and (self.before is None or not self.before.rejected):
+            return RolloutTrouble.REJECTED.value, f"The canary goes back: {self.now.measured}"
+        if self.now is not None and self.step is not None and not _same_step(self.before, self.now):
+            return "CanaryStep", self.words
+        if self.now is not None and self.steps and self.before is not None and self.before.step < self.now.step:
+            return "CanaryPassed", "The canary passed its last step; all instances get the new template"
         if self.now is not None and (self.before is None or self.before.key != self.now.key):
             return "RolloutBegan", "Instances with an old template are replaced one after the other"
         if self.before is not None and self.now is None:
@@ -62,7 +105,30 @@ def rollout_round(
         return RolloutRound(before=before, now=before, trouble=None, halted=False)
     current = watch(before, _key(spec, desired), spec.rollout, desired, observed, observations, now)
     trouble = current.trouble(spec.rollout, now) if current is not None else None
-    return RolloutRound(before=before, now=current, trouble=trouble, halted=halts(current, spec.rollout))
+    steps = len(spec.rollout.canary.steps) if spec.rollout.canary is not None else 0
+    step = step_in_force(current, spec.rollout)
+    return RolloutRound(before=before, now=current, trouble=trouble, halted=halts(current, spec.rollout), step=step, steps=steps)
+
+
+def _same_step(before: Rollout | None, now: Rollout) -> bool:
+    return before is not None and before.step_name == now.step_name
+
+
+def present_canary(
+    rollout: Rollout | None, spec: PoolSpec | None, roles: Iterable[DesiredRole], observed: Iterable[ObservedInstance]
+) -> CanaryFacts | None:
+    """The canary for the routers. Its share of the sessions is that of the step, but no more than its part of the
+    instances that take requests, so that they do not have more to do than the others; nothing while it is halted.
+    """
+    if rollout is None or spec is None or spec.rollout.canary is None:
+        return None
+    step = step_in_force(rollout, spec.rollout)
+    if step is None and not rollout.regressed:
+        return None
+    taking, hashes = [one for one in observed if one.state in ACCEPTING], {role.spec_hash for role in roles}
+    ours = tuple(sorted(one.id for one in taking if one.spec_hash in hashes))
+    share = 0.0 if step is None or halts(rollout, spec.rollout) or not taking else min(step.share / 100, len(ours) / len(taking))
+    return CanaryFacts(step=rollout.step_name, share=round(share, 4), instances=ours)
 
 
 def read_rollout(document: object) -> Rollout | None:
@@ -79,6 +145,9 @@ def read_rollout(document: object) -> Rollout | None:
         worse_since=parse_time(document.get("worseSince")),
         measured=str(document.get("measured") or ""),
         regressed=bool(document.get("regressed")),
+        step=int(document.get("step") or 0),
+        step_since=parse_time(document.get("stepSince")),
+        rejected=bool(document.get("rejected")),
     )
 
 
@@ -93,6 +162,9 @@ def rollout_document(rollout: Rollout) -> dict[str, Any]:
         "worseSince": format_time(rollout.worse_since) if rollout.worse_since is not None else None,
         "measured": rollout.measured or None,
         "regressed": rollout.regressed or None,
+        "step": rollout.step or None,
+        "stepSince": format_time(rollout.step_since) if rollout.step_since is not None else None,
+        "rejected": rollout.rejected or None,
     }
     return {name: value for name, value in document.items() if value is not None}
 

@@ -19,7 +19,7 @@ from fairlead.errors import InvalidInput
 from fairlead.pool_roles import PoolRoleSpec
 from fairlead.pools import PoolSpec
 from fairlead.role_specs import RoleSpec
-from fairlead.rollout_specs import RolloutSpec
+from fairlead.rollout_specs import CanarySpec, RolloutSpec
 from fairlead.schedules.crons import parse_cron
 from fairlead.schedules.specs import ScheduledRole, ScheduleSpec
 from fairlead.schedules.zones import parse_zone
@@ -251,7 +251,8 @@ class Judges:
 ADOPTING = Judges(PoolSpec)
 
 RULED = (
-    RolloutSpec, PoolSpec, EngineSpec, KvTransferFacts, RoleSpec, PoolRoleSpec, ScheduleSpec, ScheduledRole, SelectorSpec, ExpressionSpec,
+    CanarySpec, RolloutSpec, PoolSpec, EngineSpec, KvTransferFacts, RoleSpec, PoolRoleSpec, ScheduleSpec, ScheduledRole, SelectorSpec,
+    ExpressionSpec,
 )  # fmt: skip
 """The classes that have rules."""
 
@@ -285,6 +286,10 @@ def test_a_spec_written_out_is_read_back_as_it_was(document: dict[str, Any]) -> 
     assert differences(written(spec), written(spec)) == {}
 
 
+CANARY_OF_PAIRS = st.just({"model": "m", "roles": [{"name": "prefill"}, {"name": "decode"}], "rollout": {"canary": {}}})
+"""A pool that is valid but for its canary."""
+
+
 def twins() -> Iterator[tuple[type[Any], int]]:
     """Every rule that is said in both languages, by its class and place."""
     for of in RULED:
@@ -314,7 +319,7 @@ def test_a_rule_that_one_side_forgets_is_found(of: type[Any], number: int, monke
 
     careless: type[Any] = type(of.__name__, (of,), {"RULES": forgetting(holds=lambda value: True)})
     whole: dict[type[Any], tuple[st.SearchStrategy[dict[str, Any]], ...]] = {
-        PoolSpec: (pools_with_windows(), pools_that_scale(), pools_of_an_engine(), pools_that_adopt()),
+        PoolSpec: (pools_with_windows(), pools_that_scale(), pools_of_an_engine(), pools_that_adopt(), CANARY_OF_PAIRS),
         RoleSpec: (roles_that_adopt(),),
     }
     found = find(

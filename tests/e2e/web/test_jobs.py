@@ -146,3 +146,13 @@ def test_a_month_of_a_pools_migrations_is_exported_with_two_clicks(page: Page, s
     asked = [path for _, path in site.fake.requests if path.startswith("/v1/migrations.csv")]
     assert len(asked) == 1
     assert hand.clicks == 2
+
+
+def test_a_canary_is_stopped_on_its_page_with_two_clicks(page: Page, site: RunningSite) -> None:
+    site.fake.world.spec_changes[CHAT] = {"rollout": {"canary": {}}}
+    hand = Hand(page, site)
+    page.goto(f"{site.url}/pools/default/chat/canary")
+    hand.button("Stop the rollout…")
+    hand.apply()
+    assert site.fake.world.spec(CHAT)["rollout"]["paused"] is True
+    assert hand.clicks == 2

@@ -74,6 +74,7 @@ PAGES = (
     "/series",
     "/pools/default/chat/series?metrics=attainment,goal",
     f"/pools/default/chat/instances/{INSTANCE}/series?metrics=ttft_p95",
+    "/pools/default/chat/canary",
     "/pools/default/chat/slo?ttft=2s&tpot=100ms&percentile=95",
     "/audit",
     "/audit/56",

@@ -20,6 +20,7 @@ from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
 from fairlead_api import tables
+from fairlead_api.canaries.store import note_step, read_verdict
 from fairlead_api.infra import audit_log, notifying
 from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.database import Database, moment
@@ -118,7 +119,8 @@ class PostgresPools:
         the operator did not report it, Conflict if the state is older than the stored one.
         """
         facts = facts_of(state)
-        schedules = parse_spec(state.spec).scaling.schedules if state.problem is None else None
+        spec = parse_spec(state.spec) if state.problem is None else None
+        schedules = spec.scaling.schedules if spec is not None else None
 
         async def work(connection: AsyncConnection) -> tuple[int, int, MirroredFacts | None, list[EndedInstance]]:
             row = await _locked(connection, pool, state, now)
@@ -136,6 +138,8 @@ class PostgresPools:
             stalled = await read_stalled(connection, row.id, {one.id for one in state.instances})
             happened += of_stalled(pool, (known and row.stalled) or (), stalled)
             await unbind(connection, row.id, now, [one.id for one in gone])
+            if spec is not None and (state.canary is not None or spec.rollout.canary is not None):
+                await note_step(connection, row.id, state, spec.rollout.canary, now)
             version = row.table_version
             if in_force is not None:
                 version = await note_table(connection, row, pool, state, in_force, slo_version, self._shares, drafts, now)
@@ -154,7 +158,8 @@ class PostgresPools:
         pool_id, version, in_force, gone = await self._database.writing(work)
         async with self._database.reading() as connection:  # no more while reports wait for the pool's row
             found = await read_observations(connection, pool_id, version, in_force, self._measuring, now)
-        return replace(found, ended=tuple(gone), record_lacks=self._lost_commits.words)
+            canary = await read_verdict(connection, pool_id, state.canary.step) if state.canary is not None else None
+        return replace(found, canary=canary, ended=tuple(gone), record_lacks=self._lost_commits.words)
 
     async def held_pools(self) -> tuple[PoolKey, ...]:
         """The pools for which live routers hold requests."""

@@ -138,7 +138,16 @@ async def note_table(
         drafts.extend(await loss_of(connection, sign, row.observed_at, now))
     routing, instances = tables.routing_tables, tables.instances
     table = table_of(
-        pool, state.uid, state.generation, facts.table, state.instances, state.outlook, state.opens_at, slo_version, state.objectives
+        pool,
+        state.uid,
+        state.generation,
+        facts.table,
+        state.instances,
+        state.outlook,
+        state.opens_at,
+        slo_version,
+        state.objectives,
+        state.canary,
     )
     content_hash = fingerprint(table)
     last = None

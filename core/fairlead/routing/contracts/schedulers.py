@@ -12,6 +12,7 @@ from fairlead.capabilities import Figure
 from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.bindings import Binding, BindingChange
+from fairlead.reports.canaries import CanarySample
 from fairlead.reports.decisions import DecisionRecord
 from fairlead.reports.engines import EngineMemory
 from fairlead.reports.loads import HeldDemand, InstanceInFlight, LoadSample
@@ -96,6 +97,7 @@ class SchedulerRecords:
     loads: tuple[LoadSample, ...]
     arrivals: tuple[ArrivalSample, ...] = ()
     slo_samples: tuple[SloSample, ...] = ()
+    canary_samples: tuple[CanarySample, ...] = ()
     reroutes: tuple[ReRouteRecord, ...] = ()
     reroute_outcomes: tuple[MigrationOutcome, ...] = ()
     dropped: int = 0

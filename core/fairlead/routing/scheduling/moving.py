@@ -199,6 +199,8 @@ class Moving:
                 continue
             if not tracked.request.may_go_to(move.target):
                 continue
+            if state.canary is not None and state.canary.has(move.source) is not state.canary.has(move.target):
+                continue
             if move.source_ttft_seconds - move.target_ttft_seconds < state.parameters.least_gain:
                 continue
             self._move(tracked, move, now)

@@ -15,6 +15,7 @@ from fairlead.routing.choosing.candidates import score
 from fairlead.routing.choosing.decoding import select_decoding
 from fairlead.routing.choosing.move_causes import listed
 from fairlead.routing.contracts.decisions import Decision, DecisionReason
+from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Refusal
 from fairlead.routing.contracts.weighing import QUEUE_FULL, QUEUE_LIMIT
@@ -55,6 +56,8 @@ class Placing:
             decision = found
         elif state.view.candidates():
             left = state.staying and self._among_staying(request, now)
+            if state.canary is not None:
+                left = left or state.canary.choose(request, self._home(request), state.policy, state.view, now)
             decision = left or state.policy.choose(request, state.view, now)
         else:
             state.hold(tracked, now)
@@ -93,9 +96,12 @@ class Placing:
 
     def _has_home(self, request: RoutingRequest, now: float) -> bool:
         """Whether the request's session has a home that takes requests: a warming request must not move the session."""
-        home = None if request.session is None else self._state.bindings.get(request.session)
-        load = None if home is None or home.instance is None else self._state.loads.get(home.instance)
+        load = self._home(request)
         return load is not None and load.is_candidate(now)
+
+    def _home(self, request: RoutingRequest) -> InstanceLoad | None:
+        home = None if request.session is None else self._state.bindings.get(request.session)
+        return None if home is None or home.instance is None else self._state.loads.get(home.instance)
 
     def place_again(self, tracked: TrackedRequest, now: float) -> Refusal | None:
         """Choose an instance again for a queued request whose instance may no longer take it. It moves if another one

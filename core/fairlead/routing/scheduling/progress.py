@@ -140,6 +140,17 @@ class Progress:
             state.answers.observe(tracked.request.tenant, output_tokens)
         if ttft is not None:
             state.recorder.slo.completed(tracked.request.priority_class, state.table, now, ttft, tpot)
+        if state.canary is not None and not state.is_front:
+            state.recorder.canary.ended(
+                state.canary,
+                tracked,
+                instance,
+                now,
+                decoding=decoded_on.decoding,
+                tpot_seconds=tpot,
+                output_tokens=output_tokens,
+                cached_tokens=cached_tokens,
+            )
         state.recorder.loads.completed(
             state.loads.get(instance, decoded_on),
             decoded_on,
@@ -191,6 +202,8 @@ class Progress:
             state.recorder.slo.failed(tracked.request.priority_class, state.table, now)
             if load is not None:
                 state.recorder.loads.failed(load, now)
+                if state.canary is not None and not state.is_front:
+                    state.recorder.canary.ended(state.canary, tracked, instance, now, decoding=load.decoding, failed=True)
         elif outcome is MoveOutcome.CANCELLED:
             self._judge_left(tracked, load, end, now)
         return self._outcomes.take((instance,), now)

@@ -16,6 +16,7 @@ from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.schedulers import Refusal, SchedulerRecords
 from fairlead.routing.queues.accounting import TrackedRequest
+from fairlead.routing.scheduling.canaries import CanarySamples
 from fairlead.routing.scheduling.kept_decisions import KeptDecisions
 from fairlead.routing.scheduling.load_samples import LoadSeconds
 from fairlead.routing.scheduling.slo_samples import SloSeconds
@@ -102,6 +103,7 @@ class Recorder:
         self.decisions = KeptDecisions(pool, sample_rate, limit, wanted=decisions)
         self.loads = LoadSeconds(pool, limit, kept=load_samples)
         self.slo = SloSeconds(pool, limit, kept=load_samples)
+        self.canary = CanarySamples(pool, limit)
 
     def pause(self) -> None:
         """Record only arrivals and this router's own refusals from now on: another router records served requests."""
@@ -190,6 +192,7 @@ class Recorder:
             loads=self.loads.take(loads, now, final=final) if samples else (),
             arrivals=self.loads.take_arrivals(now, final=final) if samples else (),
             slo_samples=self.slo.take(now, final=final) if samples else (),
+            canary_samples=self.canary.take() if samples else (),
             dropped=self.take_dropped(),
             traced=self.decisions.take_traced() if samples else (),
             unkept_decisions=self.decisions.take_unkept(),
@@ -216,6 +219,6 @@ class Recorder:
 
     def take_dropped(self) -> int:
         """Records lost since the last take."""
-        dropped = self._dropped + self.loads.dropped + self.slo.dropped
-        self._dropped = self.loads.dropped = self.slo.dropped = 0
+        dropped = self._dropped + self.loads.dropped + self.slo.dropped + self.canary.dropped
+        self._dropped = self.loads.dropped = self.slo.dropped = self.canary.dropped = 0
         return dropped

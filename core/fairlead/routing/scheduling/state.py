@@ -41,6 +41,7 @@ from fairlead.routing.queues.late_requests import LateRequests
 from fairlead.routing.queues.overtaking import OvertakenInQueues
 from fairlead.routing.queues.queueing import Queue
 from fairlead.routing.queues.turns import CREDIT_TARGETS, Tenants
+from fairlead.routing.scheduling.canaries import canary_of
 from fairlead.routing.scheduling.expecting import Expecting
 from fairlead.routing.scheduling.held_requests import HeldRequests
 from fairlead.routing.scheduling.policy_failures import PolicyFailures
@@ -72,6 +73,8 @@ class SchedulerState:
         self.table = table
         self.staying = staying(table)
         """The accepting instances that stay while others are drained soon; empty where all stay, or none."""
+        self.canary = canary_of(table)
+        """The canary of a rollout in progress."""
         self.policy = policy
         self.failures = PolicyFailures()
         self.recorder = recorder

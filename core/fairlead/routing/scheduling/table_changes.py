@@ -13,6 +13,7 @@ from fairlead.routing.contracts.parameters import QueueParameters
 from fairlead.routing.contracts.policies import PolicyInForce
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
+from fairlead.routing.scheduling.canaries import canary_of
 from fairlead.routing.scheduling.state import SchedulerState, staying
 from fairlead.tables import MIGRATIONS_PAUSED, InstanceEntry, RoutingTable
 from fairlead.targets import instance_of, rank_of
@@ -45,6 +46,7 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
         state.bindings.clear()
     state.table = state.view.table = table
     state.staying = staying(table)
+    state.canary = canary_of(table)
     state.bindings.ttl_seconds = state.names.keep_seconds = table.session.ttl_seconds
     if table.early_rejection.mode != before.early_rejection.mode:
         state.gate = build_gate(table.early_rejection.mode)

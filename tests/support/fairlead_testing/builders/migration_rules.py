@@ -10,6 +10,7 @@ GROWING = frozenset(
             "arrivals",
             "audit_log",
             "bindings",
+            "canary_samples",
             "decisions",
             "gateway_key_use",
             "instance_transitions",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairlead.pool_states import (
+    CanaryVerdict,
     EndedInstance,
     HeldPools,
     InstanceObservation,
@@ -51,6 +52,9 @@ class FakeControlPlane:
     demand: PoolDemand | None = None
     troubled_engines: tuple[InstanceTrouble, ...] = ()
     departed: str = ""
+    canary: str | None = None
+    """The verdict about `canary_step`, or about whatever step the operator reports."""
+    canary_step: str = ""
     in_flight: dict[str, int] = field(default_factory=dict)
     states: list[PoolState] = field(default_factory=list)
     events: list[PoolEvent] = field(default_factory=list)
@@ -82,6 +86,11 @@ class FakeControlPlane:
             troubled_engines=self.troubled_engines,
             departed=self.departed,
             ended=ended,
+            canary=None
+            if self.canary is None or state.canary is None
+            else CanaryVerdict(
+                step=self.canary_step or state.canary.step, verdict=self.canary, reason="the time to first token changed by +30 %"
+            ),
         )
         return Taken(observations)
 

@@ -36,6 +36,7 @@ from fairlead_testing.builders.routing import table
 from fairlead_testing.builders.wire_examples import example
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, document_routes, list_routes
 from fairlead_testing.fakes.public_data import objectives
+from fairlead_testing.fakes.public_data.canaries import made_up_canary
 from fairlead_testing.fakes.public_data.loads import INSTANCES
 from fairlead_testing.fakes.public_data.predictors import learnt_models
 from fairlead_testing.fakes.public_data.world import World
@@ -79,6 +80,7 @@ class Pools:
             *document_routes(f"{POOL}/slo/attainment", self._slo_attainment, "shares", guard),
             *document_routes(f"{POOL}/slo/burn", self._slo_burn, "windows", guard),
             *document_routes(f"{POOL}/slo/what-if", self._slo_what_if, "classes", guard),
+            *document_routes(f"{POOL}/canary", self._canary, "steps", guard),
             Route(f"{POOL}/bounds", guard(self._bounds)),
             Route(f"{POOL}/forecast", guard(self._forecast)),
             Route("/v1/schedules/{namespace}/{pool}/{name}", guard(self._schedule)),
@@ -213,6 +215,9 @@ class Pools:
             return as_json(ring_of(made, 160, {one.id: one.bound_sessions for one in instances}, BUILT_IN, question))
         except InvalidInput as error:
             raise Refusal(422, "Not acceptable", str(error), "invalid-input", error.remedy, error.field, str(error.value)) from error
+
+    async def _canary(self, request: Request) -> Response:
+        return as_json(made_up_canary(pool_named(request), self._clock()))
 
     async def _slo_attainment(self, request: Request) -> Response:
         return as_json(objectives.attainment(self._clock(), pool_named(request)))

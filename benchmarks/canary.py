@@ -1,0 +1,169 @@
+"""Measures the judge of canaries: how often it stops a revision that is no worse, and after how many requests it stops
+one that is slower.
+
+    python -m benchmarks.canary [--runs 200] [--requests 10000] [--share 0.25] [--slower 0,5,10,30] [--seed 1]
+
+Each run is a synthetic pool of sessions in virtual time, of which `--share` go to the canary: turns with growing
+prompts, a cache of the canary that is cold at first, a load that both arms feel, habits of sessions (5 % in
+their latencies, and in the lengths of prompts and answers), and noise (25 % in the time to first token of a
+request, 8 % in its time per token). Latencies of the canary are `--slower` per cent longer. The judge looks after every
+session, as often as it can, and the run goes on to the last request even where the verdict was to go on: a stop at any
+of these looks counts. No engine runs, so figures are the same on every machine.
+
+One line per slowness: the share of runs that were stopped, with the upper end of its 95 % interval (Clopper and
+Pearson 1934, by bisection), and for those the median and the 90th percentile of requests until then, of both arms and
+of the canary.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import comb, exp
+from random import Random
+
+from benchmarks.command_line import above_zero, count
+
+from fairlead.canaries.judging import Judge
+from fairlead.canaries.verdicts import CanaryRules, Verdict
+from fairlead.reports.canaries import CanarySample
+from fairlead.tables import PoolKey
+
+_POOL = PoolKey(namespace="bench", name="canary")
+_TURNS = 6
+_SPEED = 6250.0
+_AT_ONCE = 40
+WARMING_SECONDS = 60.0
+
+
+def traffic(random: Random, requests: int, share: float, slower: float) -> Iterator[CanarySample]:
+    """Requests in order of time: sessions of a few turns, each wholly on one arm."""
+    sessions = [_Session(random, share, number) for number in range(_AT_ONCE)]
+    now, load, born = 0.0, 0.0, len(sessions)
+    for _ in range(requests):
+        now += random.expovariate(10.0)
+        load = 0.995 * load + random.gauss(0.0, 0.02)
+        slot = random.randrange(len(sessions))
+        yield sessions[slot].turn(random, now, load, slower)
+        if sessions[slot].left == 0:
+            sessions[slot] = _Session(random, share, born)
+            born += 1
+
+
+class _Session:
+    """A conversation with its habits."""
+
+    def __init__(self, random: Random, share: float, number: int) -> None:
+        self._name = f"{number:x}"
+        self._canary = random.random() < share
+        self._context = int(random.lognormvariate(7.0, 0.8))
+        self._cached = 0
+        self._habit = random.gauss(0.0, 0.05)
+        self._answers = random.lognormvariate(5.0, 0.6)
+        self.left = random.randint(1, 2 * _TURNS - 1)
+
+    def turn(self, random: Random, now: float, load: float, slower: float) -> CanarySample:
+        """Its next request."""
+        self.left -= 1
+        cold = self._canary and now < WARMING_SECONDS
+        cached = min(self._context, max(self._cached, 0 if cold else 256)) if random.random() > 0.03 else 0
+        decoding = max(0, int(random.gauss(8.0 + 8.0 * load, 3.0)))
+        factor = (1.0 + slower if self._canary else 1.0) * exp(load + self._habit)
+        output = max(1, int(self._answers * random.lognormvariate(0.0, 0.5)))
+        sample = CanarySample(
+            pool=_POOL,
+            at=now,
+            step="0",
+            session=self._name,
+            canary=self._canary,
+            prompt_tokens=self._context,
+            cached_tokens=cached,
+            decoding=decoding,
+            ttft_seconds=(0.03 + (self._context - cached) / _SPEED) * (1 + 0.02 * decoding) * factor * random.lognormvariate(0.0, 0.25),
+            tpot_seconds=0.012 * (1 + 0.03 * decoding) * factor * random.lognormvariate(0.0, 0.08),
+            output_tokens=output,
+            failed=random.random() < 0.005,
+        )
+        self._cached, self._context = self._context, self._context + output + int(random.lognormvariate(5.0, 0.7))
+        return sample
+
+
+@dataclass(frozen=True)
+class Run:
+    """When a run was stopped, in requests of both arms and of the canary; None = never. `went_on`: requests until the
+    first verdict to go on.
+    """
+
+    stopped: tuple[int, int] | None
+    went_on: int | None
+
+
+def one_run(seed: int, requests: int, share: float, slower: float) -> Run:
+    """Judge a run after every session that counts."""
+    judge, seen, canary, went_on = Judge(CanaryRules(warming_seconds=WARMING_SECONDS), 0.0), 0, 0, None
+    looked = 0
+    for sample in traffic(Random(seed), requests, share, slower):
+        judge.add(sample)
+        seen, canary = seen + 1, canary + sample.canary
+        if judge.pairs == looked:
+            continue
+        looked = judge.pairs
+        verdict = judge.judgement().verdict
+        if verdict is Verdict.BACK:
+            return Run((seen, canary), went_on)
+        went_on = seen if verdict is Verdict.GO and went_on is None else went_on
+    return Run(None, went_on)
+
+
+def upper(stopped: int, runs: int) -> float:
+    """The upper end of the exact 95 % interval of a share."""
+    low, high = stopped / runs, 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        tail = sum(comb(runs, k) * middle**k * (1 - middle) ** (runs - k) for k in range(stopped + 1))
+        low, high = (middle, high) if tail > 0.025 else (low, middle)
+    return high
+
+
+def _quantile(values: list[int], share: float) -> str:
+    return str(sorted(values)[min(len(values) - 1, int(share * len(values)))]) if values else "-"
+
+
+def _line(slower: float, runs: list[Run]) -> str:
+    stops = [run.stopped for run in runs if run.stopped is not None]
+    everything, canary = [all_ for all_, _ in stops], [mine for _, mine in stops]
+    on = [run.went_on for run in runs if run.went_on is not None]
+    figures = f"{_quantile(everything, 0.5):>7} {_quantile(everything, 0.9):>7} {_quantile(canary, 0.5):>7} {_quantile(canary, 0.9):>7}"
+    share, most = 100 * len(stops) / len(runs), 100 * upper(len(stops), len(runs))
+    return f"{100 * slower:5.0f} % {share:7.1f} % {most:6.1f} % {figures} {100 * len(on) / len(runs):7.0f} % {_quantile(on, 0.5):>7}"
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=count, default=200)
+    parser.add_argument("--requests", type=count, default=10_000, help="requests of a run, of both arms")
+    parser.add_argument("--share", type=above_zero, default=0.25, help="share of sessions on the canary")
+    parser.add_argument("--slower", type=_percentages, default=(0.0, 5.0, 10.0, 30.0), help="per cent, with commas")
+    parser.add_argument("--seed", type=count, default=1)
+    return parser.parse_args()
+
+
+def _percentages(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(one) for one in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers; write 0,5,10") from None
+
+
+def main() -> None:
+    """Print a line per slowness."""
+    asked = _arguments()
+    print("slower  stopped   at most  requests(50,90 %)  of the canary   went on  requests(50 %)")
+    for slower in asked.slower:
+        seeds = range(asked.seed, asked.seed + asked.runs)
+        print(_line(slower / 100, [one_run(seed, asked.requests, asked.share, slower / 100) for seed in seeds]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

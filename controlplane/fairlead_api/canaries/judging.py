@@ -1,0 +1,97 @@
+"""The job that judges the steps in force. What it remembers only saves reads: a new process reads a step's requests
+from the beginning and comes to the same judgement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Protocol
+
+from fairlead.canaries.verdicts import Judgement, Verdict
+from fairlead.reports.canaries import CanarySample
+from fairlead_api.canaries.store import OpenStep
+
+if TYPE_CHECKING:
+    from fairlead.canaries.judging import Judge
+
+LOOK_SECONDS = 5
+SETTLED_SECONDS = 4.0
+"""Requests are judged this long after their end, when all routers have reported them."""
+SPEAK_SECONDS = 60.0
+"""A look is stored so often, and whenever the verdict changes."""
+AT_ONCE = 4000
+EARLIER = timedelta(hours=1)
+
+
+class Store(Protocol):
+    """What the job reads and writes; see `PostgresCanaries`."""
+
+    async def open_steps(self) -> list[OpenStep]: ...
+
+    async def earlier_sessions(self, step: OpenStep, within: timedelta) -> frozenset[str]: ...
+
+    async def samples(self, step: OpenStep, after: tuple[datetime, str], until: datetime, most: int) -> list[CanarySample]: ...
+
+    async def add(self, step: OpenStep, judgement: Judgement, at: datetime) -> None: ...
+
+    async def newest(self, step: OpenStep) -> tuple[datetime, Verdict] | None: ...
+
+
+@dataclass(slots=True)
+class _Going:
+    """A step that is judged: its judge, the sessions that do not count, and the last request that was read."""
+
+    judge: Judge
+    earlier: frozenset[str]
+    last: tuple[datetime, str]
+    spoke: tuple[datetime, Verdict] | None
+
+
+class Judging:
+    """Judges the steps in force."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._going: dict[tuple[int, str, datetime], _Going] = {}
+
+    async def look(self, now: datetime) -> None:
+        """One look at all steps in force."""
+        steps = {(one.pool_id, one.step, one.began_at): one for one in await self._store.open_steps()}
+        self._going = {key: going for key, going in self._going.items() if key in steps}
+        for key, step in steps.items():
+            going = self._going.get(key) or await self._begin(step)
+            self._going[key] = going
+            await self._judge(step, going, now)
+
+    async def _begin(self, step: OpenStep) -> _Going:
+        from fairlead.canaries.judging import Judge
+
+        earlier, spoke = await self._store.earlier_sessions(step, EARLIER), await self._store.newest(step)
+        return _Going(judge=Judge(step.rules, step.began_at.timestamp()), earlier=earlier, last=(step.began_at, ""), spoke=spoke)
+
+    async def _judge(self, step: OpenStep, going: _Going, now: datetime) -> None:
+        until = now - timedelta(seconds=SETTLED_SECONDS)
+        found = await self._store.samples(step, going.last, until, AT_ONCE)
+        judgement = await asyncio.to_thread(_with, going, found, until if len(found) < AT_ONCE else None)
+        if judgement is None:
+            return  # more have ended already: a verdict waits for them
+        spoke = going.spoke
+        if spoke is None or judgement.verdict is not spoke[1] or (now - spoke[0]).total_seconds() >= SPEAK_SECONDS:
+            await self._store.add(step, judgement, now)
+            going.spoke = now, judgement.verdict
+
+
+def _with(going: _Going, samples: list[CanarySample], until: datetime | None) -> Judgement | None:
+    """The judgement with these requests too, which are all `until` then; None if they are not all."""
+    for one in samples:
+        if one.session not in going.earlier:
+            going.judge.add(one)
+    if samples:
+        last = samples[-1]
+        going.last = datetime.fromtimestamp(last.at, going.last[0].tzinfo), last.session
+    if until is None:
+        return None
+    going.judge.elapse(until.timestamp())
+    return going.judge.judgement()

@@ -1,0 +1,68 @@
+"""Bets: evidence about a difference of two arms that may be read after every pair, as often as one likes.
+
+For every effect θ of a grid a gambler bets that pairs differ by more than θ, and another that they differ by less.
+While the true effect is θ, a pair's score is symmetric about 0, so no bet gains on average, and by Ville's inequality
+the chance that the wealth ever reaches 1/α is at most α. Wealth is averaged over several stakes, since the best one is
+not known before. So the bounds hold at any stopping time (Waudby-Smith and Ramdas, "Estimating means of bounded random
+variables by betting", JRSS B 2024; Ramdas et al., "Game-theoretic statistics and safe anytime-valid inference",
+Statistical Science 2023). Scores are cut off at ±1, so that no outlier decides (Huber 1964).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+_STAKES = np.array([0.02, 0.06, 0.15, 0.35, 0.7])
+_STEP = 0.01
+_REACH = 70
+GRID = np.arange(-_REACH, _REACH + 1) * _STEP
+"""The effects that are tried: logarithms of ratios, or differences of shares."""
+_FIRST_SPREAD = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """The effect (see `GRID`) by `pairs` pairs: the best guess and bounds. None = nothing excludes larger effects."""
+
+    pairs: int
+    guess: float
+    low: float | None
+    high: float | None
+
+
+class Bets:
+    """The evidence of one metric. `scaled`: scores are in units of the differences' spread, which fits what has no
+    bounds; else differences must be within ±1 and count as they are.
+    """
+
+    def __init__(self, *, scaled: bool) -> None:
+        self._scaled = scaled
+        self._above = np.zeros((len(_STAKES), len(GRID)))
+        self._below = np.zeros((len(_STAKES), len(GRID)))
+        self._scores = np.zeros(len(GRID))
+        self._absolute = _FIRST_SPREAD
+        self.pairs = 0
+
+    def add(self, difference: float) -> None:
+        """A pair whose canary differs by this much from the other."""
+        spread = 2 * self._absolute / (self.pairs + 1) if self._scaled else 1.0  # by earlier pairs only: a bet precedes its outcome
+        scores = np.clip((difference - GRID) / max(spread, 1e-9), -1.0, 1.0)
+        staked = _STAKES[:, None] * scores
+        self._above += np.log1p(staked)
+        self._below += np.log1p(-staked)
+        self._scores += scores
+        self._absolute += abs(difference)
+        self.pairs += 1
+
+    def interval(self, alpha: float) -> Interval:
+        """Bounds of which each is wrong, at whatever time it is read, with a chance of at most `alpha`."""
+        needed = np.log(len(_STAKES) / alpha)
+        above = np.flatnonzero(np.logaddexp.reduce(self._above, axis=0) >= needed)
+        below = np.flatnonzero(np.logaddexp.reduce(self._below, axis=0) >= needed)
+        guess = float(GRID[int(np.argmin(np.abs(self._scores)))]) if self.pairs else 0.0
+        return Interval(
+            pairs=self.pairs,
+            guess=guess,
+            low=float(GRID[above[-1]]) if len(above) else None,
+            high=float(GRID[below[0]]) if len(below) else None,
+        )

@@ -1,0 +1,125 @@
+"""The verdict about a step of a canary: go on, wait, or go back, with its evidence."""
+
+from collections.abc import Iterable
+from math import exp, log
+
+from fairlead.canaries.bets import Interval
+from fairlead.canaries.sessions import HITS, METRICS, Metric, Sessions
+from fairlead.canaries.verdicts import CanaryRules, Estimate, Judgement, Verdict
+from fairlead.reports.canaries import CanarySample
+
+GOING_ON = 0.05
+"""The chance that a metric that is worse by more than `go_below` seems not to be. All must, so none is corrected."""
+LEAST_PAIRS = 20
+"""Pairs of sessions that a metric needs before it decides anything."""
+
+
+_SIDES = sum(2 if metric.sign == 0 else 1 for metric in METRICS)
+"""Bounds that may each stop a canary falsely."""
+
+
+class Judge:
+    """Judges one step. `began` is when its first request came (Unix seconds); samples come in order of time."""
+
+    def __init__(self, rules: CanaryRules, began: float) -> None:
+        self._rules = rules
+        self._warm = began + rules.warming_seconds
+        self._sessions = Sessions()
+        self._requests = {True: 0, False: 0}
+
+    def add(self, one: CanarySample) -> None:
+        """A request of the step."""
+        self._requests[one.canary] += 1
+        self._sessions.add(one, skipped=HITS if one.at < self._warm else "")
+
+    def elapse(self, now: float) -> None:
+        """It is `now`, and all earlier requests were added."""
+        self._sessions.elapse(now)
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of sessions so far, over all metrics: the judgement changes with them."""
+        return sum(bets.pairs for bets in self._sessions.bets.values())
+
+    def judgement(self) -> Judgement:
+        """The verdict by all requests so far; it may be asked at any time."""
+        estimates = tuple(self._estimate(metric) for metric in METRICS)
+        verdict, reason = _verdict(estimates)
+        counted = self._sessions.counted
+        return Judgement(
+            verdict=verdict,
+            reason=reason,
+            requests=sum(self._requests.values()),
+            canary_requests=self._requests[True],
+            canary_sessions=counted[True],
+            other_sessions=counted[False],
+            estimates=estimates,
+        )
+
+    def _estimate(self, metric: Metric) -> Estimate:
+        bets = self._sessions.bets[metric.name]
+        interval = bets.interval(self._rules.false_stops / _SIDES)
+        return Estimate(
+            metric=metric.name,
+            is_ratio=metric.is_ratio,
+            pairs=interval.pairs,
+            change=_shown(metric, interval.guess),
+            low=None if interval.low is None else _shown(metric, interval.low),
+            high=None if interval.high is None else _shown(metric, interval.high),
+            verdict=_of_metric(metric, interval, bets.interval(GOING_ON), self._rules),
+        )
+
+
+def judged(samples: Iterable[CanarySample], rules: CanaryRules, began: float) -> Judgement:
+    """The judgement of a step by its samples, which are in order of time."""
+    judge = Judge(rules, began)
+    for one in samples:
+        judge.add(one)
+    return judge.judgement()
+
+
+def _shown(metric: Metric, effect: float) -> float:
+    return round(exp(effect) - 1 if metric.is_ratio else effect, 4)
+
+
+def _of_metric(metric: Metric, interval: Interval, looser: Interval, rules: CanaryRules) -> Verdict:
+    """`looser` has the bounds of `GOING_ON`."""
+    if interval.pairs < LEAST_PAIRS:
+        return Verdict.WAIT
+    stop, go = (log(1 + share) if metric.is_ratio else share for share in (rules.stop_above * metric.stop, rules.go_below * metric.go))
+    if any(bound is not None and bound >= stop for bound in _worse(metric, interval.low, interval.high)):
+        return Verdict.BACK
+    return Verdict.GO if all(bound is not None and bound <= go for bound in _worse(metric, looser.high, looser.low)) else Verdict.WAIT
+
+
+def _worse(metric: Metric, more: float | None, less: float | None) -> list[float | None]:
+    """These two bounds, as far as they are for the worse, as how much worse they are."""
+    upwards = [more] if metric.sign >= 0 else []
+    return [*upwards, None if less is None else -less] if metric.sign <= 0 else upwards
+
+
+_WORDS = {"ttft": "the time to first token", "tpot": "the time per token", "hits": "the cache hits", "errors": "failed requests"}
+
+
+def words_of(metric: str) -> str:
+    """A metric in words, for sentences."""
+    return _WORDS.get(metric, "the tokens of an answer")
+
+
+def _verdict(estimates: tuple[Estimate, ...]) -> tuple[Verdict, str]:
+    worse = [one for one in estimates if one.verdict is Verdict.BACK]
+    if worse:
+        return Verdict.BACK, f"{words_of(worse[0].metric)} changed by {_change(worse[0])}"
+    measured = [one for one in estimates if one.pairs]
+    open_ = [one for one in measured if one.verdict is Verdict.WAIT]
+    if not measured:
+        return Verdict.WAIT, "no pair of sessions yet"
+    if open_:
+        return Verdict.WAIT, f"{words_of(open_[0].metric)} is open after {open_[0].pairs} pairs of sessions"
+    return Verdict.GO, "nothing is worse by more than is allowed"
+
+
+def _change(one: Estimate) -> str:
+    unit = "%" if one.is_ratio else " points"
+    low, high = ("?" if bound is None else f"{100 * bound:+.0f}" for bound in (one.low, one.high))
+    return f"{100 * one.change:+.0f}{unit} (between {low} and {high})"

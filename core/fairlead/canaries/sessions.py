@@ -1,0 +1,165 @@
+"""From requests to one value a session and metric, so that like is compared with like.
+
+A request is compared with the mean of its stratum, over both arms and earlier requests only: the same class, about as
+many tokens to compute (or of context), about as many requests that decode beside it. A session counts once, with the
+mean of its first requests: its turns are alike, and counting each would take one session's habit for many witnesses.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import log, log2
+
+from fairlead.canaries.bets import Bets
+from fairlead.reports.canaries import CanarySample
+
+TURNS = 4
+"""Requests of a session that count."""
+IDLE_SECONDS = 60.0
+"""After so long without a request a session counts with the requests that it had."""
+_KNOWN = 5
+"""Requests of a stratum before others are compared with their mean."""
+_WAITING = 16
+_RECENT = 0.05
+"""Weight of the newest request in the average by which a load that both arms feel is taken out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """Something that is compared: `value` of a request (None = it has none), within the strata of `stratum`.
+
+    `is_ratio`: values are logarithms, so that the effect is a ratio; else they are shares. `sign` is 1 where more is
+    worse, -1 where less is worse, 0 where both are. `stop` and `go` are factors of the limits of the rules.
+    """
+
+    name: str
+    value: Callable[[CanarySample], float | None]
+    stratum: Callable[[CanarySample], tuple[object, ...]]
+    is_ratio: bool = True
+    sign: int = 1
+    stop: float = 1.0
+    go: float = 1.0
+
+
+def _size(tokens: int, parts: int = 2) -> int:
+    return round(parts * log2(tokens + 64))
+
+
+def _missing(one: CanarySample) -> int:
+    return one.prompt_tokens - (one.hit_tokens if one.cached_tokens is None else one.cached_tokens)
+
+
+def _logarithm(value: float | None) -> float | None:
+    return log(value) if value is not None and value > 0 else None
+
+
+def _hits(one: CanarySample) -> float | None:
+    return None if one.cached_tokens is None or one.prompt_tokens <= 0 else min(1.0, one.cached_tokens / one.prompt_tokens)
+
+
+TTFT, TPOT, HITS, ERRORS, TOKENS = "ttft", "tpot", "hits", "errors", "tokens"
+METRICS = (
+    Metric(
+        name=TTFT,
+        value=lambda one: _logarithm(one.ttft_seconds),
+        stratum=lambda one: (one.priority_class, _size(_missing(one)), _size(one.decoding, 1)),
+    ),
+    Metric(
+        name=TPOT,
+        value=lambda one: _logarithm(one.tpot_seconds),
+        stratum=lambda one: (one.priority_class, _size(one.prompt_tokens, 1), round(2 * log2(one.decoding + 1))),
+    ),
+    Metric(name=HITS, value=_hits, stratum=lambda one: (one.priority_class, _size(one.prompt_tokens)), is_ratio=False, sign=-1),
+    Metric(name=ERRORS, value=lambda one: float(one.failed), stratum=lambda one: (one.priority_class,), is_ratio=False, stop=0.0, go=0.5),
+    Metric(
+        name=TOKENS,
+        value=lambda one: _logarithm(one.output_tokens),
+        stratum=lambda one: (one.priority_class, _size(one.prompt_tokens, 1)),
+        sign=0,
+        stop=5.0,
+        go=3.0,
+    ),
+)
+"""What a canary is judged by."""
+
+
+class Strata:
+    """Means of a metric by stratum, and how much all requests differ from them just now."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+        self._recent = 0.0
+        self._means: dict[tuple[object, ...], tuple[int, float]] = {}
+
+    def rest(self, one: CanarySample) -> float | None:
+        """How much the request differs from the earlier ones of its stratum; None where too few are known."""
+        value = self._metric.value(one)
+        if value is None:
+            return None
+        key = self._metric.stratum(one)
+        count, mean = self._means.get(key, (0, 0.0))
+        self._means[key] = count + 1, mean + (value - mean) / (count + 1)
+        if count < _KNOWN:
+            return None
+        rest, before = value - mean, self._recent
+        self._recent += _RECENT * (rest - before)
+        return rest - before
+
+
+@dataclass(slots=True)
+class _Open:
+    canary: bool
+    mixed: bool = False
+    seen: int = 0
+    last: float = 0.0
+    rests: dict[str, list[float]] = field(default_factory=dict)
+
+
+class Sessions:
+    """Sessions of both arms, and the pairs of those that ended one after the other. Requests come in order of time."""
+
+    def __init__(self, metrics: tuple[Metric, ...] = METRICS) -> None:
+        self._strata = {metric.name: Strata(metric) for metric in metrics}
+        self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._closed: set[str] = set()
+        self._waiting: dict[tuple[str, bool], deque[float]] = {}
+        self.bets = {metric.name: Bets(scaled=metric.is_ratio) for metric in metrics}
+        self.counted = {True: 0, False: 0}
+        """Sessions that counted, of the canary (True) and of the others."""
+
+    def add(self, one: CanarySample, skipped: str = "") -> None:
+        """A request, which does not count for the metric `skipped`."""
+        self.elapse(one.at)
+        rests = {name: strata.rest(one) for name, strata in self._strata.items()}
+        if one.session in self._closed:
+            return
+        entry = self._open.setdefault(one.session, _Open(canary=one.canary))
+        self._open.move_to_end(one.session)
+        entry.last, entry.seen, entry.mixed = one.at, entry.seen + 1, entry.mixed or entry.canary is not one.canary
+        for name, rest in rests.items():
+            if rest is not None and name != skipped:
+                entry.rests.setdefault(name, []).append(rest)
+        if entry.seen >= TURNS:
+            self._close(one.session)
+
+    def elapse(self, now: float) -> None:
+        """It is `now`: sessions that have been idle for long count."""
+        while self._open and next(iter(self._open.values())).last < now - IDLE_SECONDS:
+            self._close(next(iter(self._open)))
+
+    def _close(self, session: str) -> None:
+        entry = self._open.pop(session)
+        self._closed.add(session)
+        if entry.mixed:
+            return  # both arms served it, such as after a failure: it speaks for neither
+        self.counted[entry.canary] += 1
+        for name, rests in entry.rests.items():
+            self._pair(name, entry.canary, sum(rests) / len(rests))
+
+    def _pair(self, name: str, canary: bool, value: float) -> None:
+        others = self._waiting.setdefault((name, not canary), deque(maxlen=_WAITING))
+        if not others:
+            self._waiting.setdefault((name, canary), deque(maxlen=_WAITING)).append(value)
+            return
+        other = others.pop()
+        self.bets[name].add(value - other if canary else other - value)

@@ -1,0 +1,116 @@
+"""Canaries: whole sessions go to the new revision, and stay with the one they have.
+
+A session with a home stays among the instances of that one's revision. One without a home goes to the canary if the
+hash of its name is below the share, so every router gives the same answer, and a growing share takes sessions to the
+canary and none back. Requests are recorded for the judge when they end.
+"""
+
+from dataclasses import replace
+
+from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
+
+from fairlead.reports.canaries import CanarySample
+from fairlead.routing.contracts.decisions import Decision
+from fairlead.routing.contracts.loads import InstanceLoad
+from fairlead.routing.contracts.policies import PolicyInForce
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.knowledge.views import LiveView
+from fairlead.routing.queues.accounting import TrackedRequest
+from fairlead.routing.scheduling.subsets import choose_within
+from fairlead.tables import CanaryFacts, PoolKey, RoutingTable
+from fairlead.targets import instance_of
+
+_PARTS = 2**64
+
+
+def place_of(session: str) -> float:
+    """Where the session stands among all, 0 to 1: the canary has those below its share."""
+    return xxh3_64_intdigest(f"canary/{session}".encode()) / _PARTS
+
+
+class Canary:
+    """The canary of a table: its instances, and the others."""
+
+    def __init__(self, table: RoutingTable, facts: CanaryFacts) -> None:
+        self.facts = facts
+        self.ours = frozenset(facts.instances)
+        self._others = tuple(entry.id for entry in table.instances if entry.id not in self.ours)
+
+    def choose(
+        self, request: RoutingRequest, home: InstanceLoad | None, policy: PolicyInForce, view: LiveView, now: float
+    ) -> Decision | None:
+        """The policy's choice among the instances of the session's revision; None if none of them accepts. `home` is
+        the session's, None if it has none that is known.
+        """
+        ours = home.entry.id if home is not None and home.entry.accepting else None
+        is_ours = self.has(ours) if ours is not None else place_of(name_of(request)) < self.facts.share
+        part = self.facts.instances if is_ours else self._others
+        return choose_within(replace(request, within=part), part, policy, view, now) if part else None
+
+    def has(self, target: str) -> bool:
+        """Whether the target is of the new revision."""
+        return instance_of(target) in self.ours
+
+
+def canary_of(table: RoutingTable) -> Canary | None:
+    """The table's canary, if it has one."""
+    return None if table.canary is None else Canary(table, table.canary)
+
+
+def name_of(request: RoutingRequest) -> str:
+    """What a request's session is known by: its name, or without one the beginning of its conversation."""
+    return request.session or f"{request.beginning or request.first_bytes_hash:x}"
+
+
+class CanarySamples:
+    """The requests of a canary that ended, until they are taken; `limit` bounds them, `dropped` counts those beyond."""
+
+    def __init__(self, pool: PoolKey, limit: int) -> None:
+        self._pool = pool
+        self._limit = limit
+        self._samples: list[CanarySample] = []
+        self.dropped = 0
+
+    def ended(
+        self,
+        canary: Canary,
+        tracked: TrackedRequest,
+        instance: str,
+        now: float,
+        *,
+        decoding: int,
+        tpot_seconds: float | None = None,
+        output_tokens: int = 0,
+        cached_tokens: int | None = None,
+        failed: bool = False,
+    ) -> None:
+        """A request ended at `instance`, beside `decoding` others, or failed for good."""
+        if not instance or tracked.dispatched_at is None:
+            return
+        if len(self._samples) >= self._limit:
+            self.dropped += 1
+            return
+        first, sent, request = tracked.first_token_at, tracked.dispatched_at, tracked.request
+        self._samples.append(
+            CanarySample(
+                pool=self._pool,
+                at=now,
+                step=canary.facts.step,
+                session=xxh3_64_hexdigest(name_of(request).encode()),
+                canary=canary.has(instance),
+                priority_class=request.priority_class,
+                prompt_tokens=request.prompt_tokens,
+                hit_tokens=tracked.hit_tokens,
+                cached_tokens=cached_tokens,
+                decoding=decoding,
+                ttft_seconds=None if failed or first is None else max(0.0, first - sent),
+                tpot_seconds=tpot_seconds,
+                output_tokens=output_tokens,
+                failed=failed,
+            )
+        )
+
+    def take(self) -> tuple[CanarySample, ...]:
+        """All since the last call."""
+        taken, self._samples = tuple(self._samples), []
+        return taken

@@ -1,0 +1,145 @@
+"""`…/canary`: the steps of a pool's canaries with what the judge says of each, its evidence over time, and the buttons
+that stop it and let it go on.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from starlette.responses import Response
+
+from fairlead.canaries.verdicts import Verdict
+from fairlead_client.resources.canaries import Canary, CanaryEstimate, CanaryLook, CanaryStep
+from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_web.frame.rendering import Context
+from fairlead_web.frame.routes import POOL, Export, Routes
+from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
+from fairlead_web.frame.visits import Visit
+
+WORDS = {
+    Verdict.GO: ("goes on", "good"),
+    Verdict.WAIT: ("waits", "info"),
+    Verdict.BACK: ("goes back", "bad"),
+}
+"""What a verdict means, and the level of its badge."""
+METRICS = {
+    "ttft": "Time to first token",
+    "tpot": "Time per token",
+    "hits": "Cache hits",
+    "errors": "Failed requests",
+    "tokens": "Tokens of an answer",
+}
+OVER_TIME = 12
+"""Looks of a step that the page shows; the file has all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateRow:
+    """A metric of a step in words: its change, and what lies beyond doubt."""
+
+    name: str
+    change: str
+    bounds: str
+    pairs: int
+    words: str
+    level: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRow:
+    """A step, its newest look, and its metrics by look, the newest first."""
+
+    step: CanaryStep
+    newest: CanaryLook | None
+    words: str
+    level: str
+    rows: list[EstimateRow]
+    looks: list[tuple[CanaryLook, list[EstimateRow]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryPage(Context):
+    """`declared` says whether the spec has a canary; `fields` are those of the form that stops or resumes."""
+
+    template: ClassVar[str] = "pages/canary.html"
+    shell: Shell
+    steps: list[StepRow]
+    declared: bool
+    paused: bool
+    fields: dict[str, Any]
+    needed: str
+
+
+async def show(visit: Visit) -> Response:
+    key = visit.pool_key()
+    detail, found = await asyncio.gather(visit.api.pool(key, instances=False), visit.api.canary(key))
+    shell = await visit.shell(
+        f"Canary of {key}",
+        "pools",
+        crumbs=crumbs_below(str(key), Crumb(words="Canary")),
+        pool=str(key),
+        tab="overview",
+        live="pools",
+    )
+    rollout: Mapping[str, Any] = detail.spec.get("rollout") or {}
+    return visit.page(
+        CanaryPage(
+            shell=shell,
+            steps=step_rows(found),
+            declared="canary" in rollout,
+            paused=bool(rollout.get("paused")),
+            fields={name: rollout[name] for name in ("maxSurge", "maxUnavailable") if name in rollout},
+            needed=PlanKind.ROLLOUT.facts.role.value,
+        )
+    )
+
+
+def step_rows(found: Canary) -> list[StepRow]:
+    """The steps with their newest looks in words."""
+    return [_step(one) for one in found.steps]
+
+
+def _step(step: CanaryStep) -> StepRow:
+    newest = step.looks[0] if step.looks else None
+    words, level = WORDS[newest.verdict] if newest else ("waits", "info")
+    looks = [(look, estimate_rows(look)) for look in step.looks[:OVER_TIME]]
+    return StepRow(step=step, newest=newest, words=words, level=level, rows=estimate_rows(newest) if newest else [], looks=looks)
+
+
+def estimate_rows(look: CanaryLook) -> list[EstimateRow]:
+    """The metrics of a look in words."""
+    return [_row(one) for one in look.estimates]
+
+
+def _row(one: CanaryEstimate) -> EstimateRow:
+    words, level = WORDS[one.verdict]
+    return EstimateRow(
+        name=METRICS.get(one.metric, one.metric),
+        change=amount(one.change, one) if one.pairs else "not measured",
+        bounds=between(one),
+        pairs=one.pairs,
+        words=words if one.pairs else "–",
+        level=level if one.pairs else "plain",
+    )
+
+
+def amount(change: float, one: CanaryEstimate) -> str:
+    """A change in words: `8 % more`, `2 points less`, `the same`."""
+    size = round(100 * abs(change))
+    unit = "%" if one.is_ratio else ("point" if size == 1 else "points")
+    return "the same" if size == 0 else f"{size} {unit} {'more' if change > 0 else 'less'}"
+
+
+def between(one: CanaryEstimate) -> str:
+    """What lies beyond doubt, in words."""
+    if one.low is None and one.high is None:
+        return "nothing is certain yet"
+    if one.low is None:
+        return f"at most {amount(one.high or 0.0, one)}"
+    if one.high is None:
+        return f"at least {amount(one.low, one)}"
+    return f"between {amount(one.low, one)} and {amount(one.high, one)}"
+
+
+ROUTES = Routes(pages={f"{POOL}/canary": show}, exports={f"{POOL}/canary": Export(name="canary", of_pool=True)})
