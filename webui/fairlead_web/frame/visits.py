@@ -33,7 +33,7 @@ from fairlead_web.live.paces import Paces
 from fairlead_web.live.turns import Turns
 from fairlead_web.text.addresses import Here
 from fairlead_web.text.paging import MOST_POOLS, Taken
-from fairlead_web.text.time_ranges import DEFAULT_START, TimeRange, lifetime_start, parse_range
+from fairlead_web.text.time_ranges import DEFAULT_START, TimeRange, lifetime_start, parse_range, start_within_life
 
 Answer = TypeVar("Answer")
 THEME_COOKIE, TIME_COOKIE, SHORTCUTS_COOKIE = "fairlead-theme", "fairlead-time", "fairlead-shortcuts"
@@ -114,8 +114,11 @@ class Visit:
         """
         return self.over(lifetime_start(min(created, default=self.now - timedelta(days=1)), self.now))
 
-    def over(self, start: str) -> "Visit":
-        """This visit with the range from `start` to now, unless the URL chose one. The page's links keep that range."""
+    def over(self, start: str, created: datetime | None = None) -> "Visit":
+        """This visit with the range from `start` to now, unless the URL chose one; of an object `created` later, a range
+        that covers its life. The page's links keep that range.
+        """
+        start = start if created is None else start_within_life(start, created, self.now)
         if "from" in self.here.params or start == DEFAULT_START:
             return self
         here = replace(self.here, params={**self.here.params, "from": start, "to": "now"})

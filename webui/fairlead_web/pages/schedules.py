@@ -16,7 +16,7 @@ from fairlead.errors import InvalidInput
 from fairlead.instances import MAX_REPLICAS, Role
 from fairlead.schedules.conflicts import WEEK
 from fairlead.schedules.specs import ScheduleSpec
-from fairlead.schedules.windows import windows_between
+from fairlead.schedules.windows import Window, windows_between
 from fairlead.schedules.zones import known_zones
 from fairlead.schemas.reading import read
 from fairlead.tables import PoolKey
@@ -213,7 +213,7 @@ async def _show(visit: Visit, text: str | None, problem: Problem | None) -> Resp
         SchedulePage(
             shell=await visit.shell(f"Schedule {name}", "pools", crumbs=crumbs, pool=str(key), tab="schedules"),
             detail=detail,
-            grid=local_grid(detail.windows, names, start, visit.now),
+            grid=local_grid(opened(detail.windows, name, runs, visit.now), names, start, visit.now),
             sets=sets_in_words(detail.schedule.spec),
             runs=runs,
             preview=preview,
@@ -227,6 +227,16 @@ async def _show(visit: Visit, text: str | None, problem: Problem | None) -> Resp
         ),
         status=problem.status if problem else 200,
     )
+
+
+def opened(windows: Sequence[Window], name: str, runs: Listing[ScheduleRun] | None, now: datetime) -> list[Window]:
+    """The windows without those of this schedule that lie before it was made: they began in the past without a run. All,
+    if its runs are not known.
+    """
+    if runs is None:
+        return list(windows)
+    ran = {run.start for run in runs.items}
+    return [one for one in windows if one.schedule != name or one.opens > now or one.opens in ran]
 
 
 async def _in_its_zone(visit: Visit, found: ScheduleDetail) -> tuple[ScheduleDetail, datetime]:
