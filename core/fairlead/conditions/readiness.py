@@ -9,7 +9,6 @@ from fairlead.pool_states import InstanceTrouble
 from fairlead.reconciling.observed import ObservedInstance
 from fairlead.reports.engines import PASSING
 
-
 SCALED_TO_ZERO = "ScaledToZero"
 UNTIL_A_REQUEST = " until a request arrives"
 """The end of the message about a pool at zero that the next request wakes."""

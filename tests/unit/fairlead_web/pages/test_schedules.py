@@ -172,3 +172,21 @@ async def test_the_overview_has_the_next_start_by_the_clock_of_its_schedule() ->
     starts = [NextStart(at=datetime(2026, 11, 23, 7, tzinfo=UTC), local="Mon 2026-11-23 08:00 CET")]
     item = replace(example(ScheduleItem), name="office-hours", paused=False, next_starts=starts)
     assert [(one.schedule, one.local) for one in next_starts([item])] == [("office-hours", "Mon 2026-11-23 08:00 CET")]
+
+
+async def test_an_existing_schedule_opens_in_the_builder_unless_that_would_lose_something() -> None:
+    spec = {"cron": "0 22 * * 1-5", "duration": "8h", "timeZone": "Europe/Berlin", "roles": [{"name": "both", "minReplicas": 1}]}
+    night = replace(example(ScheduleItem), pool=CHAT, name="night", spec=spec, owner=None)
+    first = replace(night, name="first", spec={**spec, "cron": "0 8 1 * *"})
+    async with visitor("admin") as admin:
+        admin.fake.world.schedules = [night, first]
+        opened_ = (await admin.http.get(f"/pools/{CHAT}/schedules?edit=night")).text
+        lost = (await admin.http.get(f"/pools/{CHAT}/schedules?edit=first")).text
+        page = (await admin.http.get(f"/schedules/{CHAT}/night")).text
+        other = (await admin.http.get(f"/schedules/{CHAT}/first")).text
+    assert ">Change night</h2>" in opened_
+    assert 'name="begins" type="time" value="22:00"' in opened_
+    assert 'name="roles.0.minimum" type="number" value="1"' in opened_
+    assert ">New schedule</h2>" in lost
+    assert f'href="/pools/{CHAT}/schedules?edit=night#builder"' in page
+    assert "#builder" not in other

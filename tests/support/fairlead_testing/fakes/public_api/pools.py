@@ -140,7 +140,9 @@ class Pools:
         for one in declared:
             if one.name == name:
                 return as_json(schedule_detail(schedule_item(pool, one, self._world.owner[pool], now), declared, now))
-        return as_json(example(ScheduleDetail))
+        detail = example(ScheduleDetail)
+        listed = next((one for one in self._world.schedules if (one.pool, one.name) == (pool, name)), detail.schedule)
+        return as_json(replace(detail, schedule=listed))
 
     async def _engine(self, request: Request) -> Response:
         """A real one, with a fit."""
