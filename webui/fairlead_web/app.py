@@ -69,7 +69,8 @@ def create_web_app(
     """The web UI as an ASGI app. `api_transport` reaches the API in this process; None: over the network at `api_urls`.
 
     `public_url` is the address that people open; with `secure_cookies` None, its scheme decides. `links` lead to
-    other tools, `clusters` are those that a page shows beside this one. Raises InvalidInput for an address that cannot be used.
+    other tools, `clusters` are those that a page shows beside this one. Raises InvalidInput for an address
+    that cannot be used.
     """
     settings, assets = web_settings(public_url, secure_cookies), load_assets()
     site = Site(

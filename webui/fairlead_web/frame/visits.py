@@ -122,8 +122,8 @@ class Visit:
         return self.over(lifetime_start(min(created, default=self.now - timedelta(days=1)), self.now))
 
     def over(self, start: str, created: datetime | None = None) -> "Visit":
-        """This visit with the range from `start` to now, unless the URL chose one; of an object `created` later, a range
-        that covers its life. The page's links keep that range.
+        """This visit with the range from `start` to now, unless the URL chose one; of an object `created`
+        later, a range that covers its life. The page's links keep that range.
         """
         start = start if created is None else start_within_life(start, created, self.now)
         if "from" in self.here.params or start == DEFAULT_START:

@@ -221,8 +221,8 @@ def runner_up(decision: WeighedDecision, chosen: Candidate) -> Candidate | None:
 
 
 def in_words(value: float, unit: Unit, digits: int = 2) -> str:
-    """A value with its unit: `6.90 s`, `42 ms`, `3,584 tokens`, `46 %`. Of tokens, a value below zero is by how much more
-    are committed than fit.
+    """A value with its unit: `6.90 s`, `42 ms`, `3,584 tokens`, `46 %`. Of tokens, a value below zero
+    is by how much more are committed than fit.
     """
     if unit is Unit.TOKENS and value < 0:
         return f"over-committed by {in_words(-value, unit, digits)}"
