@@ -110,12 +110,13 @@ async def test_what_was_known_last_is_kept_with_its_time_while_a_cluster_is_away
     _, at_other = fake(clock)
     seen = looking(tmp_path, clock, {BERLIN.api: at_one, TOKYO.api: at_other})
     await seen.look()
-    for trouble, change in {
+    changes: dict[str, Callable[[], object]] = {
         "it answers 503": partial(api.broken.add, "/v1/pools"),
         "it refuses the token (401)": partial((tmp_path / "berlin").write_text, "another"),
         "has none that can be used": partial((tmp_path / "berlin").write_text, "two words"),
         UNSIGNED: (tmp_path / "berlin").unlink,
-    }.items():
+    }
+    for trouble, change in changes.items():
         api.broken.clear()
         change()
         clock.now += timedelta(minutes=1)

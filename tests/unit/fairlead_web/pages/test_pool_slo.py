@@ -84,11 +84,10 @@ def test_a_young_pools_budget_has_no_window_that_repeats_the_one_before() -> Non
     assert [name for name, _ in windows(burn, [], 80 * 86_400)] == list(dict.fromkeys(one.window for one in burn.windows))
 
 
-async def test_the_targets_of_a_young_pool_are_drawn_over_its_life() -> None:
+async def test_the_targets_of_a_young_pool_are_drawn_over_its_life(monkeypatch: pytest.MonkeyPatch) -> None:
     async with visitor("viewer") as viewer:
-        world, made = viewer.fake.world, NOW_OF_VISITS - timedelta(minutes=9)
-        summary = world.pool
-        world.pool = lambda key: replace(summary(key), created_at=made)  # type: ignore[method-assign]
+        known, made = viewer.fake.world.pool, NOW_OF_VISITS - timedelta(minutes=9)
+        monkeypatch.setattr(viewer.fake.world, "pool", lambda pool: replace(known(pool), created_at=made))
         slo, scaling = [(await viewer.http.get(f"/pools/default/chat/{tab}")).text for tab in ("slo", "scaling")]
     assert "series.json?from=now-15m&amp;to=now" in slo
     assert "series.json?from=now-15m&amp;to=now" in scaling
