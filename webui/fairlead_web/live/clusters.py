@@ -132,7 +132,7 @@ class Clusters:
         return [one.view() for one in self._seen]
 
     async def close(self) -> None:
-        """Ends what is under way, and the connections."""
+        """Ends questions in progress, and closes the connections."""
         for one in self._seen:
             await one.close()
 
@@ -148,7 +148,7 @@ class _Cluster:
         self._task: asyncio.Task[None] | None = None
 
     def asking(self) -> "asyncio.Task[None]":
-        """The question under way, or one that was asked just now; else a new one."""
+        """The question that is in progress, or one that was asked just now; else a new one."""
         now = self._clock()
         old = self._asked_at is None or (now - self._asked_at).total_seconds() >= FRESH_SECONDS
         if self._task is None or (self._task.done() and old):

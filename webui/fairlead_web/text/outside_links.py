@@ -27,7 +27,7 @@ _WANTED = f"write an address such as https://grafana.example.com/d/x?var-pool={{
 
 
 def checked_pattern(text: str) -> str:
-    """The pattern. Raises InvalidInput for one that is no address, leads nowhere else or names what no page knows."""
+    """The pattern. Raises InvalidInput for one that cannot be a link or names what no page knows."""
     strange = next((name for name in _PLACE.findall(text) if name not in PLACES), None)
     if strange is not None:
         raise InvalidInput("pattern", f"{{{strange}}}", f"write one of {', '.join(PLACES)} in the braces")
