@@ -23,7 +23,9 @@ def main(place: Place) -> None:
         settings = begin(read_settings)
 
         def app(api: Settings, url: str) -> ASGIApp:
-            return create_app(api, settings.public_url or url) if settings.web else create_api(api, simulator=SIMULATOR)
+            if not settings.web:
+                return create_api(api, simulator=SIMULATOR)
+            return create_app(api, settings.public_url or url, links=settings.links, clusters=settings.clusters)
 
         serve(settings.api, place, app)
 

@@ -9,6 +9,8 @@ from fairlead_api.access.guards import IN_PROCESS
 from fairlead_api.app import Cluster, create_api
 from fairlead_api.settings import Settings
 from fairlead_web.app import create_web_app
+from fairlead_web.live.clusters import NO_CLUSTERS, ClusterSettings
+from fairlead_web.text.outside_links import NO_LINKS, LinkPatterns
 
 SIMULATOR = (sys.executable, "-m", "fairlead_simulator.what_if")
 """The command that runs simulations for the API, which must not depend on the simulator."""
@@ -17,15 +19,26 @@ API_PATHS = ("/v1", "/internal", "/healthz", "/readyz", "/metrics", "/openapi.js
 """Paths that the API answers; all others go to the web UI."""
 
 
-def create_app(settings: Settings, public_url: str, cluster: Cluster | None = None) -> ASGIApp:
+def create_app(
+    settings: Settings,
+    public_url: str,
+    cluster: Cluster | None = None,
+    links: LinkPatterns = NO_LINKS,
+    clusters: ClusterSettings = NO_CLUSTERS,
+) -> ASGIApp:
     """The API together with the web UI. Nothing is connected or migrated before the app's lifespan starts. `cluster`
-    replaces the Kubernetes API.
+    replaces the Kubernetes API; `links` lead from the pages to other tools, and
+    `clusters` are those that a page shows beside this one.
 
     Raises InvalidInput for an unusable `public_url`.
     """
     api = create_api(settings, cluster=cluster, simulator=SIMULATOR)
     web = create_web_app(
-        api_urls="http://fairlead-api", api_transport=httpx.ASGITransport(app=api, client=(IN_PROCESS, 0)), public_url=public_url
+        api_urls="http://fairlead-api",
+        api_transport=httpx.ASGITransport(app=api, client=(IN_PROCESS, 0)),
+        public_url=public_url,
+        links=links,
+        clusters=clusters,
     )
     return BesideWeb(api, web)
 

@@ -8,6 +8,8 @@ from fairlead_process.environment import group, read, variable
 from fairlead_process.kinds import Switch
 from fairlead_process.logs import LogSettings
 from fairlead_process.shared_variables import PUBLIC_URL
+from fairlead_web.live.clusters import ClusterSettings
+from fairlead_web.text.outside_links import LinkPatterns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +23,8 @@ class HostSettings:
         ),
     )
     public_url: str | None = field(default=None, metadata=PUBLIC_URL)
+    links: LinkPatterns = field(default_factory=LinkPatterns, metadata=group(LinkPatterns))
+    clusters: ClusterSettings = field(default_factory=ClusterSettings, metadata=group(ClusterSettings))
     api: ApiSettings = field(metadata=group(ApiSettings))
 
     @property

@@ -37,10 +37,12 @@ from fairlead_web.frame.security import SAFE_METHODS, Shield, csrf_matches, sess
 from fairlead_web.frame.settings import web_settings
 from fairlead_web.frame.visits import Site, Visit, regions_of, visit_of
 from fairlead_web.live.api_connections import api_client, streaming, watch
+from fairlead_web.live.clusters import NO_CLUSTERS, Clusters, ClusterSettings
 from fairlead_web.live.fragments import PICTURE_SECONDS, SECONDS, Fragments
 from fairlead_web.live.paces import Paces
 from fairlead_web.live.turns import Turns
 from fairlead_web.pages import access, errors, simulator, streams
+from fairlead_web.text.outside_links import NO_LINKS, LinkPatterns
 
 Compiled = tuple[Pattern[str], str, dict[str, Convertor[Any]]]
 PAGE_MODULES = tuple(import_module(f"{page_modules.__name__}.{one.name}") for one in iter_modules(page_modules.__path__))
@@ -61,15 +63,20 @@ def create_web_app(
     public_url: str,
     secure_cookies: bool | None = None,
     clock: Callable[[], datetime] = utc_now,
+    links: LinkPatterns = NO_LINKS,
+    clusters: ClusterSettings = NO_CLUSTERS,
 ) -> ASGIApp:
     """The web UI as an ASGI app. `api_transport` reaches the API in this process; None: over the network at `api_urls`.
 
-    `public_url` is the address that people open; with `secure_cookies` None, its scheme decides. Raises InvalidInput
-    for an address that cannot be used.
+    `public_url` is the address that people open; with `secure_cookies` None, its scheme decides. `links` lead to
+    other tools, `clusters` are those that a page shows beside this one. Raises InvalidInput for an address
+    that cannot be used.
     """
     settings, assets = web_settings(public_url, secure_cookies), load_assets()
     site = Site(
         settings=settings,
+        links=links,
+        clusters=Clusters(clusters, clock),
         api=ControlApi("", http=api_client(api_urls, streaming(api_transport))),
         assets=assets,
         renderer=Renderer(assets, settings.base_path, clock),
@@ -82,6 +89,7 @@ def create_web_app(
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
+        await site.clusters.close()
         await site.api.close()
 
     async def refused(request: Request, error: Exception) -> Response:

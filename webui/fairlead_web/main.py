@@ -23,7 +23,8 @@ def main(host: str, port: int) -> None:
     with one_line_errors("web"):
         settings = begin(read_settings)
         listener = bind("--host/--port", host, port)
-        app = create_web_app(None, settings.api_urls, settings.public_url or f"http://{host}:{listener.getsockname()[1]}")
+        url = settings.public_url or f"http://{host}:{listener.getsockname()[1]}"
+        app = create_web_app(None, settings.api_urls, url, links=settings.links, clusters=settings.clusters)
         door = Door(take_files(DoorPlan(name="pages", wanted=CONNECTIONS, files=2))["pages"])
         http_server(app, door, timeout_graceful_shutdown=2).run(sockets=[listener])
 

@@ -17,8 +17,9 @@ import msgspec
 
 from fairlead.scaling.remedies import Reach, reach_of
 from fairlead_api.infra.errors import StoreUnavailable
-from fairlead_api.simulations.running import Claimed, RunningStore, Traffic, results_of, winner_of
+from fairlead_api.simulations.running import Claimed, RunningStore, Traffic, ended_policies, results_of, runs_of_policies, winner_of
 from fairlead_api.simulations.sizing import Asked, further_runs
+from fairlead_client.resources.simulations import SimulatedPolicy
 from fairlead_client.simulation_jobs import JobLine, JobRun, RunFigures, SimulationJob, decode_line, encode_line
 
 LOOK_SECONDS = 1.0
@@ -72,15 +73,14 @@ class Simulating:
         except SimulationFailed as error:
             await self._store.fail(claimed, self._runner, str(error))
         except TimeoutError:
-            why = f"it took longer than {MOST_SECONDS:g} s; ask for fewer policies or rates, or a shorter window"
-            await self._store.fail(claimed, self._runner, why)
+            await self._stop(claimed, progress)
         finally:
             work.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await work
 
     async def _finish(self, claimed: Claimed, traffic: Traffic, progress: "_Progress") -> None:
-        notes = [*traffic.notes, *progress.notes]
+        notes = progress.notes
         if claimed.sizing is not None:
             figures = [progress.figures[run.number] for run in progress.runs]
             reach = self._reach(claimed.sizing, traffic, progress)
@@ -90,12 +90,29 @@ class Simulating:
             figures = [progress.figures[run.number] for run in claimed.plan_runs]
             await self._store.finish_trial(claimed, self._runner, figures, traffic, notes)
             return
-        results = results_of(claimed.runs, progress.figures)
-        await self._store.finish(claimed, self._runner, results, winner_of(claimed.policies, results), notes, progress.done)
+        await self._finish_policies(claimed, claimed.policies, progress)
+
+    async def _finish_policies(self, claimed: Claimed, policies: Sequence[SimulatedPolicy], progress: "_Progress") -> None:
+        """Ends with the results of these policies, whose runs have all ended."""
+        results = results_of(runs_of_policies(claimed.runs, policies), progress.figures)
+        winner = claimed.policies.index(policies[winner_of(policies, results)])
+        await self._store.finish(claimed, self._runner, results, winner, progress.notes, progress.done)
+
+    async def _stop(self, claimed: Claimed, progress: "_Progress") -> None:
+        """Its time is over: it ends with the policies whose runs have all ended, and names the others."""
+        ended = [] if claimed.sizing or claimed.plan_runs else ended_policies(claimed, progress.figures)
+        if not ended:
+            why = f"it took longer than {MOST_SECONDS:g} s; ask for fewer policies or rates, or a shorter window"
+            await self._store.fail(claimed, self._runner, why)
+            return
+        late = ", ".join(one.policy for one in claimed.policies if one not in ended)
+        progress.notes.append(f"It was stopped after {MOST_SECONDS:g} s. Not simulated to the end: {late}.")
+        await self._finish_policies(claimed, ended, progress)
 
     async def _work(self, claimed: Claimed, progress: "_Progress") -> Traffic:
         """Simulates every run; returns the requests."""
         traffic = await self._store.traffic(claimed)
+        progress.notes += traffic.notes
         await self._batch(claimed, traffic, claimed.runs, progress)
         if claimed.sizing is not None:
             reach = self._reach(claimed.sizing, traffic, progress)

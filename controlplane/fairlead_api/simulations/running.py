@@ -130,6 +130,17 @@ class Traffic:
         )
 
 
+def runs_of_policies(runs: Sequence[JobRun], policies: Sequence[SimulatedPolicy]) -> list[JobRun]:
+    """Those runs that are of one of the policies."""
+    chosen = [(one.policy, one.parameters) for one in policies]
+    return [run for run in runs if (run.policy, run.parameters) in chosen]
+
+
+def ended_policies(claimed: Claimed, figures: Mapping[int, RunFigures]) -> list[SimulatedPolicy]:
+    """The policies of which every run has figures."""
+    return [one for one in claimed.policies if all(run.number in figures for run in runs_of_policies(claimed.runs, [one]))]
+
+
 class RunningStore(Protocol):
     """The database operations of a runner. A runner that lost its claim changes nothing."""
 

@@ -9,6 +9,10 @@ from fairlead.pool_states import InstanceTrouble
 from fairlead.reconciling.observed import ObservedInstance
 from fairlead.reports.engines import PASSING
 
+SCALED_TO_ZERO = "ScaledToZero"
+UNTIL_A_REQUEST = " until a request arrives"
+"""The end of the message about a pool at zero that the next request wakes."""
+
 
 def ready(facts: PoolFacts, of_instances: Condition) -> Condition:
     if facts.problem is not None:
@@ -25,8 +29,8 @@ def instances_ready(facts: PoolFacts) -> Condition:
     if not facts.desired:
         return Condition(type=kind, status="False", reason="NoValidSpec", message="No valid spec was seen yet")
     if all(role.replicas == 0 for role in facts.desired):
-        until = " until a request arrives" if facts.scaling is not None and facts.scaling.sleeps else ""
-        return Condition(type=kind, status="True", reason="ScaledToZero", message=f"No instance is desired{until}")
+        until = UNTIL_A_REQUEST if facts.scaling is not None and facts.scaling.sleeps else ""
+        return Condition(type=kind, status="True", reason=SCALED_TO_ZERO, message=f"No instance is desired{until}")
     answered = facts.observations is not None
     short = [found for role, instances in facts.by_role if (found := shortage(role, instances, api_answers=answered)) is not None]
     if short:

@@ -3,12 +3,16 @@ where there is room for it. Tried with values of six digits, two roles and names
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from playwright.sync_api import Browser, Page
 
 from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_client.resources.schedules import NextStart, ScheduleItem
 from fairlead_client.resources.simulations import SimulatedPolicy, SimulationRequest
+from fairlead_testing.builders.wire_examples import example
 from fairlead_testing.fakes.public_data import decisions, loads, moves, pools, records, scaling, sessions, world
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES, SLO_TTFT
 from fairlead_testing.running.browser_site import RunningSite, running_site, signed_in, wait_until
@@ -60,6 +64,40 @@ CUT = """() => {
     return false;
   }
 }"""
+# Two pieces of text of which one lies on the other, by more than lines of one paragraph ever do.
+OVERLAID = """() => {
+  const words = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT), range = document.createRange(), seen = [];
+  while (words.nextNode()) {
+    const node = words.currentNode, owner = node.parentElement;
+    if (!node.data.trim() || !owner.checkVisibility({visibilityProperty: true, opacityProperty: true})) continue;
+    if (owner.closest(".visually-hidden, svg, script, style, option, textarea, select, .chart-plot, [data-heatmap], .name, table.cards thead")) continue;
+    range.selectNodeContents(node);
+    for (const one of range.getClientRects()) {
+      const left = visible(one, owner);
+      if (left.right - left.left > 1) seen.push([left, node.data.trim().slice(0, 40)]);
+    }
+  }
+  seen.sort((one, other) => one[0].top - other[0].top);
+  return [...new Set(seen.flatMap(([one, mine], place) => {
+    const found = [];
+    for (let next = place + 1; next < seen.length && seen[next][0].top < one.bottom; next++) {
+      const [other, theirs] = seen[next];
+      const wide = Math.min(one.right, other.right) - Math.max(one.left, other.left);
+      const high = Math.min(one.bottom, other.bottom) - other.top;
+      if (wide > 3 && high > Math.min(one.bottom - one.top, other.bottom - other.top) * 0.5) found.push(`"${mine}" and "${theirs}"`);
+    }
+    return found;
+  }))];
+  function visible({left, right, top, bottom}, owner) {
+    for (let box = owner; box; box = box.parentElement) {
+      const {overflowX, position} = getComputedStyle(box), edge = box.getBoundingClientRect();
+      if (position === "sticky") right = left; // it is to lie on what scrolls
+      if (overflowX === "visible") continue;
+      [left, right, top, bottom] = [Math.max(left, edge.left), Math.min(right, edge.right), Math.max(top, edge.top), Math.min(bottom, edge.bottom)];
+    }
+    return {left, right, top, bottom};
+  }
+}"""
 # Shortened names whose box has room to their right: what lies beside them on their line leaves more than is hidden.
 SHORTENED = """() => [...document.querySelectorAll(".name > span:first-child")].flatMap((head) => {
   if (!head.checkVisibility() || head.scrollHeight <= head.clientHeight + 4) return [];
@@ -98,6 +136,9 @@ def long_site() -> Iterator[RunningSite]:
             policies = [SimulatedPolicy(policy="fairlead"), SimulatedPolicy(policy="ear", parameters={"cooldown_seconds": 60})]
             for seed in (1, 2):
                 site.fake.simulations.simulated(POOL, SimulationRequest(policies=policies, rates=[1.0, 1.5], seed=seed))
+            start = NextStart(at=site.fake.world.now + timedelta(days=2), local="Mon 2026-11-30 08:00 CET")
+            made = replace(example(ScheduleItem), pool=POOL, name="office-hours-in-the-week", paused=False, next_starts=[start])
+            site.fake.world.schedules = [made]
             yield site
 
 
@@ -122,3 +163,4 @@ def test_no_text_is_cut_at_any_width(path: str, page: Page, long_site: RunningSi
         wait_until(page, f"innerWidth === {width}")
         assert page.evaluate(CUT) == [], f"{width} px wide"
         assert page.evaluate(SHORTENED) == [], f"{width} px wide"
+        assert page.evaluate(OVERLAID) == [], f"{width} px wide"

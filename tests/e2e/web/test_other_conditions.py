@@ -1,13 +1,21 @@
 """Paper, forced colours, an upgraded server, a silent API: a page stays true and usable."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Browser, Page
 
 from fairlead_testing.fakes.public_data.loads import CHAT
-from fairlead_testing.running.browser_site import RunningSite, running_site, signed_in, wait_until
+from fairlead_testing.running.browser_site import (
+    RunningSite,
+    findings_in_both_themes,
+    running_site,
+    signed_in,
+    sticking_out,
+    wait_until,
+    watch_troubles,
+)
 from fairlead_web import app
 from fairlead_web.frame.assets import load_assets
 from fairlead_web.text.addresses import pool_path
@@ -136,4 +144,53 @@ def test_a_silent_api_is_told_within_25_seconds(site: RunningSite, chromium: Bro
     page.evaluate(STATES)
     page.clock.fast_forward(25_000)
     assert "reconnecting" in page.evaluate("window.states")
+    context.close()
+
+
+def test_nothing_moves_for_who_asked_for_less_motion(chromium: Browser, site: RunningSite) -> None:
+    context = signed_in(chromium, site, "operator", reduced_motion="reduce")
+    opened = context.new_page()
+    for path in ("/", "/pools/default/chat/heatmap", "/pools/default/chat", "/search"):
+        opened.goto(site.url + path)
+        wait_until(opened, "document.documentElement.classList.contains('scripted')")
+        moving = opened.evaluate(
+            """[...document.querySelectorAll("*")].filter((one) => ["", "::before", "::after"].some((part) => {
+                const {animationName, transitionDuration} = getComputedStyle(one, part || null);
+                return animationName !== "none" || transitionDuration.split(",").some((each) => parseFloat(each) > 0);
+            })).map((one) => one.className || one.tagName)"""
+        )
+        assert (path, moving, opened.evaluate("document.getAnimations().length")) == (path, [], 0)
+    context.close()
+
+
+@pytest.mark.parametrize(
+    ("theme", "system", "scheme"), [("auto", "dark", "light dark"), ("dark", "light", "dark"), ("light", "dark", "light")]
+)
+def test_scroll_bars_and_fields_are_of_the_pages_theme(
+    theme: str, system: Literal["light", "dark"], scheme: str, chromium: Browser, site: RunningSite
+) -> None:
+    context = signed_in(chromium, site, "operator", color_scheme=system)
+    context.add_cookies([{"name": "fairlead-theme", "value": theme, "url": site.url}])
+    opened = context.new_page()
+    opened.goto(f"{site.url}/pools/default/chat/spec")
+    used = "(one) => [getComputedStyle(one).colorScheme, getComputedStyle(one).scrollbarColor]"
+    assert opened.locator("html").evaluate(used) == [scheme, "auto"]
+    for place in ("pre.diff", ".side", "body"):  # what scrolls has the page's own scheme, and so its scroll bars
+        assert opened.locator(place).first.evaluate(used) == [scheme, "auto"], place
+    context.close()
+
+
+def test_the_page_of_notices_runs_clean_reads_well_and_makes_a_webhook(chromium: Browser, site: RunningSite) -> None:
+    context = signed_in(chromium, site, "admin")
+    opened = context.new_page()
+    troubles = watch_troubles(opened, site.url)
+    opened.goto(f"{site.url}/notices")
+    assert findings_in_both_themes(opened) == []
+    assert sticking_out(opened) == []
+    opened.set_viewport_size({"width": 1280, "height": 900})
+    opened.locator("form:has(input[name=url]) input[name=name]").fill("on-call")
+    opened.locator("input[name=url]").fill("https://hooks.example.com/fairlead")
+    opened.locator("form:has(input[name=url]) button").click()
+    opened.get_by_text("Webhook on-call created").wait_for()
+    assert troubles == []
     context.close()

@@ -146,6 +146,17 @@ def test_the_api_asks_the_identity_provider_with_the_clients_secret_and_needs_no
     assert settings_of(public, "api", tmp_path).api.oidc.client_secret is None
 
 
+def test_tokens_of_other_clusters_are_mounted_where_the_api_looks_for_them(render: Render, tmp_path: Path) -> None:
+    named = {"FAIRLEAD_CLUSTERS": "berlin=https://berlin.example.com"}
+    release = render(merged(EXTERNAL, {"api": {"settings": named, "clusterTokensSecret": "cluster-tokens"}}))
+    clusters = settings_of(release, "api", tmp_path).clusters
+    (api,) = (one for one in release.every() if (one["kind"], one["metadata"]["name"]) == ("Deployment", "test-fairlead-api"))
+    secrets = [one["secret"] for one in api["spec"]["template"]["spec"]["volumes"] if "secret" in one]
+    assert [one.name for one in clusters.clusters] == ["berlin"]
+    assert clusters.tokens_dir == str(tmp_path / "etc/fairlead/cluster-tokens")
+    assert secrets == [{"secretName": "cluster-tokens"}]
+
+
 def test_the_api_knows_the_tokens_of_the_others_and_leaves_migrations_to_the_job(external: Release, tmp_path: Path) -> None:
     settings = settings_of(external, "api", tmp_path)
     assert {(token.role, token.name) for token in settings.api.bootstrap_tokens} == {

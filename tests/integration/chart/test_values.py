@@ -37,6 +37,7 @@ OTHER: dict[str, Any] = {
     "operator.environment": {"NO_PROXY": ".svc"},
     "router.environment": {"SSL_CERT_FILE": "/etc/ours.pem"},
     "api.oidcClientSecret.name": "another",
+    "api.clusterTokensSecret": "cluster-tokens",
     "api.oidcClientSecret.key": "secret",
     "api.publicUrl": "https://elsewhere.example.com",
     "monitoring.serviceMonitors.interval": "5s",

@@ -22,13 +22,17 @@ SHOWN = ("ttft_p95", "pending_prefill_tokens", "waiting", "running", "kv_usage",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureRow:
-    """One metric; `over`: whether it was over its limit; `asked`: whether the question is about this metric."""
+    """One metric with its limit, which is empty if it has none; `over` and `others_over`: whether it was over that here
+    and at the others; `asked`: whether the question is about this metric.
+    """
 
     words: str
+    limit: str
     here: str
     others: str
     before: str
     over: bool
+    others_over: bool
     asked: bool
 
 
@@ -47,12 +51,18 @@ def _row(figure: WindowFigure, asked: str) -> FigureRow:
     words = METRIC_WORDS.get(figure.metric, formats.words(figure.metric))
     return FigureRow(
         words=f"{words}, mean of seconds" if figure.metric in GOOD_WHEN_HIGH else words,
+        limit="" if figure.limit is None else text_of(figure.limit, figure.unit),
         here=_text(figure.compared, figure.unit),
         others=_text(figure.others, figure.unit),
         before=_text(figure.before, figure.unit),
-        over=figure.limit is not None and figure.maximum is not None and figure.maximum > figure.limit,
+        over=_over(figure.maximum, figure.limit),
+        others_over=_over(figure.others, figure.limit),
         asked=figure.metric == asked,
     )
+
+
+def _over(value: float | None, limit: float | None) -> bool:
+    return value is not None and limit is not None and value > limit
 
 
 def _text(value: float | None, unit: str) -> str:

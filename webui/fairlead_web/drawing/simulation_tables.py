@@ -81,7 +81,7 @@ def rate_tables(found: Simulation) -> list[RateTable]:
         results = [one for one in found.results if one.rate == rate]
         if not results:
             continue
-        rows = tuple(_row(found, place, one, results[0] if place else None) for place, one in enumerate(results))
+        rows = tuple(_row(found, one, None if one is results[0] else results[0]) for one in results)
         charts = tuple((figure.words, _bars(figure, rows)) for figure in _CHARTS)
         tables.append(RateTable(rate=rate, requests_per_second=results[0].requests_per_second, rows=rows, charts=charts))
     return tables
@@ -148,7 +148,8 @@ def _inputs(found: Simulation) -> list[tuple[str, str]]:
     ]
 
 
-def _row(found: Simulation, place: int, one: SimulationResult, first: SimulationResult | None) -> ResultRow:
+def _row(found: Simulation, one: SimulationResult, first: SimulationResult | None) -> ResultRow:
+    place = found.policies.index(SimulatedPolicy(policy=one.policy, parameters=one.parameters))
     cells = tuple(_cell(figure, one, first) for figure in FIGURES)
     return ResultRow(place=place, policy=_words(one), won=place == found.winner, result=one, cells=cells)
 

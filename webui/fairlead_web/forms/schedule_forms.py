@@ -9,6 +9,8 @@ from fairlead.adoption_specs import MOST_BY_DEFAULT
 from fairlead.durations import format_duration, parse_duration
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
+from fairlead.schedules.specs import ScheduleSpec
+from fairlead.schemas.reading import read
 from fairlead.tables import EARLY_REJECTION_MODES
 from fairlead_web.text.typed_text import number, whole_number
 
@@ -79,7 +81,23 @@ def roles_of(spec: Mapping[str, Any]) -> tuple[RoleBounds, ...]:
 
 
 def form_of(pool: str, roles: tuple[RoleBounds, ...], schedule: Mapping[str, Any]) -> ScheduleForm | None:
-    """The form of a schedule of a manifest; None for one that the builder cannot say, as of days of the month."""
+    """The form of a schedule of a manifest; None for one of which the builder would lose something, as days of the
+    month.
+    """
+    found = _form_of(pool, roles, schedule)
+    return found if found is not None and _means(schedule_of(found), schedule) else None
+
+
+def _means(built: Mapping[str, Any], written: Mapping[str, Any]) -> bool:
+    """Whether both are the same schedule, however they are written."""
+    try:
+        one, other = (read(ScheduleSpec, {**each, "name": "same"}, "spec") for each in (built, written))
+    except InvalidInput:
+        return False
+    return bool(one == other)
+
+
+def _form_of(pool: str, roles: tuple[RoleBounds, ...], schedule: Mapping[str, Any]) -> ScheduleForm | None:
     cron = re.fullmatch(r" *(\d+) +(\d+) +\* +\* +([\d,*-]+) *", str(schedule.get("cron")))
     beyond = {"ratio", "skip", "runAt", "paused"} & {name for name, value in schedule.items() if value}
     if cron is None or beyond or (schedule.get("earlyRejection") or {}).keys() - {"mode"}:

@@ -5,6 +5,7 @@ A ready pool that answers too late is not healthy. Pure.
 
 from dataclasses import dataclass
 
+from fairlead.conditions.readiness import SCALED_TO_ZERO, UNTIL_A_REQUEST
 from fairlead.pool_states import INSTANCES_STARTING
 from fairlead_client.resources.pools import PoolCondition, PoolSummary
 
@@ -43,6 +44,9 @@ def health_of(pool: PoolSummary) -> Health:
     late = out_of_slo(pool)
     if pool.ready and pool.figures_behind_seconds:
         return Health(level="warn", words="ready, figures behind")
+    if pool.ready and pool.ready_reason == SCALED_TO_ZERO:
+        wakes = pool.ready_message.endswith(UNTIL_A_REQUEST)
+        return Health(level="good", words="asleep, wakes with the next request" if wakes else "at zero, as declared")
     if pool.ready:
         return Health(level="bad", words="ready, out of SLO") if late else Health(level="good", words="ready")
     if pool.ready_reason == INSTANCES_STARTING:

@@ -9,6 +9,8 @@ from fairlead.errors import InvalidInput
 from fairlead_process.environment import group, read
 from fairlead_process.logs import LogSettings
 from fairlead_process.shared_variables import API_URLS, PUBLIC_URL
+from fairlead_web.live.clusters import ClusterSettings
+from fairlead_web.text.outside_links import LinkPatterns
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -19,6 +21,8 @@ class AloneSettings:
 
     api_urls: tuple[str, ...] = field(metadata=API_URLS)
     public_url: str | None = field(default=None, metadata=PUBLIC_URL)
+    links: LinkPatterns = field(default_factory=LinkPatterns, metadata=group(LinkPatterns))
+    clusters: ClusterSettings = field(default_factory=ClusterSettings, metadata=group(ClusterSettings))
     logs: LogSettings = field(default_factory=LogSettings, metadata=group(LogSettings))
 
 

@@ -45,6 +45,8 @@ SECTIONS = (
     ),
 )
 """The sidebar: groups of name, words and path."""
+CLUSTERS = ("clusters", "Clusters", "/clusters")
+"""The link that the first group has as well, where other clusters are shown."""
 POOL_TABS = (
     ("Now", (("overview", "Overview", ""), ("heatmap", "Heatmap", "/heatmap"), ("instances", "Instances", "/instances"))),
     (
@@ -149,11 +151,16 @@ class Shell:
     crumbs: tuple[Crumb, ...] = ()
     findings: tuple[Finding, ...] = ()
     pools_cut: str = ""
+    outside: tuple[tuple[str, str], ...] = ()
+    """Words and address of the links to other tools."""
+    clusters: bool = False
+    """Whether there is a page of other clusters."""
 
     @property
     def sections(self) -> tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]:
         """The groups of the sidebar: words, then name, words and path of each link."""
-        return SECTIONS
+        (fleet, pages), *rest = SECTIONS
+        return ((fleet, (*pages, CLUSTERS) if self.clusters else pages), *rest)
 
     @property
     def workspace(self) -> bool:

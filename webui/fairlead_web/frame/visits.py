@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -28,12 +28,14 @@ from fairlead_web.frame.rendering import Context, Renderer
 from fairlead_web.frame.security import csrf_token
 from fairlead_web.frame.settings import WebSettings
 from fairlead_web.frame.shells import DENSITIES, THEMES, TIME_MODES, Ahead, Crumb, Preferences, Shell, crumbs_below, first_pools
+from fairlead_web.live.clusters import Clusters
 from fairlead_web.live.fragments import Fragments
 from fairlead_web.live.paces import Paces
 from fairlead_web.live.turns import Turns
 from fairlead_web.text.addresses import Here
+from fairlead_web.text.outside_links import LinkPatterns, links
 from fairlead_web.text.paging import MOST_POOLS, Taken
-from fairlead_web.text.time_ranges import DEFAULT_START, TimeRange, lifetime_start, parse_range
+from fairlead_web.text.time_ranges import DEFAULT_START, TimeRange, lifetime_start, parse_range, start_within_life
 
 Answer = TypeVar("Answer")
 THEME_COOKIE, TIME_COOKIE, SHORTCUTS_COOKIE = "fairlead-theme", "fairlead-time", "fairlead-shortcuts"
@@ -44,6 +46,9 @@ NEWEST_ROWS = 15
 """Maximum number of new rows that an open list gets in one update."""
 REGIONS_HEADER = "Fairlead-Regions"
 REGIONS_MOST = 24
+AROUND = timedelta(minutes=5)
+"""How long before and after a moment other tools are asked about."""
+NOTHING_ELSE: Mapping[str, str | None] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +58,8 @@ class Site:
     """
 
     settings: WebSettings
+    links: LinkPatterns
+    clusters: Clusters
     api: ControlApi
     assets: Assets
     renderer: Renderer
@@ -114,8 +121,11 @@ class Visit:
         """
         return self.over(lifetime_start(min(created, default=self.now - timedelta(days=1)), self.now))
 
-    def over(self, start: str) -> "Visit":
-        """This visit with the range from `start` to now, unless the URL chose one. The page's links keep that range."""
+    def over(self, start: str, created: datetime | None = None) -> "Visit":
+        """This visit with the range from `start` to now, unless the URL chose one; of an object `created`
+        later, a range that covers its life. The page's links keep that range.
+        """
+        start = start if created is None else start_within_life(start, created, self.now)
         if "from" in self.here.params or start == DEFAULT_START:
             return self
         here = replace(self.here, params={**self.here.params, "from": start, "to": "now"})
@@ -192,11 +202,14 @@ class Visit:
         findings: tuple[Finding, ...] = (),
         pools: Taken[PoolSummary] | None = None,
         summary: PoolSummary | None = None,
+        about: Mapping[str, str | None] = NOTHING_ELSE,
+        around: datetime | None = None,
     ) -> Shell:
         """The page's frame; asks the API for the identity and the pools.
 
         A page over a fixed range has no live updates. `summary` is the page's pool as its content shows it, so that the
-        frame shows the same. If the address is below a pool, a list of all pools becomes a tab of that pool.
+        frame shows the same. If the address is below a pool, a list of all pools becomes a tab of that pool. `about` is
+        what the page is about, for links to other tools, and `around` when that was, if not in the page's range.
         """
         if self.in_pool and not tab and section != "pools":
             key = str(self.pool_key())
@@ -214,7 +227,12 @@ class Visit:
             ranged=ranged,
             live_topics="" if ranged and not self.range.live else live,
             findings=findings,
+            outside=() if pool is None else self._outside(pool, about, around),
         )
+
+    def _outside(self, pool: str, about: Mapping[str, str | None], around: datetime | None) -> tuple[tuple[str, str], ...]:
+        start, end = (self.range.start, self.range.end) if around is None else (around - AROUND, around + AROUND)
+        return tuple(links(self.site.links, pool, start, end, about))
 
     def frame(self, title: str, section: str, identity: Identity | None, pools: list[PoolSummary]) -> Shell:
         """A frame from the given identity and pools, without asking the API."""
@@ -231,6 +249,7 @@ class Visit:
             partial=tuple(dict.fromkeys(self.failures)),
             stale_seconds=max(self.stale_ages, default=None),
             as_of=self.now,
+            clusters=bool(self.site.clusters),
         )
 
     async def first_pools(self, most: int | None = MOST_POOLS) -> Taken[PoolSummary]:

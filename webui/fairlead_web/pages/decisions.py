@@ -159,6 +159,13 @@ async def show(visit: Visit) -> Response:
         ),
         pool=decision.pool,
         tab="decisions",
+        about={
+            "decision": decision.id,
+            "request": decision.request,
+            "session": decision.session,
+            "instance": decision.chosen,
+        },
+        around=decision.at,
     )
     ranked = candidates(decision)
     chosen = next((one.term for one in ranked if one.role == "chosen"), None)

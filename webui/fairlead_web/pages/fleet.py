@@ -27,6 +27,9 @@ from fairlead_web.text import formats
 
 NEXT_STARTS = 4
 LAST_CHANGES = 6
+LOOKED_THROUGH = 50
+"""Newest entries of the audit log among which the last changes are."""
+_NO_CHANGE = frozenset({AuditAction.LOGIN, AuditAction.LOGOUT, AuditAction.LOGIN_LINK_CREATED, AuditAction.ACCESS_DENIED})
 CARDS = 40
 """Maximum number of pools with a card: each has nearly fifty elements, and a page at most 2,500."""
 
@@ -42,9 +45,10 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The next start of a schedule."""
+    """The next start of a schedule; `local` is its time by the clock of the schedule's zone."""
 
     at: datetime
+    local: str
     pool: str
     schedule: str
 
@@ -82,7 +86,7 @@ async def show(visit: Visit) -> Response:
         visit.attempt("advice", visit.api.advice()),
         visit.attempt("schedules", visit.api.schedules({"limit": 100}), ["starts"]),
         visit.attempt("migrations", visit.api.migrations({"limit": 8}), ["migrations"]),
-        visit.attempt("audit log", visit.api.audit({"limit": LAST_CHANGES}), ["changes"]),
+        visit.attempt("audit log", visit.api.audit({"limit": LOOKED_THROUGH}), ["changes"]),
         visit.attempt("applied plans", visit.api.audit({"limit": 1, "action": AuditAction.PLAN_APPLIED.value}), ["changes"]),
     )
     visit = visit.since(pool.created_at for pool in pools.items)
@@ -116,16 +120,17 @@ async def show(visit: Visit) -> Response:
             pool_lines=pool_lines(trends) if trends else {},
             starts=next_starts(schedules.items) if schedules else None,
             migrations=migrations.items if migrations else None,
-            changes=with_last_applied(changes.items, last) if changes else None,
+            changes=last_changes(changes.items, last) if changes else None,
             undo=last.plan if last and await undoable(visit, last, shell.identity) else None,
         )
     )
 
 
-def with_last_applied(changes: list[AuditEntry], last: AuditEntry | None) -> list[AuditEntry]:
-    """The newest changes, always including the plan that was applied last, even if controllers have made many changes
-    since.
+def last_changes(entries: Iterable[AuditEntry], last: AuditEntry | None) -> list[AuditEntry]:
+    """The newest entries that changed something, so no signing in or out; always including the plan
+    that was applied last, even if controllers have made many changes since.
     """
+    changes = [entry for entry in entries if entry.action not in _NO_CHANGE][:LAST_CHANGES]
     if last is None or any(entry.id == last.id for entry in changes):
         return changes
     return [*changes[: LAST_CHANGES - 1], last]
@@ -172,7 +177,11 @@ def pool_lines(trends: Trends) -> dict[str, Sparkline]:
 
 def next_starts(schedules: Iterable[ScheduleItem]) -> list[Start]:
     """The next start of each schedule that is not paused, the soonest first."""
-    found = [Start(at=one.next_starts[0].at, pool=one.pool, schedule=one.name) for one in schedules if one.next_starts and not one.paused]
+    found = [
+        Start(at=one.next_starts[0].at, local=one.next_starts[0].local, pool=one.pool, schedule=one.name)
+        for one in schedules
+        if one.next_starts and not one.paused
+    ]
     return sorted(found, key=lambda start: (start.at, start.pool, start.schedule))[:NEXT_STARTS]
 
 

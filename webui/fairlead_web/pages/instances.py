@@ -253,6 +253,7 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
         ranged=True,
         live="instances,migrations",
         findings=(),
+        about={"instance": name},
     )
     return visit.page(
         InstancePage(

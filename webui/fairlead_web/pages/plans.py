@@ -10,8 +10,9 @@ from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
-from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_client.resources.plan_kinds import OF_INSTANCES, PlanKind
 from fairlead_client.resources.plans import ApplyRequest, HandOverResult, Plan, PlanEffect, PlanState, needed_role
+from fairlead_client.resources.pools import PoolSummary
 from fairlead_client.resources.problems import PlanConflict, Problem
 from fairlead_web.drawing.differences import Change, changes_of
 from fairlead_web.frame.rendering import Context
@@ -79,6 +80,18 @@ TITLES = {
     PlanKind.FAIRNESS: "Tenants",
 }
 """The words of kinds that their names do not say."""
+TABS = {
+    PlanKind.SLO: "slo",
+    PlanKind.SCHEDULE: "schedules",
+    PlanKind.SCALING: "scaling",
+    PlanKind.BOUNDS: "scaling",
+    PlanKind.PACE: "scaling",
+    PlanKind.RING: "ring",
+    PlanKind.MOVE: "sessions",
+    PlanKind.UNPIN: "sessions",
+    **dict.fromkeys((PlanKind.SCALE, PlanKind.ENGINES, *OF_INSTANCES), "instances"),
+}
+"""The pool's tab that shows what a plan changes; the spec for the other kinds."""
 
 
 AT_WORK = frozenset({ExpectationState.QUEUED, ExpectationState.RUNNING})
@@ -105,6 +118,8 @@ class PlanPage(Context):
     pool_name: str
     title: str
     tiles: list[Tile]
+    carried_out: PoolSummary | None
+    """The pool now, after an applied plan that starts or stops instances; None after another."""
     changes: list[Change]
     problem: Problem | None
     confirm: str
@@ -177,11 +192,14 @@ async def again(visit: Visit) -> Response:
 
 async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str, reason: str) -> Response:
     key = PoolKey.parse(plan.pool)
+    followed = plan.state is PlanState.APPLIED and bool(plan.effect.instances_added or plan.effect.instances_removed)
     shell = await visit.shell(
         f"Plan: {TITLES.get(plan.kind, formats.words(plan.kind))} {plan.pool}",
         "pools",
         crumbs=(Crumb(words="Pools", path="/pools"), Crumb(words=plan.pool, path=pool_path(plan.pool)), Crumb(words=f"Plan {plan.id}")),
         pool=plan.pool,
+        tab=TABS.get(plan.kind, "spec"),
+        live="pools" if followed else "",
     )
     needed = needed_role(plan)
     may = shell.may(needed)
@@ -194,6 +212,7 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
         plan=plan,
         title=TITLES.get(plan.kind, formats.words(plan.kind).capitalize()),
         tiles=tiles_of(plan.effect),
+        carried_out=shell.of_pool if followed else None,
         pool_name=key.name,
         changes=changes_of(plan.diff),
         problem=problem,

@@ -62,6 +62,7 @@ async def show(visit: Visit) -> Response:
         ),
         pool=pool,
         tab="instances",
+        about={"instance": name},
     )
     return visit.page(
         PodLogPage(

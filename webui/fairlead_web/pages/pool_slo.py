@@ -5,6 +5,7 @@ other targets, with the button that plans them.
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 from starlette.responses import Response
@@ -54,12 +55,12 @@ class PoolSloPage(Context):
 
 
 async def show(visit: Visit) -> Response:
-    visit = visit.over(DAY)
     key = visit.pool_key()
     name = str(key)
+    detail = await visit.api.pool(key, instances=False)
+    visit = visit.over(DAY, detail.pool.created_at)
     start, end = visit.range.counted["from"], visit.range.counted["to"]
-    detail, found, attainment, burn, page = await asyncio.gather(
-        visit.api.pool(key, instances=False),
+    found, attainment, burn, page = await asyncio.gather(
         visit.figures(key),
         visit.api.slo_attainment(key, start=start, end=end),
         visit.api.slo_burn(key),
@@ -81,7 +82,7 @@ async def show(visit: Visit) -> Response:
             attainment=attainment,
             burn=burn,
             classes=classes,
-            windows=windows(burn, classes),
+            windows=windows(burn, classes, (visit.now - detail.pool.created_at).total_seconds()),
             versions=[
                 VersionRow(version=one, changes=changes(before, one)) for one, before in zip(versions, [*versions[1:], None], strict=False)
             ],
@@ -111,10 +112,13 @@ async def _other(visit: Visit, start: str, end: str, typed: dict[str, str]) -> t
         return None, formats.told(error.problem.detail, error.problem.remedy)
 
 
-def windows(burn: SloBurn, classes: Sequence[str]) -> list[tuple[str, list[BurnWindow | None]]]:
-    """A row per window: all requests, then each class."""
+def windows(burn: SloBurn, classes: Sequence[str], age_seconds: float) -> list[tuple[str, list[BurnWindow | None]]]:
+    """A row per window: all requests, then each class. Windows beyond the first that covers the pool's age would repeat
+    its numbers.
+    """
     found = {(one.window, one.priority_class): one for one in burn.windows}
-    names = dict.fromkeys(one.window for one in burn.windows)
+    covering = min((one.seconds for one in burn.windows if one.seconds >= age_seconds), default=inf)
+    names = dict.fromkeys(one.window for one in burn.windows if one.seconds <= covering)
     return [(name, [found.get((name, each)) for each in (None, *classes)]) for name in names]
 
 

@@ -40,6 +40,7 @@ class ScalingPage(Context):
 
 async def index(visit: Visit) -> Response:
     pool = str(visit.pool_key())
+    visit = visit.since([(await visit.api.pool(visit.pool_key(), instances=False)).pool.created_at])
     listing = await visit.api.scaling_decisions(visit.filters(*CHOICES, ranged=True) | {"pool": pool})
     shell = await visit.shell(
         f"Scaling of {pool}", "pools", crumbs=crumbs_below(pool, Crumb(words="Scaling")), pool=pool, tab="scaling", ranged=True

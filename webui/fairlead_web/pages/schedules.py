@@ -16,7 +16,7 @@ from fairlead.errors import InvalidInput
 from fairlead.instances import MAX_REPLICAS, Role
 from fairlead.schedules.conflicts import WEEK
 from fairlead.schedules.specs import ScheduleSpec
-from fairlead.schedules.windows import windows_between
+from fairlead.schedules.windows import Window, windows_between
 from fairlead.schedules.zones import known_zones
 from fairlead.schemas.reading import read
 from fairlead.tables import PoolKey
@@ -33,6 +33,7 @@ from fairlead_web.forms.schedule_forms import (
     MODES,
     TARGETS,
     ScheduleForm,
+    form_of,
     roles_of,
     schedule_of,
     sets_in_words,
@@ -43,7 +44,7 @@ from fairlead_web.frame.routes import POOL, Export, Routes
 from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
 from fairlead_web.frame.visits import Visit
 from fairlead_web.text import formats
-from fairlead_web.text.addresses import pool_path
+from fairlead_web.text.addresses import pool_path, with_query
 from fairlead_web.text.time_ranges import stamp
 from fairlead_web.text.yaml_text import yaml_text
 
@@ -88,6 +89,8 @@ class SchedulesPage(Context):
     form: NewForm
     built: ScheduleForm
     """The builder, which is beside the form for text."""
+    changes: bool
+    """Whether the builder has a schedule that there is."""
     week: DrawnWeek | None
     days: tuple[str, ...]
     targets: tuple[tuple[str, str], ...]
@@ -115,6 +118,8 @@ class SchedulePage(Context):
     problem: str | None
     actions: tuple[tuple[str, str], ...]
     needed: AccessRole
+    in_builder: str | None
+    """Where the builder opens it; None if the builder would lose something of it."""
 
 
 def week_of(form: ScheduleForm, now: datetime) -> DrawnWeek:
@@ -145,6 +150,8 @@ async def _index(visit: Visit, form: NewForm | None, status: int = 200, built: S
     shell = await visit.shell("Schedules", "schedules", crumbs=(Crumb(words="Schedules"),), pool=visit.param("pool"))
     pool = visit.param("pool") or next((f"{one.namespace}/{one.name}" for one in shell.pools if one.engines_file is None), "")
     spec, desired = await _pool_of(visit, pool)
+    opened_one = next((one for one in listing.items if one.pool == pool and one.name == visit.param("edit")), None)
+    built = built or (form_of(pool, roles_of(spec), {**opened_one.spec, "name": opened_one.name}) if opened_one else None)
     built = built or ScheduleForm(pool=pool, zone=_usual_zone(visit, listing.items), roles=roles_of(spec))
     page = SchedulesPage(
         shell=shell,
@@ -152,6 +159,7 @@ async def _index(visit: Visit, form: NewForm | None, status: int = 200, built: S
         runs=runs.items if runs else None,
         form=form or _new_form(pool, spec, desired),
         built=built,
+        changes=any(one.pool == pool and one.name == built.name for one in listing.items),
         week=None if built.problem else _drawn(built, visit),
         days=DAYS,
         targets=TARGETS,
@@ -213,7 +221,7 @@ async def _show(visit: Visit, text: str | None, problem: Problem | None) -> Resp
         SchedulePage(
             shell=await visit.shell(f"Schedule {name}", "pools", crumbs=crumbs, pool=str(key), tab="schedules"),
             detail=detail,
-            grid=local_grid(detail.windows, names, start, visit.now),
+            grid=local_grid(opened(detail.windows, name, runs, visit.now), names, start, visit.now),
             sets=sets_in_words(detail.schedule.spec),
             runs=runs,
             preview=preview,
@@ -224,9 +232,20 @@ async def _show(visit: Visit, text: str | None, problem: Problem | None) -> Resp
             problem=None if problem is None else _told(problem),
             actions=_actions(schedule),
             needed=role_for_schedule(schedule.subjects),
+            in_builder=await _in_builder(visit, schedule),
         ),
         status=problem.status if problem else 200,
     )
+
+
+def opened(windows: Sequence[Window], name: str, runs: Listing[ScheduleRun] | None, now: datetime) -> list[Window]:
+    """The windows without those of this schedule that lie before it was made: they began in the past without a run.
+    All, if its runs are not known.
+    """
+    if runs is None:
+        return list(windows)
+    ran = {run.start for run in runs.items}
+    return [one for one in windows if one.schedule != name or one.opens > now or one.opens in ran]
 
 
 async def _in_its_zone(visit: Visit, found: ScheduleDetail) -> tuple[ScheduleDetail, datetime]:
@@ -238,6 +257,13 @@ async def _in_its_zone(visit: Visit, found: ScheduleDetail) -> tuple[ScheduleDet
         return found, start
     key = PoolKey.parse(found.schedule.pool)
     return await visit.api.schedule(key, found.schedule.name, start=stamp(start)), start
+
+
+async def _in_builder(visit: Visit, schedule: ScheduleItem) -> str | None:
+    spec, _ = await _pool_of(visit, schedule.pool)
+    if form_of(schedule.pool, roles_of(spec), {**schedule.spec, "name": schedule.name}) is None:
+        return None
+    return with_query(f"{pool_path(schedule.pool)}/schedules", {"edit": schedule.name}) + "#builder"
 
 
 def _actions(schedule: ScheduleItem) -> tuple[tuple[str, str], ...]:

@@ -132,6 +132,7 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
         tab="sessions",
         ranged=True,
         live="migrations,reroutes,decisions",
+        about={"session": session},
     )
     homes = homes_within(detail.history, visit.range)
     ever = detail.session.version if len(homes) == len(detail.history) else len(homes)

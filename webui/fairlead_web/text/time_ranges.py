@@ -118,6 +118,12 @@ def lifetime_start(created: datetime, now: datetime) -> str:
     return next((start for seconds, start in _YOUNG if age < seconds * 0.9), DEFAULT_START)
 
 
+def start_within_life(start: str, created: datetime, now: datetime) -> str:
+    """This start of a range; or that of the shortest preset since the object was made, if that is shorter."""
+    covering = covering_start(created, now)
+    return max(start, covering, key=lambda one: parse_range(one, "now", now).start)
+
+
 def covering_start(moment: datetime, now: datetime) -> str:
     """The start of the shortest preset range that includes this moment; of the longest preset if none does."""
     starts = dict.fromkeys((*(start for _, start in _YOUNG), *(start for _, start in PRESETS[1:])))

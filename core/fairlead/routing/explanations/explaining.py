@@ -221,7 +221,11 @@ def runner_up(decision: WeighedDecision, chosen: Candidate) -> Candidate | None:
 
 
 def in_words(value: float, unit: Unit, digits: int = 2) -> str:
-    """A value with its unit: `6.90 s`, `42 ms`, `3,584 tokens`, `46 %`."""
+    """A value with its unit: `6.90 s`, `42 ms`, `3,584 tokens`, `46 %`. Of tokens, a value below zero
+    is by how much more are committed than fit.
+    """
+    if unit is Unit.TOKENS and value < 0:
+        return f"over-committed by {in_words(-value, unit, digits)}"
     if unit is Unit.SECONDS:
         if abs(value) < 0.9995:
             return f"{value * 1000:.{max(0, digits - 2)}f} ms"

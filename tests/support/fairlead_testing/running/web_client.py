@@ -17,6 +17,8 @@ from fairlead_testing.fakes.public_data.world import World
 from fairlead_web.app import create_web_app
 from fairlead_web.frame import rendering
 from fairlead_web.frame.settings import web_settings
+from fairlead_web.live.clusters import NO_CLUSTERS, ClusterSettings
+from fairlead_web.text.outside_links import NO_LINKS, LinkPatterns
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 ORIGIN = "http://127.0.0.1:8080"
@@ -60,10 +62,16 @@ class Visitor:
 
 
 @asynccontextmanager
-async def visitor(role: str | None = "operator", public_url: str = ORIGIN, secure: bool | None = None) -> AsyncIterator[Visitor]:
+async def visitor(
+    role: str | None = "operator",
+    public_url: str = ORIGIN,
+    secure: bool | None = None,
+    links: LinkPatterns = NO_LINKS,
+    clusters: ClusterSettings = NO_CLUSTERS,
+) -> AsyncIterator[Visitor]:
     """`role` None: nobody is signed in."""
     fake = FakePublicApi(World(now=NOW), clock=lambda: NOW)
-    app = create_web_app(httpx.ASGITransport(fake.app), "http://api", public_url, secure, clock=lambda: NOW)
+    app = create_web_app(httpx.ASGITransport(fake.app), "http://api", public_url, secure, clock=lambda: NOW, links=links, clusters=clusters)
     settings = web_settings(public_url, secure)
     cookies = {settings.cookie_name(urlsplit(settings.public_url).netloc): f"{role}-token"} if role else {}
     async with httpx.AsyncClient(

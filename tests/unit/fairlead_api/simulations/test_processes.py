@@ -3,13 +3,15 @@
 import asyncio
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import uvloop
 
 from fairlead_api.infra.errors import StoreUnavailable
+from fairlead_api.simulations import processes
 from fairlead_api.simulations.processes import RunsLeft, Simulating
-from fairlead_api.simulations.running import Claimed, Traffic, runs_of
+from fairlead_api.simulations.running import Claimed, Traffic, ended_policies, results_of, runs_of, runs_of_policies
 from fairlead_client.resources.simulations import EngineModel, SimulatedPolicy, SimulationResult, TraceRequest
 from fairlead_client.simulation_jobs import JobLine, JobRun, RunFigures, SimulatedTarget, encode_line
 
@@ -137,3 +139,49 @@ def test_a_run_whose_process_died_is_taken_again() -> None:
     assert left.take() is None
     left.give_back(run)
     assert left.take() == run
+
+
+SLOW = (
+    sys.executable,
+    "-c",
+    f"import sys, time; sys.stdin.readline(); sys.stdin.readline(); print({encode_line(JobLine(figures=FIGURES)).decode()!r}, end='', flush=True); "
+    "time.sleep(600)",
+)
+"""Ends its first run at once, and never the next one."""
+
+
+class Stopped(OneSimulation):
+    """Keeps the results of a simulation that ends."""
+
+    def __init__(self, *policies: str) -> None:
+        super().__init__(*policies)
+        self.ended: tuple[list[str], int, list[str]] | None = None
+
+    async def claim(self, runner: str) -> Claimed | None:
+        if self.ended is not None:
+            raise AllDone
+        return await super().claim(runner)
+
+    async def finish(
+        self, claimed: Claimed, runner: str, results: Sequence[SimulationResult], winner: int, notes: Sequence[str], done: int
+    ) -> None:
+        self.ended = ([one.policy for one in results], winner, list(notes))
+
+
+async def test_a_simulation_whose_time_is_over_has_the_policies_that_ended_and_names_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(processes, "MOST_SECONDS", 2.0)
+    store = Stopped("fairlead", "ear")
+    with pytest.raises(AllDone):
+        await Simulating(store, "runner", 1, SLOW).run()
+    assert store.ended == (["fairlead"], 0, ["It was stopped after 2 s. Not simulated to the end: ear."])
+
+
+def test_only_a_policy_all_of_whose_runs_ended_has_results() -> None:
+    policies = [SimulatedPolicy(policy="fairlead"), SimulatedPolicy(policy="ear"), SimulatedPolicy(policy="ear", parameters={"a": 1})]
+    claimed = Claimed(id="1", pool_id=1, policies=policies, rates=[1.0, 2.0], seed=0, target=TARGET, window=None)
+    for missing in claimed.runs:
+        figures = {run.number: replace(FIGURES, number=run.number) for run in claimed.runs if run != missing}
+        expected = [one for one in policies if (one.policy, one.parameters) != (missing.policy, missing.parameters)]
+        assert ended_policies(claimed, figures) == expected
+        assert len(results_of(runs_of_policies(claimed.runs, expected), figures)) == 4

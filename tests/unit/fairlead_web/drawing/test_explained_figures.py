@@ -8,8 +8,10 @@ import pytest
 from fairlead.routing.contracts.weighing import Better, Term, Unit
 from fairlead.routing.explanations.forecasts import forecast
 from fairlead.routing.explanations.margins import Margin, Standing
+from fairlead_client.resources.load_explanations import LoadExplanation, WindowFigure
+from fairlead_testing.builders.wire_examples import example
 from fairlead_testing.fakes.public_data.world import World
-from fairlead_web.drawing.explained_figures import forecast_remark, margin_figure, sum_of_parts
+from fairlead_web.drawing.explained_figures import figure_rows, forecast_remark, margin_figure, sum_of_parts
 
 DECISION = World(now=datetime(2026, 11, 21, 10, 0, tzinfo=UTC)).decisions()[0]
 COST = Term(name="total", words="cost", unit=Unit.SECONDS, better=Better.LOWER)
@@ -56,3 +58,21 @@ def test_the_parts_of_a_score_are_told_as_its_sum() -> None:
     assert told.count(" + ") == len(recorded) - 1 == 3, "a part that was not recorded counts nothing"
     assert sum_of_parts(DECISION, replace(chosen, total=None)) == ""
     assert sum_of_parts(replace(DECISION, parts=[]), chosen) == ""
+
+
+def test_a_figure_has_its_limit_and_whoever_is_over_it_is_marked() -> None:
+    world = example(LoadExplanation)
+    tpot = WindowFigure(
+        metric="tpot_p95",
+        unit="seconds",
+        maximum=0.1,
+        mean=0.1,
+        before=None,
+        others=0.132,
+        others_count=3,
+        others_over=3,
+        limit=0.1,
+    )
+    (row,) = figure_rows(replace(world, metric="tpot_p95", figures=[tpot]))
+    assert (row.limit, row.here, row.others) == ("100 ms", "100 ms", "132 ms")
+    assert (row.over, row.others_over) == (False, True)

@@ -142,3 +142,39 @@ def test_what_a_schedule_sets_is_said_in_words(schedule: dict[str, Any], words: 
 def test_roles_have_their_own_bounds() -> None:
     assert roles_of({"roles": [{"name": "prefill", "minReplicas": 1, "maxReplicas": 5}, {"name": "decode"}]})[0].most == 5
     assert [one.name for one in roles_of({})] == ["both"]
+
+
+DAY_OF_WEEK = st.sampled_from(["*", "1-5", "0", "7", "1,3,5", "6,0", "5-7", "1-5/2"])
+BOUNDS = st.fixed_dictionaries(
+    {"name": st.sampled_from(["both", "prefill"])}, optional={"minReplicas": st.integers(0, 3), "maxReplicas": st.integers(3, 8)}
+)
+
+
+@examples(200)
+@given(
+    cron=st.builds("{} {} * * {}".format, st.integers(0, 59), st.integers(0, 23), DAY_OF_WEEK),
+    duration=st.sampled_from(["1m", "8h", "24h", "90m", "36h"]),
+    zone=st.sampled_from([{}, {"timeZone": "Europe/Berlin"}]),
+    sets=st.fixed_dictionaries(
+        {},
+        optional={
+            "roles": st.lists(BOUNDS, max_size=1),
+            "slo": st.fixed_dictionaries(
+                {}, optional={"ttft": st.just("2s"), "tpot": st.just("80ms"), "percentile": st.sampled_from([95, 99.5])}
+            ),
+            "earlyRejection": st.fixed_dictionaries({}, optional={"mode": st.just("Load"), "headroom": st.just(2.0)}),
+            "paused": st.booleans(),
+        },
+    ),
+)
+def test_a_schedule_opened_in_the_builder_and_planned_untouched_is_the_same_schedule_or_is_not_opened(
+    cron: str, duration: str, zone: dict[str, Any], sets: dict[str, Any]
+) -> None:
+    written = {"name": "n", "cron": cron, "duration": duration, **zone, **sets}
+    try:
+        schedule = read(ScheduleSpec, written, "spec")
+    except InvalidInput:
+        return
+    form = form_of("p", (RoleBounds(name="both", least=0, most=8),), written)
+    if form is not None:
+        assert read(ScheduleSpec, {**schedule_of(form), "name": "n"}, "spec") == schedule

@@ -38,6 +38,18 @@ def test_a_pool_does_not_get_better_for_want_of_figures() -> None:
     assert pain(unknown) < pain(QUIET)
 
 
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("No instance is desired until a request arrives", "asleep, wakes with the next request"),
+        ("No instance is desired", "at zero, as declared"),
+    ],
+)
+def test_a_pool_at_zero_says_whether_a_request_wakes_it(message: str, words: str) -> None:
+    pool = replace(QUIET, desired=0, serving=0, ready_reason="ScaledToZero", ready_message=message)
+    assert (health_of(pool).level, health_of(pool).words) == ("good", words)
+
+
 def test_a_scale_up_is_a_notice_and_a_lost_instance_an_alarm() -> None:
     starting = replace(QUIET, ready=False, ready_reason="InstancesStarting", serving=4, desired=6)
     assert (health_of(starting).level, health_of(starting).words) == ("warn", "starting, 4 of 6 serve")

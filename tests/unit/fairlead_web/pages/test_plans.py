@@ -448,3 +448,17 @@ async def test_a_plan_says_what_is_kept_of_caches_and_an_applied_one_what_was() 
         at = plan.created_at
         book.plans["p-0001"] = replace(book.plans["p-0001"], applied_at=at, applied_by="ada", state=PlanState.APPLIED)
         assert "What sessions kept" in (await admin.http.get("/plans/p-0001")).text
+
+
+async def test_an_applied_plan_says_how_far_it_is_and_a_plan_marks_the_tab_of_what_it_changes() -> None:
+    async with visitor("admin") as admin:
+        await admin.submit("/pools/default/chat/plans", replicas="10")
+        before = (await admin.http.get("/plans/p-0001")).text
+        await admin.submit("/plans/p-0001/apply", reason="more")
+        after = " ".join((await admin.http.get("/plans/p-0001")).text.split())
+        admin.fake.book.plan(CHAT, PlanKind.SLO, {"slo": {"ttft": "3s"}}, "ada")
+        slo = (await admin.http.get("/plans/p-0002")).text
+    assert 'aria-label="Instances serving"' not in before
+    assert re.search(r'<progress max="10" value="6" aria-label="Instances serving"></progress> <strong>6 of 10</strong>', after)
+    assert 'data-live-refresh="state membership"' in after
+    assert re.search(r'href="/pools/default/chat/slo"\s+aria-current="page"', slo)

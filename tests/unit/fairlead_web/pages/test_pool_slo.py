@@ -1,15 +1,16 @@
 """The page of a pool's objectives."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from fairlead_client.resources.slo import SloBurn
 from fairlead_testing.fakes.public_data import objectives
 from fairlead_testing.fakes.public_data.loads import CHAT
+from fairlead_testing.running.web_client import NOW as NOW_OF_VISITS
 from fairlead_testing.running.web_client import visitor
-from fairlead_web.pages.pool_slo import changes
+from fairlead_web.pages.pool_slo import changes, windows
 
 NOW = datetime(2026, 11, 23, 10, tzinfo=UTC)
 PAGE = "/pools/default/chat/slo"
@@ -74,3 +75,19 @@ def test_a_version_tells_what_it_changed() -> None:
     assert changes(older, newer).startswith("TTFT ")
     assert changes(older, replace(older, percentile=99.5)) == "goal 90 % → 99.5 %"
     assert changes(None, older) == ""
+
+
+def test_a_young_pools_budget_has_no_window_that_repeats_the_one_before() -> None:
+    burn = objectives.burn(NOW, CHAT)
+    names = [name for name, _ in windows(burn, [], 20 * 60)]
+    assert names == ["5m", "30m"]
+    assert [name for name, _ in windows(burn, [], 80 * 86_400)] == list(dict.fromkeys(one.window for one in burn.windows))
+
+
+async def test_the_targets_of_a_young_pool_are_drawn_over_its_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with visitor("viewer") as viewer:
+        known, made = viewer.fake.world.pool, NOW_OF_VISITS - timedelta(minutes=9)
+        monkeypatch.setattr(viewer.fake.world, "pool", lambda pool: replace(known(pool), created_at=made))
+        slo, scaling = [(await viewer.http.get(f"/pools/default/chat/{tab}")).text for tab in ("slo", "scaling")]
+    assert "series.json?from=now-15m&amp;to=now" in slo
+    assert "series.json?from=now-15m&amp;to=now" in scaling

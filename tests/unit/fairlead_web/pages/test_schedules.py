@@ -2,16 +2,21 @@
 
 import html
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import yaml
 
 from fairlead.schedules.runs import RunOutcome, RunReason
-from fairlead_client.resources.schedules import ScheduleRun
+from fairlead.schedules.windows import Window
+from fairlead_client.resources.pages import Page
+from fairlead_client.resources.schedules import NextStart, ScheduleItem, ScheduleRun
 from fairlead_testing.builders.wire_examples import example
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.web_client import visitor
+from fairlead_web.pages.fleet import next_starts
+from fairlead_web.pages.schedules import opened
 
 DAY = 'cron: "0 8 * * *"\nduration: 1h\nroles: [{name: both, minReplicas: 4}]'
 
@@ -150,3 +155,38 @@ async def test_what_the_builder_refuses_stands_at_its_field_and_all_typed_stays(
         assert said in html.unescape(answer.text).split('id="built-problem"')[1].split("</p>")[0]
         assert 'name="ends" type="time" value="06:00"' in answer.text
         assert not admin.fake.book.plans
+
+
+def test_a_week_has_no_window_from_before_the_schedule_was_made() -> None:
+    now = datetime(2026, 11, 21, 10, tzinfo=UTC)
+    windows = [Window(schedule="night", opens=now + timedelta(hours=at), closes=now + timedelta(hours=at + 8)) for at in (-12, 12)]
+    other = Window(schedule="day", opens=now - timedelta(hours=2), closes=now + timedelta(hours=2))
+    none: Page[ScheduleRun] = Page(items=[], next_cursor=None)
+    ran = replace(none, items=[replace(example(ScheduleRun), schedule="night", start=windows[0].opens)])
+    assert opened([*windows, other], "night", none, now) == [windows[1], other]
+    assert opened([*windows, other], "night", ran, now) == [*windows, other]
+    assert opened(windows, "night", None, now) == windows
+
+
+async def test_the_overview_has_the_next_start_by_the_clock_of_its_schedule() -> None:
+    starts = [NextStart(at=datetime(2026, 11, 23, 7, tzinfo=UTC), local="Mon 2026-11-23 08:00 CET")]
+    item = replace(example(ScheduleItem), name="office-hours", paused=False, next_starts=starts)
+    assert [(one.schedule, one.local) for one in next_starts([item])] == [("office-hours", "Mon 2026-11-23 08:00 CET")]
+
+
+async def test_an_existing_schedule_opens_in_the_builder_unless_that_would_lose_something() -> None:
+    spec = {"cron": "0 22 * * 1-5", "duration": "8h", "timeZone": "Europe/Berlin", "roles": [{"name": "both", "minReplicas": 1}]}
+    night = replace(example(ScheduleItem), pool=CHAT, name="night", spec=spec, owner=None)
+    first = replace(night, name="first", spec={**spec, "cron": "0 8 1 * *"})
+    async with visitor("admin") as admin:
+        admin.fake.world.schedules = [night, first]
+        opened_ = (await admin.http.get(f"/pools/{CHAT}/schedules?edit=night")).text
+        lost = (await admin.http.get(f"/pools/{CHAT}/schedules?edit=first")).text
+        page = (await admin.http.get(f"/schedules/{CHAT}/night")).text
+        other = (await admin.http.get(f"/schedules/{CHAT}/first")).text
+    assert ">Change night</h2>" in opened_
+    assert 'name="begins" type="time" value="22:00"' in opened_
+    assert 'name="roles.0.minimum" type="number" value="1"' in opened_
+    assert ">New schedule</h2>" in lost
+    assert f'href="/pools/{CHAT}/schedules?edit=night#builder"' in page
+    assert "#builder" not in other

@@ -1,12 +1,15 @@
 """The simulator's pages: run, progress, results, comparison, and a plan that is not applied."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from fairlead_client.resources.plans import PlanState
-from fairlead_client.resources.simulations import SimulationState
+from fairlead_client.resources.simulations import SimulatedPolicy, SimulationRequest, SimulationState
+from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.web_client import ORIGIN, Visitor, visitor
+from fairlead_web.drawing.simulation_tables import rate_tables
 
 POOL = "/pools/default/chat/simulator"
 
@@ -170,3 +173,16 @@ async def test_the_policy_form_leads_to_the_simulator() -> None:
     async with visitor() as operator:
         page = (await operator.http.get("/pools/default/chat")).text
         assert f'<a href="{POOL}">Try policies' in page
+
+
+async def test_a_policy_that_was_simulated_alone_is_not_the_best_and_one_without_results_moves_no_other() -> None:
+    policies = [SimulatedPolicy(policy=name) for name in ("dualmap", "fairlead", "ear")]
+    async with visitor("admin") as admin:
+        alone = admin.fake.simulations.simulated(CHAT, SimulationRequest(policies=policies[:1], rates=[1.0], seed=1))
+        page = (await admin.http.get(f"/pools/{CHAT}/simulator/{alone.id}")).text
+        assert ">best</span>" not in page
+        assert "was simulated alone" in page
+        three = admin.fake.simulations.simulated(CHAT, SimulationRequest(policies=policies, rates=[1.0], seed=1))
+        stopped = replace(three, results=three.results[1:], winner=2)
+    (table,) = rate_tables(stopped)
+    assert [(row.policy, row.place, row.won) for row in table.rows] == [("fairlead", 1, False), ("ear", 2, True)]

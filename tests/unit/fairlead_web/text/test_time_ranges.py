@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
 from fairlead_testing.examples import examples
-from fairlead_web.text.time_ranges import covering_start, lifetime_start, parse_range, span_text, stamp
+from fairlead_web.text.time_ranges import covering_start, lifetime_start, parse_range, span_text, stamp, start_within_life
 
 NOW = datetime(2026, 11, 21, 10, 0, 30, tzinfo=UTC)
 
@@ -132,3 +132,12 @@ def test_what_is_young_gets_a_range_it_can_fill(age_seconds: float, start: str) 
 )
 def test_a_range_that_nobody_chose_reaches_back_to_what_it_is_about(age_seconds: float, start: str) -> None:
     assert covering_start(NOW - timedelta(seconds=age_seconds), NOW) == start
+
+
+@examples(100)
+@given(age=st.integers(1, 40 * 86_400), start=st.sampled_from(["now-1h", "now-24h", "now-7d"]))
+def test_a_range_within_a_life_is_never_longer_than_asked_and_begins_before_the_object_or_is_as_asked(age: int, start: str) -> None:
+    created = NOW - timedelta(seconds=age)
+    asked, found = (parse_range(one, "now", NOW).start for one in (start, start_within_life(start, created, NOW)))
+    assert found >= asked
+    assert found == asked or found < created

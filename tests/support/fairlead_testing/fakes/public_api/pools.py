@@ -29,7 +29,7 @@ from fairlead_client.resources.instances import InstanceCount, InstanceDetail
 from fairlead_client.resources.pods import PodEvent, PodEvents, PodLog
 from fairlead_client.resources.pools import PoolDetail
 from fairlead_client.resources.predictors import Predictor
-from fairlead_client.resources.schedules import BoundsAt, InForceAt, ScheduleDetail
+from fairlead_client.resources.schedules import BoundsAt, InForceAt, ScheduleDetail, ScheduleItem
 from fairlead_client.resources.trials import Trial, TrialAnswer
 from fairlead_testing.builders.forecasts import office_forecast
 from fairlead_testing.builders.routing import table
@@ -64,6 +64,7 @@ class Pools:
             f"{POOL}/instances": lambda request: self._world.instances(pool_named(request)),
             f"{POOL}/revisions": lambda request: self._world.revisions(pool_named(request)),
             f"{POOL}/events": lambda request: self._world.events(pool_named(request)),
+            "/v1/schedules": self._schedules,
             "/v1/schedule-runs": lambda _: self._world.schedule_runs,
             f"{POOL}/slo": lambda request: self._world.slo(pool_named(request)),
         }
@@ -89,6 +90,10 @@ class Pools:
             Route(f"{POOL}/engine", guard(self._engine)),
             Route(POOL, guard(self._pool_detail)),
         ]
+
+    def _schedules(self, request: Request) -> list[ScheduleItem]:
+        pool = request.query_params.get("pool")
+        return [one for one in self._world.schedules if pool is None or one.pool == pool]
 
     async def _pod_log(self, request: Request) -> Response:
         name, query = request.path_params["instance"], request.query_params
@@ -143,7 +148,9 @@ class Pools:
         for one in declared:
             if one.name == name:
                 return as_json(schedule_detail(schedule_item(pool, one, self._world.owner[pool], now), declared, now))
-        return as_json(example(ScheduleDetail))
+        detail = example(ScheduleDetail)
+        listed = next((one for one in self._world.schedules if (one.pool, one.name) == (pool, name)), detail.schedule)
+        return as_json(replace(detail, schedule=listed))
 
     async def _engine(self, request: Request) -> Response:
         """A real one, with a fit."""

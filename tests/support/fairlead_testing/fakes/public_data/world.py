@@ -32,7 +32,7 @@ from fairlead_client.resources.moves import Migration, ReRoute
 from fairlead_client.resources.pools import PoolCondition, PoolEventItem, PoolRevision, PoolSummary
 from fairlead_client.resources.rejections import RejectionGroup
 from fairlead_client.resources.scaling import ScalingDecisionItem
-from fairlead_client.resources.schedules import ScheduleRun
+from fairlead_client.resources.schedules import ScheduleItem, ScheduleRun
 from fairlead_client.resources.sessions import BindingHistoryItem, SessionSummary
 from fairlead_client.resources.slo import SloVersion
 from fairlead_testing.builders.wire_examples import example
@@ -69,6 +69,7 @@ class World:
     slo_changed: bool = True
     extra_migrations: list[Migration] = field(default_factory=list)
     extra_decisions: list[RoutingDecision] = field(default_factory=list)
+    schedules: list[ScheduleItem] = field(default_factory=lambda: [example(ScheduleItem)])
     schedule_runs: list[ScheduleRun] = field(default_factory=lambda: [example(ScheduleRun)])
     pools_known: list[str] = field(default_factory=lambda: [CHAT, CODE])
     _sessions: list[SessionSummary] = field(default_factory=list)

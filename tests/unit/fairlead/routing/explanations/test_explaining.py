@@ -159,6 +159,7 @@ def test_values_that_differ_are_written_so_that_one_sees_it() -> None:
     assert pair_in_words(6.9, 7.2, Unit.SECONDS) == ("6.90 s", "7.20 s")
     assert pair_in_words(6.90001, 6.90002, Unit.SECONDS) == ("6.900010 s", "6.900020 s")
     assert [in_words(1, Unit.REQUESTS), in_words(2, Unit.REQUESTS), in_words(0.5, Unit.SHARE)] == ["1 request", "2 requests", "50%"]
+    assert in_words(-202_469, Unit.TOKENS) == "over-committed by 202,469 tokens"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,215 @@
+"""The control planes of other clusters, read only: their pools and findings, as they are seen from here.
+
+Each is asked with a token of its own from a file that this process alone reads; nobody's session is passed on, and no
+token reaches a browser. A cluster that is slow or away holds nothing up: a look waits `PATIENCE_SECONDS` for all of
+them together, and what was known last is shown with its time. Looks within `FRESH_SECONDS` share one answer.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from fairlead.errors import InvalidInput
+from fairlead_client.client import ControlApi
+from fairlead_client.problems import ApiProblem, ClientError
+from fairlead_client.resources.advice import Advice
+from fairlead_client.resources.pools import PoolSummary
+from fairlead_process.environment import variable
+from fairlead_process.kinds import Parsed, Text
+
+PATIENCE_SECONDS = 2.0
+FRESH_SECONDS = 5.0
+MOST_POOLS = 100
+"""Maximum number of pools of a cluster that are read."""
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_WANTED = "write names and addresses such as berlin=https://fairlead.berlin.example.com, separated by commas"
+UNSIGNED = "there is no token for it here"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAddress:
+    """Another cluster: its name here, the address at which people open its pages, and that of its API."""
+
+    name: str
+    url: str
+    api: str
+
+
+def read_clusters(text: str) -> tuple[ClusterAddress, ...]:
+    """The clusters of `name=address,…`; an API that is not at the address of its pages follows that after a space.
+    Raises InvalidInput, without anybody's password.
+    """
+    found: dict[str, ClusterAddress] = {}
+    for part in text.split(","):
+        name, sign, written = (one.strip() for one in part.partition("="))
+        addresses = [one.rstrip("/") for one in written.split()]
+        if not sign or not _NAME.fullmatch(name):
+            raise InvalidInput("clusters", name, f"{_WANTED}; a name has lower-case letters, digits and dashes")
+        if name in found:
+            raise InvalidInput("clusters", name, "write each name once")
+        if not 1 <= len(addresses) <= 2 or not all(map(_is_address, addresses)):
+            raise InvalidInput("clusters", name, f"its address cannot be used; {_WANTED}, without user, query and fragment")
+        found[name] = ClusterAddress(name=name, url=addresses[0], api=addresses[-1])
+    return tuple(found.values())
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        found = parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
+    plain = not (parts.query or parts.fragment or "@" in parts.netloc)
+    return bool(found) and plain and parts.scheme in {"http", "https"} and url.isprintable()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """The other clusters on the page of all clusters; none = there is no such page."""
+
+    clusters: tuple[ClusterAddress, ...] = field(
+        default=(),
+        metadata=variable(
+            "FAIRLEAD_CLUSTERS",
+            Parsed(parser=read_clusters, wanted=_WANTED, unit="name=URL with commas"),
+            "control planes of other clusters that the page Clusters shows, each with the address at which people open it, and "
+            "after a space that of its API where it is another one",
+            "without it there is no such page; docs/monitoring.md",
+            default_shown="none",
+        ),
+    )
+    tokens_dir: str | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_CLUSTER_TOKENS_DIR",
+            Text("the path of a directory", "directory"),
+            "where a file of a cluster's name has a token of role viewer for it; read each time, so it can be replaced",
+            "of a cluster without a file the page has only the link",
+            default_shown="none",
+        ),
+    )
+
+
+NO_CLUSTERS = ClusterSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """What is known of a cluster: its pools `at` a time (None: never read), and what is wrong now; empty if nothing is.
+
+    `advice` None: its findings could not be read. `more`: it has more pools than were read.
+    """
+
+    name: str
+    url: str
+    pools: tuple[PoolSummary, ...] = ()
+    advice: tuple[Advice, ...] | None = None
+    at: datetime | None = None
+    more: bool = False
+    trouble: str = ""
+
+
+class Clusters:
+    """Looks at the clusters of the settings; `connect` makes a client of an address."""
+
+    def __init__(self, settings: ClusterSettings, clock: Callable[[], datetime], connect: Callable[[str], ControlApi] = ControlApi) -> None:
+        tokens = None if settings.tokens_dir is None else Path(settings.tokens_dir)
+        self.addresses = settings.clusters
+        self._seen = [_Cluster(one, None if tokens is None else tokens / one.name, clock, connect(one.api)) for one in settings.clusters]
+
+    def __bool__(self) -> bool:
+        return bool(self._seen)
+
+    async def look(self) -> list[ClusterView]:
+        """All clusters in the order of the settings, after at most `PATIENCE_SECONDS`."""
+        asked = [one.asking() for one in self._seen]
+        if asked:
+            await asyncio.wait(asked, timeout=PATIENCE_SECONDS)
+        return [one.view() for one in self._seen]
+
+    async def close(self) -> None:
+        """Ends questions in progress, and closes the connections."""
+        for one in self._seen:
+            await one.close()
+
+
+class _Cluster:
+    def __init__(self, address: ClusterAddress, token: Path | None, clock: Callable[[], datetime], api: ControlApi) -> None:
+        self._token = token
+        self._clock = clock
+        self._api = api
+        self._view = ClusterView(name=address.name, url=address.url)
+        self._trouble = ""
+        self._asked_at: datetime | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def asking(self) -> "asyncio.Task[None]":
+        """The question that is in progress, or one that was asked just now; else a new one."""
+        now = self._clock()
+        old = self._asked_at is None or (now - self._asked_at).total_seconds() >= FRESH_SECONDS
+        if self._task is None or (self._task.done() and old):
+            self._asked_at = now
+            self._task = asyncio.create_task(self._ask())
+        return self._task
+
+    def view(self) -> ClusterView:
+        """What is known; a question that is not answered yet is a trouble."""
+        waits = self._task is not None and not self._task.done()
+        trouble = f"it has not answered within {PATIENCE_SECONDS:g} s" if waits else self._trouble
+        return replace(self._view, trouble=trouble)
+
+    async def _ask(self) -> None:
+        try:
+            api = self._api.with_token(await asyncio.to_thread(self._read_token))
+            pools, advice = await asyncio.gather(api.pools(limit=MOST_POOLS), _findings(api))
+        except _NotAsked as error:
+            self._trouble = str(error)
+        except ClientError as error:
+            self._trouble = in_words(error)
+        else:
+            self._trouble = ""
+            more = pools.next_cursor is not None
+            self._view = replace(self._view, pools=tuple(pools.items), advice=advice, at=self._clock(), more=more)
+
+    def _read_token(self) -> str:
+        if self._token is None or not self._token.is_file():
+            raise _NotAsked(UNSIGNED)
+        try:
+            token = self._token.read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            token = ""
+        if not token.isascii() or not token.isprintable() or not token or " " in token:
+            raise _NotAsked("the file with its token has none that can be used")
+        return token
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+        await self._api.close()
+
+
+class _NotAsked(Exception):
+    """A cluster that cannot be asked; the message says why."""
+
+
+async def _findings(api: ControlApi) -> tuple[Advice, ...] | None:
+    """The findings; None where this version cannot read them or may not."""
+    try:
+        return tuple((await api.advice()).items)
+    except ClientError:
+        return None
+
+
+def in_words(error: ClientError) -> str:
+    """Why a cluster could not be read, without its answer's text, which may have anything in it."""
+    if not isinstance(error, ApiProblem):
+        return str(error)
+    status = error.problem.status
+    if status in {401, 403}:
+        return f"it refuses the token ({status}); it needs one of role viewer in all namespaces"
+    return "it has no such list: it is of an older version, or no Fairlead" if status == 404 else f"it answers {status}"

@@ -1,0 +1,93 @@
+"""Links to other tools (Grafana, traces, logs): patterns of addresses in which a page fills what it is about. Pure.
+
+    https://grafana.example.com/d/fairlead?var-pool={pool}&from={from}&to={to}
+
+A link is shown where all that its pattern names is known, so one with `{instance}` stands on the pages of instances.
+Values are escaped, and stand in the path, query or fragment only: they cannot lead to another host.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from urllib.parse import quote, urlsplit
+
+from fairlead.errors import InvalidInput
+from fairlead.tables import PoolKey
+from fairlead_process.environment import variable
+from fairlead_process.kinds import Parsed
+from fairlead_web.text.time_ranges import stamp
+
+PLACES = ("namespace", "pool", "instance", "session", "request", "decision", "from", "to", "fromTime", "toTime")
+"""What a pattern may name: `pool` is the name within its namespace; `from` and `to` are milliseconds since 1970, as
+Grafana counts, and the other two are times such as 2026-11-30T08:00:00Z.
+"""
+_PLACE = re.compile(r"\{([^{}]*)\}")
+_WANTED = f"write an address such as https://grafana.example.com/d/x?var-pool={{pool}}; it may have {', '.join(PLACES)} in braces"
+
+
+def checked_pattern(text: str) -> str:
+    """The pattern. Raises InvalidInput for one that cannot be a link or names what no page knows."""
+    strange = next((name for name in _PLACE.findall(text) if name not in PLACES), None)
+    if strange is not None:
+        raise InvalidInput("pattern", f"{{{strange}}}", f"write one of {', '.join(PLACES)} in the braces")
+    rest = _PLACE.sub("", text)
+    if set("{}") & set(rest):
+        raise InvalidInput("pattern", text, f"each brace needs its other one; write %7B and %7D for braces of the address. {_WANTED}")
+    if not _leads_elsewhere(text) or not rest.isprintable() or " " in rest:
+        raise InvalidInput("pattern", text, _WANTED)
+    return text
+
+
+def _leads_elsewhere(text: str) -> bool:
+    """Whether it has a scheme of the web and a fixed host, and nobody's password."""
+    try:
+        parts = urlsplit(text)
+        found = parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
+    return bool(found) and parts.scheme in {"http", "https"} and not set("{}@") & set(parts.netloc)
+
+
+def _pattern(name: str, of: str, example: str) -> Mapping[str, object]:
+    kind = Parsed(parser=checked_pattern, wanted=_WANTED, unit="URL with places in braces")
+    return variable(
+        name, kind, f"the address of {of} that pages of pools link to, such as `{example}`", "docs/monitoring.md", default_shown="none"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkPatterns:
+    """The patterns of the links to other tools; None = there is no such link."""
+
+    grafana: str | None = field(
+        default=None, metadata=_pattern("FAIRLEAD_GRAFANA_LINK", "a dashboard", "https://grafana/d/x?var-pool={pool}&from={from}&to={to}")
+    )
+    traces: str | None = field(
+        default=None,
+        metadata=_pattern("FAIRLEAD_TRACES_LINK", "a search of traces", "https://jaeger/search?tag=fairlead.decision.id:{decision}"),
+    )
+    logs: str | None = field(
+        default=None, metadata=_pattern("FAIRLEAD_LOGS_LINK", "a search of logs", "https://logs/?pod={instance}&start={fromTime}")
+    )
+
+
+NO_LINKS = LinkPatterns()
+
+
+def links(patterns: LinkPatterns, pool: str, start: datetime, end: datetime, about: Mapping[str, str | None]) -> list[tuple[str, str]]:
+    """Words and address of each link that this page can fill; `about` may have instance, session, request, decision."""
+    key = PoolKey.parse(pool)
+    known = {"namespace": key.namespace, "pool": key.name, **{name: value for name, value in about.items() if value}}
+    known |= {"from": str(_millis(start)), "to": str(_millis(end)), "fromTime": stamp(start), "toTime": stamp(end)}
+    found = [(one.name.capitalize(), getattr(patterns, one.name)) for one in fields(patterns)]
+    return [(words, filled(pattern, known)) for words, pattern in found if pattern and known.keys() >= set(_PLACE.findall(pattern))]
+
+
+def filled(pattern: str, known: Mapping[str, str]) -> str:
+    """The pattern with its places filled."""
+    return _PLACE.sub(lambda place: quote(known[place[1]], safe=""), pattern)
+
+
+def _millis(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
