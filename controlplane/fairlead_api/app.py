@@ -14,6 +14,7 @@ from fairlead_api.access.guards import Guard, Identify
 from fairlead_api.advice import routes as advice
 from fairlead_api.advice.sizing import LOOK_SECONDS
 from fairlead_api.audit import routes as audit
+from fairlead_api.costs import routes as costs
 from fairlead_api.decisions import routes as decisions
 from fairlead_api.features import infra_of, running
 from fairlead_api.http import problems
@@ -49,6 +50,7 @@ from fairlead_api.webhooks import routes as webhooks
 PLAIN = (
     advice,
     audit,
+    costs,
     decisions,
     loads,
     moves,
@@ -94,6 +96,7 @@ def create_api(
     jobs: dict[str, tuple[Job, int]] = {
         "sizing": (sizing.look, LOOK_SECONDS),
         "notices": (deliveries.deliver, 1),
+        "costs": (costs.telling(infra), 30),
         "proposals": (partial(care.alone, "proposals", proposing.look), LOOK_SECONDS),
     }
     features = (

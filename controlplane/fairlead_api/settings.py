@@ -84,6 +84,12 @@ class Retention:
         "load per minute, SLO kept per hour, use of gateway keys per minute; not fewer than FAIRLEAD_KEEP_ROLLUPS_10S_DAYS",
         "older heatmaps, attainment of SLO versions, use of keys; below 30 also the remaining error budgets",
     )
+    cost_days: int = _days(
+        "COST",
+        400,
+        "lives of instances, their prices, and what each key, class and session used of them per hour",
+        "cost of that time, by whatever",
+    )
     decisions_days: int = _days("DECISIONS", 7, "sampled decisions", "why a request went where it went")
     traffic_days: int = _days("TRAFFIC", 1, "recorded requests: lengths and hashes, no text", "what-if on the traffic of that time")
     rejections_days: int = _days("REJECTIONS", 30, "refusals per second", "refusals by cause")

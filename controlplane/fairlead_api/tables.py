@@ -16,6 +16,11 @@ from fairlead_api.access.tables import web_sessions as web_sessions
 from fairlead_api.audit.tables import audit_heads as audit_heads
 from fairlead_api.audit.tables import audit_log as audit_log
 from fairlead_api.audit.tables import cluster_changes as cluster_changes
+from fairlead_api.costs.tables import instance_lives as instance_lives
+from fairlead_api.costs.tables import instance_prices as instance_prices
+from fairlead_api.costs.tables import session_usage_hours as session_usage_hours
+from fairlead_api.costs.tables import usage_hours as usage_hours
+from fairlead_api.costs.tables import work_hours as work_hours
 from fairlead_api.decisions.tables import decisions as decisions
 from fairlead_api.decisions.tables import kept_sessions as kept_sessions
 from fairlead_api.infra.columns import metadata as metadata

@@ -82,6 +82,8 @@ class Parts:
     """A cost in units: what requests used, what was idle, and what was busy without tokens."""
 
     used: int = 0
+    prefill: int = 0
+    """The part of `used` for prefill; the rest is for decode."""
     idle: int = 0
     unattributed: int = 0
     microseconds: int = 0
@@ -95,6 +97,7 @@ class Parts:
     def add(self, other: "Parts") -> None:
         """Add another cost of the same currency."""
         self.used += other.used
+        self.prefill += other.prefill
         self.idle += other.idle
         self.unattributed += other.unattributed
         self.microseconds += other.microseconds
@@ -135,6 +138,8 @@ def allocate(
         cost = costs[role, hour, price.currency]
         cost.idle += microseconds * price.micros_per_hour
         cost.microseconds += microseconds
+    for hour, currency in sorted({(hour, currency) for _, hour, currency in costs}):
+        _count(found, currency, uses.get(hour, ()))
     for (role, hour, currency), cost in sorted(costs.items()):
         _divide(found, role, hour, currency, cost, alive[role, hour], work.get((role, hour)), uses.get(hour, ()))
     return found
@@ -153,6 +158,7 @@ def _divide(
             cost.unattributed += amount
             continue
         cost.used += amount
+        cost.prefill += amount if tokens == "prefill_tokens" else 0
         for use, share in zip(uses, apportioned(amount, weights), strict=True):
             line = found.lines[currency, use.group]
             if tokens == "prefill_tokens":
@@ -175,15 +181,14 @@ def _cached(prefill: int, uses: Sequence[Use]) -> int:
     return prefill * sum(use.hit_tokens for use in uses) // computed if computed else 0
 
 
-def counted(allocation: Allocation, currency: str, uses: Mapping[int, Sequence[Use]]) -> None:
-    """Note in the lines of a currency what their groups used."""
-    for of_hour in uses.values():
-        for use in of_hour:
-            line = allocation.lines[currency, use.group]
-            line.requests += use.requests
-            line.prefill_tokens += use.prefill_tokens
-            line.hit_tokens += use.hit_tokens
-            line.output_tokens += use.output_tokens
+def _count(found: Allocation, currency: str, uses: Sequence[Use]) -> None:
+    """Note what the groups used in an hour that has a cost in this currency."""
+    for use in uses:
+        line = found.lines[currency, use.group]
+        line.requests += use.requests
+        line.prefill_tokens += use.prefill_tokens
+        line.hit_tokens += use.hit_tokens
+        line.output_tokens += use.output_tokens
 
 
 def _spans(lives: Iterable[Life], prices: Sequence[Price], start: int, end: int) -> Iterator[tuple[Role, int, int, Price | None]]:
@@ -234,3 +239,29 @@ def _apart(lives: Sequence[Life]) -> Iterator[Life]:
 
 def _end(life: Life) -> int:
     return FOREVER if life.ended is None else life.ended
+
+
+Steps = Sequence[tuple[int, int]]
+"""A number over time: pairs of a time in microseconds and the number from then on, in order."""
+
+
+def unused(windows: Steps, wanted: Steps, declared: Steps, prices: Sequence[Price], start: int, end: int) -> list[tuple[str, int]]:
+    """By how much a role's instances would have cost more with the declared number than with the wanted one, within
+    [start, end) while a window was open: pieces of currency and units. `windows` are pairs of a begin and an end.
+    """
+    ordered = sorted(prices, key=lambda one: one.since)
+    edges = {start, end, *(at for pair in windows for at in pair), *(at for steps in (wanted, declared) for at, _ in steps)}
+    edges |= {one.since for one in ordered}
+    found = []
+    for began, ended in pairwise(sorted(edge for edge in edges if start <= edge <= end)):
+        fewer = _at(declared, began) - _at(wanted, began)
+        price, _ = _price_at(ordered, began)
+        is_open = any(opens <= began < closes for opens, closes in windows)
+        if is_open and fewer > 0 and wanted and wanted[0][0] <= began and price is not None and price.micros_per_hour:
+            found.append((price.currency, fewer * (ended - began) * price.micros_per_hour))
+    return found
+
+
+def _at(steps: Steps, at: int) -> int:
+    """The number in force at a time, 0 before the first."""
+    return next((number for since, number in reversed(steps) if since <= at), 0)

@@ -20,6 +20,7 @@ from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
 from fairlead_api import tables
+from fairlead_api.costs.recording import note_lives, note_prices
 from fairlead_api.infra import audit_log, notifying
 from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.database import Database, moment
@@ -118,7 +119,8 @@ class PostgresPools:
         the operator did not report it, Conflict if the state is older than the stored one.
         """
         facts = facts_of(state)
-        schedules = parse_spec(state.spec).scaling.schedules if state.problem is None else None
+        spec = parse_spec(state.spec) if state.problem is None else None
+        schedules = None if spec is None else spec.scaling.schedules
 
         async def work(connection: AsyncConnection) -> tuple[int, int, MirroredFacts | None, list[EndedInstance]]:
             row = await _locked(connection, pool, state, now)
@@ -127,6 +129,8 @@ class PostgresPools:
             drafts: list[AuditDraft] = []
             notices: list[Notice] = []
             revision = await note_revision(connection, row, pool, state, drafts, now)
+            if spec is not None and (revision != row.revision or not known):
+                await note_prices(connection, row.id, spec, now)
             told = facts or _stored_facts(row)
             in_force = told.under(state.schedules) if told is not None else None
             slo_version = await note_slo(connection, row, in_force, revision, now)
@@ -347,6 +351,8 @@ async def note_instances(
         row = upsert(instances)
         replaced = {name: row.excluded[name] for name in changed[0] if name not in {"pool_id", "id"}}
         await connection.execute(row.on_conflict_do_update(index_elements=["pool_id", "id"], set_=replaced), changed)
+    if changed or stored:
+        await note_lives(connection, pool_id, reports, now)
     if transitions:
         await connection.execute(insert(tables.instance_transitions), transitions)
     return ended, lost

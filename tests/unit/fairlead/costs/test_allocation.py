@@ -100,9 +100,7 @@ tokens = st.integers(0, 10**9)
 uses = st.dictionaries(
     st.integers(0, HOURS),
     st.lists(
-        st.builds(
-            Use, group=st.sampled_from("xyz"), requests=tokens, prefill_tokens=tokens, hit_tokens=tokens, output_tokens=tokens
-        ),
+        st.builds(Use, group=st.sampled_from("xyz"), requests=tokens, prefill_tokens=tokens, hit_tokens=tokens, output_tokens=tokens),
         max_size=5,
     ),
 )

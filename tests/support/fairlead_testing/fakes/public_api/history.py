@@ -17,12 +17,14 @@ from fairlead.reports.decisions import DecisionReason, KeptFor, RequestOutcome
 from fairlead.reports.moves import MoveOutcome
 from fairlead.scaling.recommendations import Controller, Verdict
 from fairlead_client.resources.audit import AuditVerification
+from fairlead_client.resources.costs import CostGroup
 from fairlead_client.resources.decisions import DecisionReasons, ReasonCount
 from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, Move, MovesEffect, TimelineBucket
 from fairlead_client.resources.rejections import RejectionReport
 from fairlead_client.resources.sessions import KeepSessionRequest, KeptSession, KeptSessions, SessionDetail
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, document_routes, list_routes, one_of
 from fairlead_testing.fakes.public_api.pools import POOL, pool_named
+from fairlead_testing.fakes.public_data import costs
 from fairlead_testing.fakes.public_data.world import World
 from fairlead_web.text.time_ranges import parse_range
 
@@ -58,6 +60,7 @@ class History:
             Route("/v1/audit/verification", guard(self._verification)),
             *document_routes("/v1/pools/{namespace}/{name}/decision-reasons", self._reasons, "reasons", guard),
             *document_routes("/v1/rejections", self._report, "groups", guard),
+            *document_routes("/v1/cost", self._cost, "lines", guard),
             *(route for path, source in lists.items() for route in list_routes(path, source, guard)),
             Route("/v1/sessions/{namespace}/{name}/{session:path}", guard(self._session)),
             Route(f"{POOL}/kept-sessions", guard(self._kept), methods=["GET"]),
@@ -134,6 +137,10 @@ class History:
 
     async def _report(self, request: Request) -> Response:
         return as_json(self._rejections(request))
+
+    async def _cost(self, request: Request) -> Response:
+        chosen = parse_range(request.query_params.get("from"), request.query_params.get("to"), self._clock())
+        return as_json(costs.report(CostGroup(request.query_params.get("by", "pool")), chosen.start, chosen.end))
 
     def _audit(self, request: Request) -> list[Any]:
         pool = request.query_params.get("pool")
