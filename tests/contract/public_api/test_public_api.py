@@ -22,6 +22,7 @@ from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole, Identity, LoginLinkRequest, TokenItem, TokenRequest, WebSession
 from fairlead_client.resources.advice import Advice, AdviceReport, Trends
 from fairlead_client.resources.audit import AuditEntry, AuditVerification
+from fairlead_client.resources.costs import CostLine, CostReport
 from fairlead_client.resources.decisions import DecisionReasons, ReasonCount, RoutingDecision
 from fairlead_client.resources.figures import FiguresByInstance, RangeFigures
 from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyUsage
@@ -131,6 +132,7 @@ READS: dict[str, tuple[Read, Any]] = {
     "scaling decisions": (lambda door: door.viewer.scaling_decisions(RANGE), Page[ScalingDecisionItem]),
     "scaling decision": (scaling_decision, ScalingDecisionItem),
     "rejections": (lambda door: door.viewer.rejections(RANGE), RejectionReport),
+    "cost": (lambda door: door.viewer.cost({"by": "pool", **RANGE}), CostReport),
     "search": (lambda door: door.viewer.search("chat"), SearchReport),
     "advice": (lambda door: door.viewer.advice(), AdviceReport),
     "advice of a pool": (lambda door: door.viewer.advice(door.pool), AdviceReport),
@@ -162,6 +164,7 @@ CSV: dict[str, type[Any]] = {
     "/v1/pools/default/chat/slo/attainment": SloShare,
     "/v1/advice": Advice,
     "/v1/audit": AuditEntry,
+    "/v1/cost": CostLine,
 }
 
 

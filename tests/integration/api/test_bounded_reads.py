@@ -62,6 +62,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "from": ((datetime.now(UTC) - timedelta(days=5)).isoformat(),),
     "to": ((datetime.now(UTC) - timedelta(days=1)).isoformat(),),
     "at": ("now",),
+    "by": ("key", "session"),
     "schedule": ("p1", "nope"),
     "role": ("prefill", "both"),
     "controller": ("Scaling", "Ratio"),
@@ -122,6 +123,7 @@ LEFT_OUT = {
 
 OF_LATELY = (
     "/v1/rejections",
+    "/v1/cost",
     "/v1/trends",
     "/v1/pools/{namespace}/{name}/slo/attainment",
     "/v1/pools/{namespace}/{name}/slo/what-if",

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -109,7 +110,7 @@ Histories = st.tuples(lives, prices, work, uses)
 
 @given(Histories, st.integers(0, HOURS))
 @examples(300)
-def test_the_parts_add_up_to_hours_times_price(history: tuple, until: int) -> None:  # type: ignore[type-arg]
+def test_the_parts_add_up_to_hours_times_price(history: tuple[Any, Any, Any, Any], until: int) -> None:
     found = allocate(*history, 0, until * H)
     for currency in ("EUR", "USD"):
         asked = _hours_times_price(history[0], history[1], currency, until * H)
@@ -123,7 +124,7 @@ def test_the_parts_add_up_to_hours_times_price(history: tuple, until: int) -> No
 
 @given(Histories, st.integers(0, HOURS), st.integers(0, HOURS))
 @examples(200)
-def test_ranges_side_by_side_cost_what_the_whole_costs(history: tuple, middle: int, until: int) -> None:  # type: ignore[type-arg]
+def test_ranges_side_by_side_cost_what_the_whole_costs(history: tuple[Any, Any, Any, Any], middle: int, until: int) -> None:
     middle, until = sorted((middle, until))
     whole = allocate(*history, 0, until * H)
     parts = allocate(*history, 0, middle * H), allocate(*history, middle * H, until * H)
