@@ -169,6 +169,17 @@ class Settings:
             default_shown="that of the API server",
         ),
     )
+    audit_signing_key: str | None = field(
+        default=None,
+        repr=False,
+        metadata=variable(
+            "FAIRLEAD_AUDIT_SIGNING_KEY",
+            Text("32 random bytes in base64, as of `openssl rand -base64 32`", secret=True),
+            "the Ed25519 key that signs exports of the audit log",
+            "without one, exports have their hash chain and no signature; a changed key makes another public key",
+            default_shown="none",
+        ),
+    )
     oidc: OidcSettings = field(default_factory=OidcSettings, metadata=group(OidcSettings))
     requests_per_second: int = field(
         default=200,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fairlead.tables import PoolKey
 from fairlead_client.public.calling import ApiCalls, Query, path_of, segment, subject_of
-from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditVerification
+from fairlead_client.resources.audit import AuditEntry, AuditFacets, AuditHead, AuditVerification
 from fairlead_client.resources.costs import CostReport
 from fairlead_client.resources.decisions import DecisionReasons, RoutingDecision
 from fairlead_client.resources.figures import FiguresByInstance, InstanceFigures, RangeFigures
@@ -112,6 +112,10 @@ class HistoryCalls(ApiCalls):
 
     async def audit(self, filters: Query | None = None) -> Page[AuditEntry]:
         return await self._call("GET", "/v1/audit", Page[AuditEntry], query=filters)
+
+    async def audit_facets(self, filters: Query | None = None) -> AuditFacets:
+        """The values that occur in a range, with counts."""
+        return await self._call("GET", "/v1/audit/facets", AuditFacets, query=filters)
 
     async def audit_entry(self, entry_id: int) -> AuditEntry:
         return await self._call("GET", f"/v1/audit/{entry_id}", AuditEntry)

@@ -104,6 +104,29 @@ class AuditEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFacet:
+    """A value of a field of entries, and how many entries have it."""
+
+    value: str
+    entries: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFacets:
+    """The values that occur in the entries of a range, at most 50 of each field, the most frequent first.
+
+    Of a range with more than 100,000 entries, the newest are counted: `entries` says how many.
+    """
+
+    start: datetime
+    end: datetime
+    entries: int
+    actions: list[AuditFacet]
+    actors: list[AuditFacet]
+    results: list[AuditFacet]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditHead:
     """An entry's place in the audit log's chain.
 

@@ -21,7 +21,7 @@ from fairlead.scaling.recommendations import Verdict
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole, Identity, LoginLinkRequest, TokenItem, TokenRequest, WebSession
 from fairlead_client.resources.advice import Advice, AdviceReport, Trends
-from fairlead_client.resources.audit import AuditEntry, AuditVerification
+from fairlead_client.resources.audit import AuditEntry, AuditFacets, AuditVerification
 from fairlead_client.resources.costs import CostLine, CostReport
 from fairlead_client.resources.decisions import DecisionReasons, ReasonCount, RoutingDecision
 from fairlead_client.resources.figures import FiguresByInstance, RangeFigures
@@ -138,6 +138,7 @@ READS: dict[str, tuple[Read, Any]] = {
     "advice of a pool": (lambda door: door.viewer.advice(door.pool), AdviceReport),
     "trends": (lambda door: door.viewer.trends(), Trends),
     "audit": (lambda door: door.viewer.audit(), Page[AuditEntry]),
+    "audit facets": (lambda door: door.viewer.audit_facets(RANGE), AuditFacets),
     "audit entry": (audit_entry, AuditEntry),
     "audit verification": (lambda door: door.viewer.audit_verification(), AuditVerification),
     "gateway keys": (lambda door: door.viewer.gateway_keys(), Page[GatewayKey]),

@@ -124,6 +124,8 @@ LEFT_OUT = {
 OF_LATELY = (
     "/v1/rejections",
     "/v1/cost",
+    "/v1/audit/facets",
+    "/v1/audit/export",
     "/v1/trends",
     "/v1/pools/{namespace}/{name}/slo/attainment",
     "/v1/pools/{namespace}/{name}/slo/what-if",
