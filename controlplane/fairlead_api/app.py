@@ -15,6 +15,7 @@ from fairlead_api.advice import routes as advice
 from fairlead_api.advice.sizing import LOOK_SECONDS
 from fairlead_api.audit import routes as audit
 from fairlead_api.costs import routes as costs
+from fairlead_api.costs.budgets import LOOK_SECONDS as BUDGET_SECONDS
 from fairlead_api.decisions import routes as decisions
 from fairlead_api.features import infra_of, running
 from fairlead_api.http import problems
@@ -92,10 +93,12 @@ def create_api(
     objects: Cluster = cluster or kubernetes
     planned = plans.plans_of(infra, objects, expected)
     care, sizing = upkeep.upkeep_of(infra, planned.close_left_open), advice.sizing_of(infra)
+    budgets = costs.budgets_of(infra)
     deliveries, proposing = webhooks.deliveries_of(infra), advice.proposing_of(infra, planned)
     jobs: dict[str, tuple[Job, int]] = {
         "sizing": (sizing.look, LOOK_SECONDS),
         "notices": (deliveries.deliver, 1),
+        "budgets": (partial(care.alone, "budgets", budgets.look), BUDGET_SECONDS),
         "costs": (costs.telling(infra), 30),
         "proposals": (partial(care.alone, "proposals", proposing.look), LOOK_SECONDS),
     }
@@ -133,6 +136,7 @@ def create_api(
     app.add_middleware(Instrument, telemetry=infra.telemetry)
     app.state.upkeep = care
     app.state.sizing = sizing
+    app.state.budgets = budgets
     app.state.deliveries = deliveries
     app.state.proposing = proposing
     return app

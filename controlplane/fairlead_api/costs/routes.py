@@ -8,6 +8,7 @@ from fastapi import Query
 
 from fairlead.errors import InvalidInput
 from fairlead_api.access.guards import Guard
+from fairlead_api.costs.budgets import Budgets
 from fairlead_api.costs.store import PostgresCosts
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.documents import Ask, document
@@ -66,6 +67,11 @@ def telling(infra: Infra) -> Callable[[datetime], Awaitable[None]]:
         infra.telemetry.tell_cost(await store.rates())
 
     return tell
+
+
+def budgets_of(infra: Infra) -> Budgets:
+    """Who looks at budgets."""
+    return Budgets(PostgresCosts(infra.background), infra.background)
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:

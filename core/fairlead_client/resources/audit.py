@@ -23,6 +23,8 @@ class AuditAction(StrEnum):
     GATEWAY_KEY_CHANGED = "gateway-key.changed"
     GATEWAY_KEY_ROTATED = "gateway-key.rotated"
     GATEWAY_KEY_REVOKED = "gateway-key.revoked"
+    GATEWAY_KEY_BUDGET_SOFT = "gateway-key.budget-soft"
+    GATEWAY_KEY_BUDGET_USED_UP = "gateway-key.budget-used-up"
     WEBHOOK_CREATED = "webhook.created"
     WEBHOOK_DELETED = "webhook.deleted"
     WEBHOOK_TESTED = "webhook.tested"

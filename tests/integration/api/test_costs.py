@@ -1,7 +1,7 @@
 """Cost over HTTP and in Postgres: lives, prices and use as they are reported, divided so that all adds up."""
 
 import random
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +12,7 @@ from fairlead.instances import InstanceState
 from fairlead.reports.usage import PoolUsage
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.costs import CostPart, CostReport
+from fairlead_client.resources.gateway_keys import GatewayKeyRequest
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance
 from fairlead_testing.running.postgres import plain
 
@@ -132,3 +133,49 @@ def _living(database_url: str) -> int:
 async def test_a_question_that_cannot_be_answered_is_refused(api: ApiInstance, query: dict[str, str], words: str) -> None:
     with pytest.raises(ApiProblem, match=words):
         await api.viewer.cost(query)
+
+
+async def test_a_key_whose_budget_is_used_up_is_refused_until_the_next_day(api: ApiInstance) -> None:
+    made = await api.operator.create_gateway_key(GatewayKeyRequest(name="team a", budget_day="0.50", budget_currency="EUR"))
+    api.clock.stop()
+    noon = api.clock().replace(hour=12, minute=0, second=0, microsecond=0)
+    api.clock.skip((noon - api.clock()).total_seconds())
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a", created_at=noon.timestamp()), spec=priced("3.60")))
+    for seconds, reached in (
+        (300, ()),
+        (150, ("gateway-key.budget-soft",)),
+        (200, ("gateway-key.budget-used-up", "gateway-key.budget-soft")),
+    ):
+        begun = int(api.clock().timestamp())
+        api.clock.skip(seconds)
+        loads = tuple(a_load("a", second) for second in range(begun, begun + seconds))
+        row = used(noon, key=made.id, requests=1, prefill_tokens=5, output_tokens=5)
+        await api.router.post_reports(a_report(f"r{begun}", at=api.clock().timestamp(), loads=loads, usage=(row,)))
+        api.clock.skip(20)
+        await api.app.state.upkeep.roll_up(api.clock())
+        await api.app.state.budgets.look(api.clock())
+        await api.app.state.budgets.look(api.clock())  # looking again changes nothing
+        entries = (await api.viewer.audit({"action": "gateway-key.budget*"})).items
+        assert tuple(one.action for one in entries) == reached
+    (key,) = (await api.viewer.gateway_keys()).items
+    midnight = noon.replace(hour=0) + timedelta(days=1)
+    assert (key.budget_soft_at is not None, key.budget_ends_at) == (True, midnight)
+    api.clock.skip((midnight - api.clock()).total_seconds())
+    await api.app.state.budgets.look(api.clock())
+    (key,) = (await api.viewer.gateway_keys()).items
+    assert (key.budget_soft_at, key.budget_ends_at) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("budget", "field"),
+    [
+        ({"budget_day": "5"}, "budget_currency"),
+        ({"budget_day": "0", "budget_currency": "EUR"}, "budget_day"),
+        ({"budget_month": "a lot", "budget_currency": "EUR"}, "budget_month"),
+        ({"budget_month": "5", "budget_currency": "euro"}, "budget_currency"),
+        ({"budget_month": "5", "budget_currency": "EUR", "budget_soft_percent": 101}, "budget_soft_percent"),
+    ],
+)
+async def test_a_budget_that_cannot_be_used_names_its_field(api: ApiInstance, budget: dict[str, Any], field: str) -> None:
+    with pytest.raises(ApiProblem, match=field):
+        await api.operator.create_gateway_key(GatewayKeyRequest(name="a", **budget))
