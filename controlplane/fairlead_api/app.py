@@ -15,7 +15,7 @@ from fairlead_api.advice import routes as advice
 from fairlead_api.advice.sizing import LOOK_SECONDS
 from fairlead_api.audit import routes as audit
 from fairlead_api.costs import routes as costs
-from fairlead_api.costs.budgets import LOOK_SECONDS as BUDGET_SECONDS
+from fairlead_api.costs.store.spending import LOOK_SECONDS as BUDGET_SECONDS
 from fairlead_api.decisions import routes as decisions
 from fairlead_api.features import infra_of, running
 from fairlead_api.http import problems

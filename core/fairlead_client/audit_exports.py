@@ -109,7 +109,7 @@ def _documents(lines: Iterable[bytes]) -> Iterator[Any]:
 
 
 def seed_of(text: str) -> bytes | None:
-    """The 32 bytes of a signing key written in base64; None if it is none."""
+    """The 32 bytes of a signing key written in base64; None for any other text."""
     try:
         seed = b64decode(text.strip(), validate=True)
     except ValueError:

@@ -8,8 +8,8 @@ from fastapi import Query
 
 from fairlead.errors import InvalidInput
 from fairlead_api.access.guards import Guard
-from fairlead_api.costs.budgets import Budgets
-from fairlead_api.costs.store import PostgresCosts
+from fairlead_api.costs.store.reading import PostgresCosts
+from fairlead_api.costs.store.spending import Budgets
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.documents import Ask, document
 from fairlead_api.http.listing import From, To
@@ -19,7 +19,7 @@ from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.costs import CostGroup, CostLine, CostReport
 
 LONGEST_DAYS = 92
-"""Longest range of a report: every hour of it is divided by itself."""
+"""Longest range of a report: each of its hours is divided separately."""
 HOUR = timedelta(hours=1)
 
 By = Annotated[CostGroup, Query(description="What the cost is divided by.")]

@@ -117,7 +117,7 @@ class AuditFacet:
 class AuditFacets:
     """The values that occur in the entries of a range, at most 50 of each field, the most frequent first.
 
-    Of a range with more than 100,000 entries, the newest are counted: `entries` says how many.
+    At most the newest 100,000 entries are counted; `entries` is their number.
     """
 
     start: datetime

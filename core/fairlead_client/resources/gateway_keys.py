@@ -18,7 +18,7 @@ class GatewayKeyRequest:
 
     `budget_day` and `budget_month` are what its requests may cost in a UTC day and month (docs/cost.md), as decimals in
     `budget_currency`: from `budget_soft_percent` of one on (None = 80) this is said, and beyond it they are refused
-    until it begins anew.
+    until the day or month ends.
     """
 
     name: str
@@ -39,7 +39,7 @@ class GatewayKeyRequest:
 class GatewayKeyChange:
     """The fields of a key to change, as in `GatewayKeyRequest`; None leaves a field as it is.
 
-    An empty list opens all pools or models, an empty `priority_class` is the default one, an empty budget is none, and
+    An empty list opens all pools or models, an empty `priority_class` is the default one, an empty budget does not apply, and
     0 takes away a limit or, as `days` from now, the end of the key.
     """
 

@@ -205,7 +205,7 @@ class GatewayKeys:
         self.use.add(key.facts.id, now, refusal=reason, requests=1)
         facts, after = key.facts, max(1, math.ceil(seconds))
         if reason is KeyRefusal.OVER_BUDGET:
-            return self._refusing(reason, f"the API key's budget is used up; it begins anew in {after} s", after)
+            return self._refusing(reason, f"the API key's budget is used up; send the request again in {after} s", after)
         limit = f"{facts.tokens_per_minute} tokens" if reason is KeyRefusal.OVER_TOKENS else f"{facts.requests_per_minute} requests"
         over = f" over {self._routers} routers" if self._routers > 1 else ""
         message = f"the API key's limit of {limit} a minute{over} is used up here; send the request again in {after} s"

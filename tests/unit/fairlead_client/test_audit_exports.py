@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
-from fairlead_api.audit.exporting import Signer, export_lines
+from fairlead_api.audit.routes import Signer, export_lines
 from fairlead_api.infra.audit_chain import AuditDraft, Link, chain, genesis, hashed
 from fairlead_cli.audit import _is_signed
 from fairlead_client.audit_exports import ExportVerdict, verified

@@ -1,16 +1,20 @@
 """`/cost`: what instances cost over a range, and who used them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
 from typing import ClassVar
 
 from starlette.responses import Response
 
-from fairlead_client.resources.costs import CostGroup, CostLine, CostReport
-from fairlead_web.drawing.costs import PARTS, SERIES, CostPicture, cost_picture, money
+from fairlead_client.resources.costs import CostGroup, CostLine, CostReport, CostStep
+from fairlead_web.drawing.charts import Bar, even_ticks
 from fairlead_web.frame.rendering import Context
 from fairlead_web.frame.routes import Export, Routes
 from fairlead_web.frame.shells import Crumb, Shell
 from fairlead_web.frame.visits import Visit
+from fairlead_web.text import formats
 
 FILTERS = ("pool", "by")
 DEFAULT_START = "now-24h"
@@ -22,6 +26,58 @@ WORDS = {
     CostGroup.CLASS: "Priority class",
     CostGroup.SESSION: "Session",
 }
+
+
+PARTS = ("used", "unattributed", "idle")
+"""From the bottom of a bar to its top."""
+SERIES = {"used": 1, "unattributed": 5, "idle": 7}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostPicture:
+    """Bars in a `width` x `height` box; `top` is the highest bar's amount, as text."""
+
+    currency: str
+    width: int
+    height: int
+    bars: tuple[Bar, ...]
+    ticks: tuple[str, ...]
+    top: str
+
+
+def cost_picture(
+    steps: Sequence[CostStep], currency: str, start: datetime, end: datetime, step_seconds: int, width: int = 1080, height: int = 96
+) -> CostPicture:
+    """The steps of one currency over [start, end)."""
+    of_currency = [step for step in steps if step.currency == currency]
+    top = max((_whole(step) for step in of_currency), default=Decimal(0))
+    scale, bars = width / max(1.0, (end - start).total_seconds()), list[Bar]()
+    for step in of_currency:
+        x, y = max(0.0, (step.at - start).total_seconds() * scale), float(height)
+        wide = max(1.0, min(step_seconds * scale - 1, width - x))
+        for part in PARTS:
+            amount = Decimal(getattr(step, part))
+            tall = float(amount / (top or 1)) * (height - 4)
+            y -= tall
+            if amount:
+                label = f"{formats.clock(step.at)} UTC: {money(getattr(step, part))} {currency} {part}"
+                bars.append(
+                    Bar(x=round(x, 1), y=round(y, 1), width=round(wide, 1), height=round(tall, 1), series=SERIES[part], label=label)
+                )
+    ticks = even_ticks(start, end)
+    return CostPicture(currency=currency, width=width, height=height, bars=tuple(bars), ticks=ticks, top=money(f"{top:f}"))
+
+
+def _whole(step: CostStep) -> Decimal:
+    return Decimal(step.used) + Decimal(step.idle) + Decimal(step.unattributed)
+
+
+def money(amount: str) -> str:
+    """An amount as people read it: two decimals, or as many as show that a small one is not zero."""
+    value = Decimal(amount)
+    if value and abs(value) < Decimal("0.01"):
+        return f"{value.normalize():f}"
+    return f"{value:,.2f}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

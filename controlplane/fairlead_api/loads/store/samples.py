@@ -19,7 +19,7 @@ from fairlead.reports.engines import Quantity
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey, SloFacts
 from fairlead_api import tables
-from fairlead_api.costs.recording import roll_up_work
+from fairlead_api.costs.store.recording import roll_up_work
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.loads.heatmaps import Grid, Limits, Place, Slice

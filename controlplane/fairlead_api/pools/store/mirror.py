@@ -20,7 +20,7 @@ from fairlead.scaling.decisions import ScalingDecisionRecord
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
 from fairlead_api import tables
-from fairlead_api.costs.recording import note_lives, note_prices
+from fairlead_api.costs.store.recording import note_lives, note_prices
 from fairlead_api.infra import audit_log, notifying
 from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.database import Database, moment

@@ -23,7 +23,7 @@ from fairlead.reports.engines import KnownCache, LearntFigure
 from fairlead.reports.moves import MigrationOutcome, MoveOutcome
 from fairlead.tables import PoolKey
 from fairlead_api import tables
-from fairlead_api.costs.recording import save_usage
+from fairlead_api.costs.store.recording import save_usage
 from fairlead_api.infra.database import ROUTER_LIVE_FOR, Database, moment
 from fairlead_api.infra.partitions import Partitions
 from fairlead_api.infra.records import bound, recordset

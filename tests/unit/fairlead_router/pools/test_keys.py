@@ -286,12 +286,12 @@ def test_what_is_taken_adds_up_to_what_was_counted(events: list[tuple[str, float
     assert +taken == +counted
 
 
-def test_a_key_is_refused_until_its_budget_begins_anew_by_the_apis_clock() -> None:
+def test_a_key_is_refused_until_its_budget_is_renewed_by_the_apis_clock() -> None:
     keys, metrics = gateway(facts(budget_ends_at=100.0))
     keys.know_clock(5.0)
     problem = refused(keys, bearer(TEAM), 40.0)
     assert (problem.status, problem.code, dict(problem.extra)[b"retry-after"]) == (429, "rejected-key-budget", b"55")
-    assert "it begins anew in 55 s" in problem.message
+    assert "again in 55 s" in problem.message
     assert metrics.key_refusals == {"rejected-key-budget": 1}
     admitted(keys, bearer(TEAM), 95.0)
 
