@@ -39,8 +39,8 @@ class GatewayKeyRequest:
 class GatewayKeyChange:
     """The fields of a key to change, as in `GatewayKeyRequest`; None leaves a field as it is.
 
-    An empty list opens all pools or models, an empty `priority_class` is the default one, an empty budget does not apply, and
-    0 takes away a limit or, as `days` from now, the end of the key.
+    An empty list opens all pools or models, an empty `priority_class` is the default one, an empty budget does not
+    apply, and 0 takes away a limit or, as `days` from now, the end of the key.
     """
 
     name: str | None = None

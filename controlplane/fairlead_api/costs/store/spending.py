@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead_api.access.tables import gateway_keys as keys
-from fairlead_api.costs.budgets import BudgetState, budget_state, days_and_months, drafts_of, spent_of
+from fairlead_api.costs.reporting import BudgetState, budget_state, days_and_months, drafts_of, spent_of
 from fairlead_api.costs.store.reading import PostgresCosts
 from fairlead_api.infra import audit_log, notifying
 from fairlead_api.infra.audit_chain import AuditDraft

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairlead_api.costs.budgets import BudgetState, budget_state
+from fairlead_api.costs.reporting import BudgetState, budget_state
 
 NOW = datetime(2026, 12, 31, 13, 5, tzinfo=UTC)
 MIDNIGHT = datetime(2027, 1, 1, tzinfo=UTC)
