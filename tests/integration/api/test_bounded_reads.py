@@ -114,6 +114,7 @@ PLACES = {
     "notice_id": "nope",
 }
 LEFT_OUT = {
+    "/v1/audit/export": "streams its whole range, by chunks, because that is what it is for",
     "/v1/live": "a stream of what the others read",
     "/v1/audit/verification": "walks the whole log, by chunks, because that is what it is for",
     "/v1/pools/{namespace}/{name}/heatmap": "bounded by its grid of columns and instances",
@@ -125,7 +126,6 @@ OF_LATELY = (
     "/v1/rejections",
     "/v1/cost",
     "/v1/audit/facets",
-    "/v1/audit/export",
     "/v1/trends",
     "/v1/pools/{namespace}/{name}/slo/attainment",
     "/v1/pools/{namespace}/{name}/slo/what-if",
