@@ -147,7 +147,10 @@ RECENT = ("load_samples", "load_rollups", "rejections")
 not on how much there is.
 """
 
-SUMMED = {path: ("instance_transitions",) for path in OF_LATELY if path.endswith("/series")} | {"/v1/audit/facets": ("audit_log",)}
+SUMMED = {path: ("instance_transitions",) for path in OF_LATELY if path.endswith("/series")} | {
+    "/v1/audit/facets": ("audit_log",),
+    "/v1/cost": ("schedule_runs",),
+}
 """Tables that a path sums over its range, as those are for it alone: the last hour unless asked otherwise."""
 
 
