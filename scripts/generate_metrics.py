@@ -52,6 +52,7 @@ LABELS = {
     "reason": "why, in the same word as in the answer",
     "result": "`ok`, `failed`, or `unavailable` while the database is away",
     "role": "`both`, `prefill` or `decode`",
+    "currency": "currency of the prices, as ISO 4217 writes it",
     "route": "path of the route, with names in braces",
     "source": "how a figure is known: `measured`, `fitted`, `declared` or `unknown`",
     "state": "which state is meant",

@@ -1,5 +1,6 @@
 """`fairlead audit` shows who did what, and checks that nobody changed the log."""
 
+import sys
 from typing import Any
 
 import click
@@ -8,9 +9,11 @@ from fairlead.errors import InvalidInput
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, range_options, show_list, watched
 from fairlead_cli.printing import json_option, print_facts, print_json, short, when
+from fairlead_client.audit_exports import verified
+from fairlead_client.client import ControlApi
 from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditVerification
 from fairlead_process.clock import utc_now
-from fairlead_process.option_types import WholeOption
+from fairlead_process.option_types import TimeOption, WholeOption
 from fairlead_process.pool_names import pool_argument
 
 COLUMNS = ("at (UTC)", "id", "actor", "role", "action", "object", "result", "reason")
@@ -67,12 +70,38 @@ def head(as_json: bool, url: tuple[str, ...], token: str | None) -> None:
 
 
 @audit.command()
+@click.option("--from", "start", type=TimeOption(), default="now-30d", show_default=True, help="Begin: RFC 3339, or as now-7d.")
+@click.option("--to", "end", type=TimeOption(), default="now", show_default=True, help="End: RFC 3339, or as now-1d.")
+@url_option
+@token_option
+def export(start: str, end: str, url: tuple[str, ...], token: str | None) -> None:
+    """Print the entries of a range with their hash chain, signed: a file for `fairlead audit verify FILE`."""
+
+    async def copied(api: ControlApi) -> None:
+        async for chunk in api.export("/v1/audit/export", {"from": start, "to": end}):
+            sys.stdout.buffer.write(chunk)
+
+    ask(url, token, copied)
+
+
+@audit.command()
+@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option("--key", metavar="HEX", help="With FILE: the public key that must have signed it.")
 @click.option("--head", "kept", metavar="ID:CHAIN", help="A head that was kept; the log must still contain it.")
 @json_option
 @url_option
 @token_option
-def verify(kept: str | None, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
-    """Check the hash chain of the whole log. The exit code is 1 if an entry was changed or removed."""
+def verify(file: str | None, key: str | None, kept: str | None, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Check the hash chain of the whole log, or of an export. The exit code is 1 if an entry was changed or removed.
+
+    An export (`fairlead audit export`) is checked without the API: its chain, its end, and its signature. Compare the
+    key that is printed with the one that the log's owner gave you, or give it as --key.
+    """
+    if file is not None:
+        _verify_file(file, key, as_json)
+        return
+    if key is not None:
+        raise click.UsageError("--key is for an export; name its FILE")
     place = None if kept is None else _head(kept)
     found = ask(url, token, lambda api: api.audit_verification(place))
     whole = found.intact and found.kept_head_holds is not False
@@ -82,6 +111,34 @@ def verify(kept: str | None, as_json: bool, url: tuple[str, ...], token: str | N
         click.echo(_verdict(found))
     if not whole:
         raise click.exceptions.Exit(1)
+
+
+def _verify_file(file: str, key: str | None, as_json: bool) -> None:
+    with click.open_file(file, "rb") as lines:
+        found = verified(lines, _is_signed, None if key is None else key.lower())
+    if as_json:
+        print_json(found)
+    elif found.fault is not None:
+        click.echo(f"The export cannot be trusted: {found.fault}.")
+    else:
+        signed = f"It is signed by {found.key}." if found.key else "It is not signed: only its chain was checked."
+        ids = "" if found.first is None else f", {found.first} to {found.last},"
+        click.echo(f"The chain of {found.entries:,} entries{ids} from {found.start} to {found.end} is intact. {signed}")
+    if found.fault is not None:
+        raise click.exceptions.Exit(1)
+
+
+def _is_signed(key: str, signature: str, message: bytes) -> bool:
+    try:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    except ImportError:
+        raise click.ClickException("signatures need the package cryptography: pip install 'fairlead[audit]'") from None
+    try:
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(bytes.fromhex(signature), message)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
 
 
 def _head(text: str) -> AuditHead:

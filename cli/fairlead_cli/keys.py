@@ -73,6 +73,10 @@ def usage(key_id: str, start: str, end: str, as_json: bool, url: tuple[str, ...]
 @click.option(
     "--class", "priority_class", help="Priority class of its requests, which may ask for a lower one; default: the class `default`."
 )
+@click.option("--budget-day", metavar="AMOUNT", help="What its requests may cost in a UTC day, such as 25.00; then they are refused.")
+@click.option("--budget-month", metavar="AMOUNT", help="The same for a UTC month.")
+@click.option("--budget-currency", metavar="CURRENCY", help="Currency of the budgets, such as EUR.")
+@click.option("--budget-soft-percent", type=WholeOption(1, 100), help="From this share on the budget's soft end is noted; default: 80.")
 @click.option("--explain", is_flag=True, help="Its requests may have their decisions kept (x-fairlead-explain: 1).")
 @json_option
 @url_option
@@ -90,6 +94,7 @@ def create(
     as_json: bool,
     url: tuple[str, ...],
     token: str | None,
+    **budget: Any,
 ) -> None:
     """Create a key and print its secret, which is never shown again. The token needs the role operator."""
     request = GatewayKeyRequest(
@@ -101,6 +106,7 @@ def create(
         tokens_per_minute=tokens_per_minute,
         priority_class=priority_class,
         explain=explain,
+        **budget,
     )
     made, unserved = ask(url, token, lambda api: _made(api, request))
     if unserved:
@@ -125,6 +131,14 @@ def create(
 @click.option("--requests-per-minute", type=WholeOption(0, 10**12), help="0: no limit.")
 @click.option("--tokens-per-minute", type=WholeOption(0, 10**12), help="Prompts and answers together; 0: no limit.")
 @click.option("--class", "priority_class", help="Priority class of its requests; '' is the class `default`.")
+@click.option(
+    "--budget-day",
+    metavar="AMOUNT",
+    help="What its requests may cost in a UTC day, such as 25.00; then they are refused. '' takes it away.",
+)
+@click.option("--budget-month", metavar="AMOUNT", help="The same for a UTC month. '' takes it away.")
+@click.option("--budget-currency", metavar="CURRENCY", help="Currency of the budgets, such as EUR.")
+@click.option("--budget-soft-percent", type=WholeOption(1, 100), help="From this share on the budget's soft end is noted; default: 80.")
 @click.option("--explain/--no-explain", default=None, help="Whether its requests may have their decisions kept (x-fairlead-explain: 1).")
 @json_option
 @url_option

@@ -140,6 +140,12 @@ def _decisions() -> click.Command:
     return decisions
 
 
+def _cost() -> click.Command:
+    from fairlead_cli.cost import cost
+
+    return cost
+
+
 def _rejections() -> click.Command:
     from fairlead_cli.rejections import rejections
 
@@ -266,6 +272,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
         help="Show moves between instances, and whether they were faster than staying.", load=_migrations, extra="web"
     ),
     "decisions": Subcommand(help="Show why a request went to its instance.", load=_decisions, extra="web"),
+    "cost": Subcommand(help="Show what instances cost, and who used them.", load=_cost, extra="web"),
     "rejections": Subcommand(help="Show refused requests by cause, and what would help.", load=_rejections, extra="web"),
     "schedules": Subcommand(
         help="Show schedules' windows: open ones, next starts, and outcomes of past ones.", load=_schedules, extra="web"

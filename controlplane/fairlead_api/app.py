@@ -16,6 +16,8 @@ from fairlead_api.advice.sizing import LOOK_SECONDS
 from fairlead_api.audit import routes as audit
 from fairlead_api.canaries import routes as canaries
 from fairlead_api.canaries.judging import LOOK_SECONDS as JUDGING_SECONDS
+from fairlead_api.costs import routes as costs
+from fairlead_api.costs.store.spending import LOOK_SECONDS as BUDGET_SECONDS
 from fairlead_api.decisions import routes as decisions
 from fairlead_api.features import infra_of, running
 from fairlead_api.forecasts import routes as forecasts
@@ -54,6 +56,7 @@ PLAIN = (
     advice,
     audit,
     canaries,
+    costs,
     decisions,
     loads,
     moves,
@@ -99,10 +102,13 @@ def create_api(
     deliveries, foreseen = webhooks.deliveries_of(infra), forecasts.forecasting_of(infra)
     proposing, foreseeing = advice.proposing_of(infra, planned, foreseen)
     judging = canaries.judging_of(infra)
+    budgets = costs.budgets_of(infra)
     jobs: dict[str, tuple[Job, int]] = {
         "sizing": (sizing.look, LOOK_SECONDS),
         "notices": (deliveries.deliver, 1),
         "canaries": (partial(care.alone, "canaries", judging.look), JUDGING_SECONDS),
+        "budgets": (partial(care.alone, "budgets", budgets.look), BUDGET_SECONDS),
+        "costs": (costs.telling(infra), 30),
         "proposals": (partial(care.alone, "proposals", proposing.look), LOOK_SECONDS),
         "forecasts": (partial(care.alone, "forecasts", foreseeing.look), forecasts.LOOK_SECONDS),
         "watching": (partial(care.alone, "watching", foreseen.watch), forecasts.LOOK_SECONDS),
@@ -142,6 +148,7 @@ def create_api(
     app.add_middleware(Instrument, telemetry=infra.telemetry)
     app.state.upkeep = care
     app.state.sizing = sizing
+    app.state.budgets = budgets
     app.state.deliveries = deliveries
     app.state.proposing = proposing
     app.state.foreseeing = foreseeing

@@ -84,6 +84,12 @@ class Retention:
         "load per minute, SLO kept per hour, use of gateway keys per minute; not fewer than FAIRLEAD_KEEP_ROLLUPS_10S_DAYS",
         "older heatmaps, attainment of SLO versions, use of keys; below 30 also the remaining error budgets",
     )
+    cost_days: int = _days(
+        "COST",
+        400,
+        "lives of instances, their prices, and what each key, class and session used of them per hour",
+        "cost of that time, by whatever",
+    )
     decisions_days: int = _days("DECISIONS", 7, "sampled decisions", "why a request went where it went")
     traffic_days: int = _days(
         "TRAFFIC", 1, "recorded requests: lengths and hashes, no text", "what-if on the traffic of that time, and turns of session trees"
@@ -163,6 +169,17 @@ class Settings:
             "the audience that Kubernetes tokens must be made for (`kubectl create token NAME --audience=…`)",
             "without it, tokens for the API server itself sign in here too",
             default_shown="that of the API server",
+        ),
+    )
+    audit_signing_key: str | None = field(
+        default=None,
+        repr=False,
+        metadata=variable(
+            "FAIRLEAD_AUDIT_SIGNING_KEY",
+            Text("32 random bytes in base64, as of `openssl rand -base64 32`", secret=True),
+            "the Ed25519 key that signs exports of the audit log",
+            "without one, exports have their hash chain and no signature; a changed key makes another public key",
+            default_shown="none",
         ),
     )
     oidc: OidcSettings = field(default_factory=OidcSettings, metadata=group(OidcSettings))

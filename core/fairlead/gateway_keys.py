@@ -18,6 +18,7 @@ class KeyRefusal(StrEnum):
     OUT_OF_SCOPE = "key-out-of-scope"
     OVER_REQUESTS = "rejected-key-requests"
     OVER_TOKENS = "rejected-key-tokens"
+    OVER_BUDGET = "rejected-key-budget"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,9 @@ class GatewayKeyFacts:
     """
     explain: bool = False
     """Whether its requests may ask for their decisions to be kept (`x-fairlead-explain`)."""
+
+    budget_ends_at: float | None = None
+    """Until when it is refused because its budget is used up, in Unix seconds of the API's clock."""
 
     def opens(self, pool: PoolKey, model: str) -> bool:
         """Whether the key gives access to this pool, which serves this model."""

@@ -124,6 +124,12 @@ BETWEEN_SECTIONS = (
         fault=lambda spec: next(_scheduled_after_prefill(spec)),
         message=f"scaling.schedules[].{NEEDS_PREFILL_ROLE}",
     ),
+    Rule(
+        cel="has(self.cost) || self.roles.all(role, !has(role.costPerInstanceHour))",
+        holds=lambda spec: spec.cost is not None or all(role.cost_per_instance_hour is None for role in spec.roles),
+        field="cost",
+        message="roles[].costPerInstanceHour needs cost with its currency; write cost.currency and cost.perInstanceHour",
+    ),
     ZERO_TOGETHER,
     RATIO_NEEDS_ROLES,
     Rule(

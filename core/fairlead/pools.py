@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
 from fairlead import adoption_specs
+from fairlead.costs.money import CURRENCY_PATTERN, PRICE_PATTERN, micros_of
 from fairlead.engine_specs import EngineSpec, SimulatedSpec, adapter_names
 from fairlead.forecasts.calendars import ForecastSpec
 from fairlead.gateway_specs import GatewaySpec
@@ -57,6 +58,18 @@ class DrainSpec:
     """How an instance is emptied before its pod is deleted."""
 
     timeout_seconds: float = duration("Longest time to wait for requests in flight.", "120s", minimum=0.0, maximum=86400.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostSpec:
+    """What the pool's instances cost."""
+
+    currency: str = text("Currency of the prices, as ISO 4217 writes it, such as EUR.", pattern=CURRENCY_PATTERN)
+    per_instance_hour: str = text(
+        'Price of an hour of an instance, such as "2.50", with at most six decimals; a role may have its own '
+        "(roles[].costPerInstanceHour). A changed price applies from then on.",
+        pattern=PRICE_PATTERN,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +142,7 @@ class PoolSpec:
     scaling: PoolScalingSpec = nested(PoolScalingSpec, "How the number of instances of each role is found.")
     ratio: RatioSpec = nested(RatioSpec, "How many of the instances prefill and how many decode.")
     rollout: RolloutSpec = nested(RolloutSpec, "How instances are replaced after a change of their template or engine.")
+    cost: CostSpec | None = nested(CostSpec, "What the instances cost. Without it the pool has no cost.", optional=True)
     gateway: GatewaySpec | None = nested(
         GatewaySpec,
         "Lets Envoy-based gateways send to this pool, with the routers as their endpoint picker: by an "
@@ -146,6 +160,13 @@ class PoolSpec:
     def simulated(self) -> SimulatedSpec | None:
         """The simulated engine's settings with defaults; None for real engines."""
         return (self.engine.simulated or SimulatedSpec()) if self.engine.type == "simulated" else None
+
+    def price_of(self, role: RoleSpec) -> tuple[int, str] | None:
+        """The price of an hour of an instance of a role, in micro-units, and its currency; None without a price."""
+        if self.cost is None:
+            return None
+        written = role.cost_per_instance_hour or self.cost.per_instance_hour
+        return micros_of("spec.cost.perInstanceHour", written), self.cost.currency
 
     def ratios(self) -> Iterator[tuple[str, RatioSpec]]:
         """The `ratio` section of the pool, and that of each schedule's windows, with the sections' paths."""

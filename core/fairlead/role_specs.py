@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fairlead import adoption_specs
+from fairlead.costs.money import PRICE_PATTERN
 from fairlead.instances import MAX_REPLICAS, Role
 from fairlead.schemas.shapes import Rule, nested, text, verbatim, whole
 from fairlead.selectors import SelectorSpec
@@ -140,6 +141,13 @@ class RoleSpec:
         adoption_specs.ScaleTargetSpec,
         "The workload of the selected pods, scaled to the role's desired number; without it the pods only get requests.",
         optional=True,
+    )
+
+    cost_per_instance_hour: str | None = text(
+        "Price of an hour of an instance of this role, instead of cost.perInstanceHour and in the currency of cost. An "
+        "instance with several nodes is one instance.",
+        None,
+        pattern=PRICE_PATTERN,
     )
 
     @property

@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from fairlead.costs.money import CURRENCY_PATTERN, micros_of
 from fairlead.errors import InvalidInput
 from fairlead.tables import CLASS_NAME, PoolKey
 from fairlead_api.access.access import Access
@@ -104,6 +105,10 @@ def new_key(request: GatewayKeyRequest, secret: str, caller: Caller, now: dateti
         tokens_per_minute=request.tokens_per_minute,
         priority_class=request.priority_class,
         explain=request.explain,
+        budget_day=request.budget_day,
+        budget_month=request.budget_month,
+        budget_currency=request.budget_currency,
+        budget_soft_percent=request.budget_soft_percent,
         created_at=now,
         created_by=caller.identity.subject,
         expires_at=None if request.days is None else now + timedelta(days=request.days),
@@ -143,6 +148,21 @@ def check_rotation(rotation: GatewayKeyRotation) -> None:
         raise InvalidInput("hours", rotation.hours, f"write 0 to {MOST_HOURS}")
 
 
+def _check_budgets(request: GatewayKeyRequest) -> None:
+    """Raises InvalidInput."""
+    given = [name for name in ("budget_day", "budget_month") if getattr(request, name) is not None]
+    for name in given:
+        if micros_of(name, getattr(request, name)) == 0:
+            raise InvalidInput(name, getattr(request, name), "write an amount above 0, or leave it out for no budget")
+    currency, percent = request.budget_currency, request.budget_soft_percent
+    if currency is not None and not re.fullmatch(CURRENCY_PATTERN, currency):
+        raise InvalidInput("budget_currency", currency, "write a currency as ISO 4217 does, such as EUR")
+    if given and currency is None:
+        raise InvalidInput("budget_currency", None, "write the currency of the budget, such as EUR")
+    if percent is not None and not 1 <= percent <= 100:
+        raise InvalidInput("budget_soft_percent", percent, "write 1 to 100, or leave it out for 80")
+
+
 def _check(request: GatewayKeyRequest) -> None:
     """Raises InvalidInput for the first field that cannot be used."""
     if not request.name.strip() or len(request.name) > LONGEST_NAME or not request.name.isprintable():
@@ -152,6 +172,7 @@ def _check(request: GatewayKeyRequest) -> None:
     for field, limit in (("requests_per_minute", request.requests_per_minute), ("tokens_per_minute", request.tokens_per_minute)):
         if limit is not None and not 1 <= limit <= MOST_PER_MINUTE:
             raise InvalidInput(field, limit, f"write 1 to {MOST_PER_MINUTE}, or leave it out for no limit")
+    _check_budgets(request)
     if request.priority_class is not None and not re.fullmatch(CLASS_NAME, request.priority_class):
         remedy = "write the name of a priority class, such as interactive, or leave it out for the default one"
         raise InvalidInput("priority_class", request.priority_class, remedy)

@@ -1,6 +1,6 @@
 """Tables of people, their credentials, and the keys of the gateway's clients. Secrets are stored as SHA-256 only."""
 
-from sqlalchemy import BigInteger, Boolean, Column, DateTime, ForeignKey, Index, LargeBinary, Table, Text, false
+from sqlalchemy import BigInteger, Boolean, Column, DateTime, ForeignKey, Index, Integer, LargeBinary, Table, Text, false
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from fairlead_api.infra.columns import count_column, metadata, text_column, time_column
@@ -84,6 +84,12 @@ gateway_keys = Table(
     text_column("priority_class", null=True),
     Column("explain", Boolean, nullable=False, server_default=false()),
     Column("former_digest", LargeBinary),
+    text_column("budget_day", null=True),
+    text_column("budget_month", null=True),
+    text_column("budget_currency", null=True),
+    Column("budget_soft_percent", Integer),
+    time_column("budget_soft_at", null=True),
+    time_column("budget_ends_at", null=True),
     time_column("former_until", null=True),
     Index(None, "created_at", "id"),
 )

@@ -3,20 +3,22 @@ that kubectl's changes have an author.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Depends, HTTPException, Query, Request
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from fastapi import Depends, HTTPException, Query, Request, Response
 
 from fairlead.errors import InvalidInput
 from fairlead_api.access.guards import Guard
 from fairlead_api.audit.cluster_events import read_events
 from fairlead_api.audit.store import AuditFilter, PostgresAuditLog, PostgresClusterChanges
 from fairlead_api.features import Feature, Infra
-from fairlead_api.http.answers import answer
-from fairlead_api.http.bodies import MalformedBody
+from fairlead_api.http.answers import BoundedStream, answer
+from fairlead_api.http.bodies import MalformedBody, described_answer
+from fairlead_api.http.documents import attachment
 from fairlead_api.http.listing import Fetch, From, To, listing
 from fairlead_api.http.routes import Routes
 from fairlead_api.http.strictness import CLUSTER_AUDIT
@@ -24,8 +26,9 @@ from fairlead_api.infra.audit_log import PostgresAudit
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.infra.times import parse_range
+from fairlead_client.audit_exports import FORMAT, canonical, seed_of, signed_message
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditKind, AuditVerification, ClusterAuditReceipt
+from fairlead_client.resources.audit import AuditEntry, AuditFacets, AuditHead, AuditKind, AuditVerification, ClusterAuditReceipt
 
 _log = logging.getLogger(__name__)
 
@@ -74,11 +77,53 @@ def cluster_audit_routes(guard: Guard, store: PostgresClusterChanges, clock: Cal
     return routes
 
 
+class Signer:
+    """Signs exports with an Ed25519 key; without one, exports have a chain and no signature."""
+
+    def __init__(self, seed: str | None) -> None:
+        """Raises InvalidInput for a key of another form."""
+        found = None if seed is None else seed_of(seed)
+        if seed is not None and found is None:
+            raise InvalidInput("FAIRLEAD_AUDIT_SIGNING_KEY", None, "write 32 random bytes in base64: `openssl rand -base64 32`")
+        self._key = None if found is None else Ed25519PrivateKey.from_private_bytes(found)
+
+    @property
+    def public_key(self) -> str | None:
+        """The public key in hexadecimal."""
+        return None if self._key is None else self._key.public_key().public_bytes_raw().hex()
+
+    def sign(self, message: bytes) -> str | None:
+        """The signature in hexadecimal."""
+        return None if self._key is None else self._key.sign(message).hex()
+
+
+async def export_lines(
+    chunks: AsyncIterator[Sequence[dict[str, Any]]], signer: Signer, start: datetime, end: datetime
+) -> AsyncIterator[bytes]:
+    """The lines of an export of [start, end); the first chunk has the hash before the first entry."""
+    head: dict[str, Any] = {"format": FORMAT, "start": start.isoformat(), "end": end.isoformat(), "key": signer.public_key}
+    last, count = None, 0
+    async for chunk in chunks:
+        if "previous" in chunk[0]:
+            head["previous"] = last = chunk[0]["previous"]
+            yield _line(head)
+            continue
+        count, last = count + len(chunk), chunk[-1]["chain"]
+        yield b"".join(_line(entry) for entry in chunk)
+    signature = signer.sign(signed_message(head, last or ""))
+    yield _line({"entries": count, "last": last, "signature": signature})
+
+
+def _line(document: dict[str, Any]) -> bytes:
+    """In the form that is hashed, in which numbers of any size stay as they are."""
+    return canonical(document).encode() + b"\n"
+
+
 KeptId = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
 KeptChain = Annotated[str | None, Query(pattern="^[0-9a-f]{64}$")]
 
 
-def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit, clock: Callable[[], datetime]) -> Routes:
+def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit, signer: Signer, clock: Callable[[], datetime]) -> Routes:
     """The audit log under /v1."""
     routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER)
@@ -118,7 +163,30 @@ def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit
             raise NotFound("audit entry", "1")
         return answer(head)
 
+    @routes.get("/audit/export", response_class=Response, responses=described_answer("application/jsonl"))
+    async def get_audit_export(caller: Viewer, start: From = None, end: To = None) -> Response:
+        """The entries of a range with their hash chain, signed: a file that anybody verifies without this API
+        (`fairlead audit verify FILE`). The last 30 days unless asked otherwise.
+        """
+        now = clock()
+        begun, ended = parse_range(start or "now-30d", end or "now", now)
+        first, last = begun or now, ended or now
+        lines = export_lines(verifier.exported(first, last), signer, first, last)
+        return BoundedStream(lines, media_type="application/jsonl", headers=attachment("audit", "jsonl"))
+
     seeing = guard.needs(AccessRole.VIEWER, somewhere=True)
+
+    @routes.get("/audit/facets", response_model=AuditFacets)
+    async def get_audit_facets(
+        caller: Annotated[Caller, Depends(seeing)], pool: str | None = None, start: From = None, end: To = None
+    ) -> Any:
+        """How many entries of a range each action, actor and result has, the most frequent first; the last 7 days
+        unless asked otherwise.
+        """
+        now = clock()
+        begun, ended = parse_range(start or "now-7d", end or "now", now)
+        return answer(await reader.facets(pool, begun or now, ended or now, caller.sight))
+
     listing(routes, "/audit", AuditEntry, seeing, chosen, by="-at")
 
     @routes.get("/audit/{entry_id}", response_model=AuditEntry)
@@ -134,6 +202,8 @@ def feature(infra: Infra, guard: Guard) -> Feature:
     return Feature(
         routes=(
             cluster_audit_routes(guard, PostgresClusterChanges(infra.control), infra.clock),
-            audit_routes(guard, PostgresAuditLog(infra.reads), PostgresAudit(infra.reads), infra.clock),
+            audit_routes(
+                guard, PostgresAuditLog(infra.reads), PostgresAudit(infra.reads), Signer(infra.settings.audit_signing_key), infra.clock
+            ),
         )
     )

@@ -2,6 +2,7 @@
 which revisions name.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,7 +25,7 @@ from fairlead_api.infra.paging import Test, between, narrowed, page
 from fairlead_api.infra.records import read
 from fairlead_api.infra.spans import Sight, Span
 from fairlead_api.tables import audit_log as log
-from fairlead_client.resources.audit import AuditAction, AuditEntry, AuditKind
+from fairlead_client.resources.audit import AuditAction, AuditEntry, AuditFacet, AuditFacets, AuditKind
 from fairlead_client.resources.pages import Page
 
 
@@ -173,6 +174,24 @@ class PostgresAuditLog:
                 connection, query, (log.c.at, log.c.id), _entry, also=also, cursor=span.cursor, limit=span.limit, reverse=span.reverse
             )
 
+    async def facets(self, pool: str | None, start: datetime, end: datetime, sight: Sight) -> AuditFacets:
+        """Counts of the newest entries of a range, by action, actor and result."""
+        within = [log.c.at >= start, log.c.at < end]
+        within += [_of_pool(pool)(log.c)] if pool is not None else []
+        within += [_within(sight)(log.c)] if sight is not None else []
+        newest = select(log.c.action, log.c.actor, log.c.result).where(*within).order_by(log.c.at.desc(), log.c.id.desc()).limit(COUNTED)
+        rows = newest.subquery()
+        query = select(rows.c.action, rows.c.actor, rows.c.result, func.count().label("entries")).group_by(*rows.c)
+        counts: dict[str, Counter[str]] = {name: Counter() for name in ("action", "actor", "result")}
+        entries = 0
+        async with self._database.reading() as connection:
+            for row in await connection.execute(query):
+                entries += row.entries
+                for name, counted in counts.items():
+                    counted[getattr(row, name)] += row.entries
+        found = {name: [AuditFacet(value=value, entries=n) for value, n in _most(counted)] for name, counted in counts.items()}
+        return AuditFacets(start=start, end=end, entries=entries, actions=found["action"], actors=found["actor"], results=found["result"])
+
     async def entry(self, entry_id: int, sight: Sight) -> AuditEntry:
         """One entry. Raises NotFound, also for an entry about an object that the caller may not see."""
         async with self._database.reading() as connection:
@@ -180,6 +199,16 @@ class PostgresAuditLog:
         if row is None or not in_sight(row.object, sight):
             raise NotFound("audit entry", str(entry_id))
         return _entry(row)
+
+
+COUNTED = 100_000
+"""Maximum number of entries that facets count, the newest."""
+MOST_VALUES = 50
+"""Maximum number of values of a facet."""
+
+
+def _most(counted: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(counted.items(), key=lambda one: (-one[1], one[0]))[:MOST_VALUES]
 
 
 def _begins(name: str, beginning: str) -> Test:

@@ -70,6 +70,12 @@ class Telemetry:
             ("pool",),
             registry=self.registry,
         )
+        self.cost_per_hour = Gauge(
+            "fairlead_api_cost_per_hour",
+            "What an hour of a pool's living instances costs at their present prices, in the currency.",
+            ("pool", "currency"),
+            registry=self.registry,
+        )
         self.jobs = Counter("fairlead_api_jobs_total", "Background jobs run.", ("job", "result"), registry=self.registry)
 
     def count_report(self, ignored: Counts[str], lost_moves: Counts[PoolKey]) -> None:
@@ -87,6 +93,12 @@ class Telemetry:
             self.wanted.labels(pool, role).set(number)
         for pool, share in headroom.items():
             self.headroom.labels(pool).set(share)
+
+    def tell_cost(self, rates: Mapping[tuple[str, str], int]) -> None:
+        """These are the current costs in micro-units, by pool and currency; a pool that is not among them has none."""
+        self.cost_per_hour.clear()
+        for (pool, currency), micros in rates.items():
+            self.cost_per_hour.labels(pool, currency).set(micros / 1_000_000)
 
     def exposition(self) -> tuple[bytes, str]:
         """The metrics as text, and the content type."""

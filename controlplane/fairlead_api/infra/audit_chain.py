@@ -5,7 +5,6 @@ of a day starts from the last hash of the day before, or from the day's name if 
 """
 
 import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -14,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from fairlead_client.audit_exports import chained
 from fairlead_client.resources.audit import AuditResult
 
 
@@ -51,13 +51,16 @@ def genesis(day: date) -> str:
 
 def chain(previous: str, number: int, at: datetime, draft: AuditDraft) -> str:
     """Hash of an entry. `previous` is the hash of the entry before, or `genesis`."""
-    content = {
-        "id": number,
-        "at": at.astimezone(UTC).isoformat(timespec="microseconds"),
-        **msgspec.to_builtins(draft),
-    }
-    canonical = json.dumps(as_stored(content), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(f"{previous}\n{canonical}".encode()).hexdigest()
+    return chained(previous, as_stored(_content(number, at, draft)))
+
+
+def _content(number: int, at: datetime, draft: AuditDraft) -> dict[str, Any]:
+    return {"id": number, "at": at.astimezone(UTC).isoformat(timespec="microseconds"), **msgspec.to_builtins(draft)}
+
+
+def hashed(link: Link) -> dict[str, Any]:
+    """An entry as its hash covers it, and the hash."""
+    return {**as_stored(_content(link.id, link.at, link.draft)), "chain": link.chain}
 
 
 def first_broken(links: Iterable[Link], previous: str | None = None, expected: int = 1) -> tuple[int | None, str | None, int]:

@@ -2,7 +2,7 @@
 entries.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead_api import tables
-from fairlead_api.infra.audit_chain import AuditDraft, Link, chain, first_broken, genesis
+from fairlead_api.infra.audit_chain import AuditDraft, Link, chain, first_broken, genesis, hashed
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.records import read
 from fairlead_client.resources.audit import AuditHead, AuditVerification
@@ -103,6 +103,26 @@ class PostgresAudit:
             head=head,
             kept_head_holds=None if kept is None else found == kept.chain,
         )
+
+    async def exported(self, start: datetime, end: datetime) -> AsyncIterator[Sequence[dict[str, Any]]]:
+        """The entries of [start, end) as they are hashed, in order and in chunks; the first chunk is only
+        `{"previous": …}`, the hash before the first of them, None if it is the log's first.
+        """
+        log = tables.audit_log
+        async with self._database.holding() as connection:
+            await connection.execution_options(isolation_level="REPEATABLE READ")
+            first = select(log.c.id).where(log.c.at >= start).order_by(log.c.at, log.c.id).limit(1)
+            number = (await connection.execute(first)).scalar_one_or_none() or 1
+            before = select(log.c.chain).where(log.c.id == number - 1)
+            yield [{"previous": (await connection.execute(before)).scalar_one_or_none()}]
+            while True:
+                query = select(log).where(log.c.id >= number, log.c.at >= start, log.c.at < end).order_by(log.c.id).limit(_CHUNK)
+                rows = (await connection.execute(query)).all()
+                if rows:
+                    yield [hashed(_link(row)) for row in rows]
+                if len(rows) < _CHUNK:
+                    return
+                number = rows[-1].id + 1
 
 
 def _link(row: Any) -> Link:

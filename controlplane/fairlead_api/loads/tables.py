@@ -77,6 +77,8 @@ def _rollup(name: str) -> Table:
     """One instance in one bucket.
 
     For each metric it has the maximum, sum and number of its per-second values, so that longer buckets merge exactly.
+    `busy_seconds` are those in which a request was at the instance, `prefilling_seconds` the part in which a prompt was
+    computed.
     """
     parts: list[Column[object]] = []
     for metric in METRICS:
@@ -89,6 +91,8 @@ def _rollup(name: str) -> Table:
         Column("instance", Text, primary_key=True),
         *parts,
         *(count_column(total) for total in SUMS),
+        count_column("busy_seconds"),
+        Column("prefilling_seconds", Double, nullable=False, server_default="0"),
     )
 
 

@@ -30,7 +30,13 @@ def _facts_of(row: Any) -> list[GatewayKeyFacts]:
     if row.former_until is not None:
         secrets.append((row.former_digest, min(row.former_until, row.expires_at or row.former_until)))
     return [
-        read(GatewayKeyFacts, row, digest=bytes(secret).hex(), expires_at=None if ends is None else ends.timestamp())
+        read(
+            GatewayKeyFacts,
+            row,
+            digest=bytes(secret).hex(),
+            expires_at=None if ends is None else ends.timestamp(),
+            budget_ends_at=None if row.budget_ends_at is None else row.budget_ends_at.timestamp(),
+        )
         for secret, ends in secrets
     ]
 

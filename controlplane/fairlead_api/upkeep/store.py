@@ -60,6 +60,17 @@ SWEEPS: dict[str, tuple[Sweep, ...]] = {
             "WHERE u.key_id = r.key_id AND u.refusal = ''), 'infinity')",
         ),
     ),
+    "cost_days": (
+        Sweep(table="usage_hours", where="r.bucket < :before", by_pool=True),
+        Sweep(table="session_usage_hours", where="r.bucket < :before", by_pool=True),
+        Sweep(table="work_hours", where="r.bucket < :before", by_pool=True),
+        Sweep(table="instance_lives", where="r.ended_at < :before"),
+        Sweep(
+            table="instance_prices",
+            where="r.since < :before AND EXISTS (SELECT 1 FROM instance_prices p WHERE p.pool_id = r.pool_id AND p.role = r.role "
+            "AND p.since > r.since AND p.since <= :before)",
+        ),
+    ),
     "reports_days": (Sweep(table="reports", where="r.received_at < :before"),),
     # A migration belongs to a session's bindings, so it is deleted just before the binding that it made. A session is
     # deleted when no row of its history is left.

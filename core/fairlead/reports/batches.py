@@ -18,6 +18,7 @@ from fairlead.reports.objectives import SloSample
 from fairlead.reports.rejections import RejectionRecord
 from fairlead.reports.shares import PoolShare
 from fairlead.reports.traffic import RecordedRequest
+from fairlead.reports.usage import PoolUsage
 from fairlead.tables import PoolKey
 
 
@@ -130,6 +131,7 @@ class ReportBatch:
     slo_samples: tuple[SloSample, ...] = _rows(Cargo.SAMPLES, RowTime.SECOND, kept="load_samples_days", table="slo_samples")
     canary_samples: tuple[CanarySample, ...] = _rows(Cargo.SAMPLES, RowTime.MOMENT, kept="load_samples_days", table="canary_samples")
     key_use: tuple[KeyUse, ...] = _rows(Cargo.HISTORY, RowTime.MINUTE, kept="rollups_1m_days", of_schedulers=False, of_pools=False)
+    usage: tuple[PoolUsage, ...] = _rows(Cargo.HISTORY, RowTime.MINUTE, kept="cost_days", of_schedulers=False)
     traffic: tuple[RecordedRequest, ...] = _rows(
         Cargo.SAMPLES, RowTime.MOMENT, kept="traffic_days", table="recorded_requests", of_schedulers=False
     )

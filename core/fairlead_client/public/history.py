@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from fairlead.tables import PoolKey
 from fairlead_client.public.calling import ApiCalls, Query, path_of, segment, subject_of
-from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditVerification
+from fairlead_client.resources.audit import AuditEntry, AuditFacets, AuditHead, AuditVerification
+from fairlead_client.resources.costs import CostReport
 from fairlead_client.resources.decisions import DecisionReasons, RoutingDecision
 from fairlead_client.resources.figures import FiguresByInstance, InstanceFigures, RangeFigures
 from fairlead_client.resources.moves import Migration, MigrationMatrix, ReRoute
@@ -118,8 +119,16 @@ class HistoryCalls(ApiCalls):
     async def rejections(self, filters: Query | None = None) -> RejectionReport:
         return await self._call("GET", "/v1/rejections", RejectionReport, query=filters)
 
+    async def cost(self, filters: Query | None = None) -> CostReport:
+        """What instances cost; `by` is a CostGroup."""
+        return await self._call("GET", "/v1/cost", CostReport, query=filters)
+
     async def audit(self, filters: Query | None = None) -> Page[AuditEntry]:
         return await self._call("GET", "/v1/audit", Page[AuditEntry], query=filters)
+
+    async def audit_facets(self, filters: Query | None = None) -> AuditFacets:
+        """The values that occur in a range, with counts."""
+        return await self._call("GET", "/v1/audit/facets", AuditFacets, query=filters)
 
     async def audit_entry(self, entry_id: int) -> AuditEntry:
         return await self._call("GET", f"/v1/audit/{entry_id}", AuditEntry)

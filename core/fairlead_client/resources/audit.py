@@ -23,6 +23,8 @@ class AuditAction(StrEnum):
     GATEWAY_KEY_CHANGED = "gateway-key.changed"
     GATEWAY_KEY_ROTATED = "gateway-key.rotated"
     GATEWAY_KEY_REVOKED = "gateway-key.revoked"
+    GATEWAY_KEY_BUDGET_SOFT = "gateway-key.budget-soft"
+    GATEWAY_KEY_BUDGET_USED_UP = "gateway-key.budget-used-up"
     WEBHOOK_CREATED = "webhook.created"
     WEBHOOK_DELETED = "webhook.deleted"
     WEBHOOK_TESTED = "webhook.tested"
@@ -101,6 +103,29 @@ class AuditEntry:
     plan: str | None
     chain: str
     kind: AuditKind = AuditKind.HUMAN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFacet:
+    """A value of a field of entries, and how many entries have it."""
+
+    value: str
+    entries: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFacets:
+    """The values that occur in the entries of a range, at most 50 of each field, the most frequent first.
+
+    At most the newest 100,000 entries are counted; `entries` is their number.
+    """
+
+    start: datetime
+    end: datetime
+    entries: int
+    actions: list[AuditFacet]
+    actors: list[AuditFacet]
+    results: list[AuditFacet]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,9 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
+SOFT_PERCENT = 80
+"""Share of a budget from which its soft end is reached, in percent, unless the key says another."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyRequest:
@@ -12,6 +15,10 @@ class GatewayKeyRequest:
     It gives access to `pools` (as `namespace/name`) and `models`; an empty list means all. Without `days` it does not
     expire; a limit that is None does not apply. With `explain` its requests may ask for their decisions to be kept
     (`x-fairlead-explain: 1`).
+
+    `budget_day` and `budget_month` are what its requests may cost in a UTC day and month (docs/cost.md), as decimals in
+    `budget_currency`: from `budget_soft_percent` of one on (None = 80) this is said, and beyond it they are refused
+    until the day or month ends.
     """
 
     name: str
@@ -22,14 +29,18 @@ class GatewayKeyRequest:
     tokens_per_minute: int | None = None
     priority_class: str | None = None
     explain: bool = False
+    budget_day: str | None = None
+    budget_month: str | None = None
+    budget_currency: str | None = None
+    budget_soft_percent: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyChange:
     """The fields of a key to change, as in `GatewayKeyRequest`; None leaves a field as it is.
 
-    An empty list opens all pools or models, an empty `priority_class` is the default one, and 0 takes away a limit or,
-    as `days` from now, the end of the key.
+    An empty list opens all pools or models, an empty `priority_class` is the default one, an empty budget does not
+    apply, and 0 takes away a limit or, as `days` from now, the end of the key.
     """
 
     name: str | None = None
@@ -40,6 +51,10 @@ class GatewayKeyChange:
     tokens_per_minute: int | None = None
     priority_class: str | None = None
     explain: bool | None = None
+    budget_day: str | None = None
+    budget_month: str | None = None
+    budget_currency: str | None = None
+    budget_soft_percent: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +102,14 @@ class GatewayKey:
     explain: bool = False
     secret: str | None = None
     former_until: datetime | None = None
+    budget_day: str | None = None
+    budget_month: str | None = None
+    budget_currency: str | None = None
+    budget_soft_percent: int | None = None
+    budget_soft_at: datetime | None = None
+    """Since when the soft end of a budget is reached; None if it is not."""
+    budget_ends_at: datetime | None = None
+    """Until when its requests are refused because a budget is used up; None if none is."""
     last_used_at: datetime | None = None
     last_day: GatewayKeyTotals = field(default_factory=GatewayKeyTotals)
 

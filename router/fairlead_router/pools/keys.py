@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 
 from fairlead.gateway_keys import GatewayKeyFacts, KeyRefusal
@@ -40,6 +41,13 @@ class GatewayKey:
         """Whether it is one of the gateway's own settings' keys."""
         return not self.facts.id
 
+    def goes_on_as(self, facts: GatewayKeyFacts) -> bool:
+        """Take these facts and keep what is left of the limits; False, and nothing, if more than the budget changed."""
+        if replace(self.facts, budget_ends_at=facts.budget_ends_at) != facts:
+            return False
+        self.facts = facts
+        return True
+
     def opens(self, pool: Pool, name: str | None = None, /) -> bool:
         """Whether the key opens the pool or, with a name, that model or adapter of it. A key for models opens an
         adapter only if it names it.
@@ -51,11 +59,14 @@ class GatewayKey:
         """Whether the key's time is over, by the API's clock."""
         return self.facts.expires_at is not None and self.facts.expires_at <= now
 
-    def over_limit(self, now: float) -> tuple[KeyRefusal, float] | None:
-        """The limit that is used up, with the seconds until it is not; None after taking one request.
+    def over_limit(self, now: float, api_ahead: float = 0.0) -> tuple[KeyRefusal, float] | None:
+        """The limit or budget that is used up, with the seconds until it is not; None after taking one request.
 
         Tokens are only asked for here, so that no body is read in vain; `GatewayKeys.reserve` asks and takes.
         """
+        ends = self.facts.budget_ends_at
+        if ends is not None and ends > now + api_ahead:
+            return KeyRefusal.OVER_BUDGET, ends - now - api_ahead
         if seconds := self.limits.seconds_to_token(now):
             return KeyRefusal.OVER_TOKENS, seconds
         if seconds := self.limits.take_request(now):
@@ -104,7 +115,7 @@ class GatewayKeys:
                 logger.warning("gateway key without a digest ignored", extra={"key": facts.id})
                 continue
             before = self._by_digest.get(digest)
-            known[digest] = before if before is not None and before.facts == facts else GatewayKey(facts, now, self._routers)
+            known[digest] = before if before is not None and before.goes_on_as(facts) else GatewayKey(facts, now, self._routers)
         self._by_digest = known | self._shared
         self._are_read = True
 
@@ -132,7 +143,7 @@ class GatewayKeys:
             if key.has_expired(now + self._api_ahead):
                 expired = key
                 continue
-            if counted and (over := key.over_limit(now)) is not None:
+            if counted and (over := key.over_limit(now, self._api_ahead)) is not None:
                 raise self._too_many(key, *over, now)
             return key
         if not self.required:
@@ -193,9 +204,14 @@ class GatewayKeys:
         self._metrics.key_refusals[reason.value] += 1
         self.use.add(key.facts.id, now, refusal=reason, requests=1)
         facts, after = key.facts, max(1, math.ceil(seconds))
+        if reason is KeyRefusal.OVER_BUDGET:
+            return self._refusing(reason, f"the API key's budget is used up; send the request again in {after} s", after)
         limit = f"{facts.tokens_per_minute} tokens" if reason is KeyRefusal.OVER_TOKENS else f"{facts.requests_per_minute} requests"
         over = f" over {self._routers} routers" if self._routers > 1 else ""
         message = f"the API key's limit of {limit} a minute{over} is used up here; send the request again in {after} s"
+        return self._refusing(reason, message, after)
+
+    def _refusing(self, reason: KeyRefusal, message: str, after: int) -> BadRequest:
         word = reason.value.encode()
         headers: Headers = [(b"x-fairlead-rejection", word), (b"x-llm-d-request-dropped-reason", word), (b"retry-after", b"%d" % after)]
         return BadRequest(429, reason.value, message, None, headers)

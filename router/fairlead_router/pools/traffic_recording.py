@@ -1,4 +1,5 @@
-"""Records a pool's requests for simulations: arrival, lengths, and hashes of session and prompt blocks; never a text.
+"""Records a pool's requests: for simulations arrival, lengths, and hashes of session and prompt blocks; for their cost
+the tokens by key, class and session; never a text.
 
 A session is recorded whole or not at all, as its name decides; so are requests without a session that begin alike.
 """
@@ -11,10 +12,11 @@ from typing import NamedTuple, Protocol
 
 from fairlead.reports.decisions import RequestOutcome
 from fairlead.reports.traffic import ID_BITS, TRAFFIC_BLOCK_TOKENS, RecordedRequest, hashed, salt_of, session_number
+from fairlead.reports.usage import PoolUsage
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
 from fairlead.session_trees import Lineage
-from fairlead.tables import RoutingTable
+from fairlead.tables import PoolKey, RoutingTable
 from fairlead.targets import instance_of, rank_of
 from fairlead_router.metrics.endings import CONSEQUENCES, Ending, Outcome
 from fairlead_router.protocols.answers import Usage
@@ -128,18 +130,46 @@ class TrafficRecording:
 
     def ended(self, one: Ended) -> None:
         """A request ended. It is read only when it is taken, since its token counts arrive a moment later."""
-        if self._share <= 0:
-            return
         if len(self._ended) < MOST_ENDED:
             self._ended.append(one)
         else:
             self._dropped += 1
 
-    def take(self, table: RoutingTable) -> tuple[tuple[RecordedRequest, ...], int]:
-        """The records since the last take, and how many were lost because they were not taken in time."""
+    def take(self, table: RoutingTable) -> tuple[tuple[RecordedRequest, ...], tuple[PoolUsage, ...], int]:
+        """The records since the last take, what the requests used, and how many requests were lost because they were
+        not taken in time.
+        """
         taken, self._ended = self._ended, []
         dropped, self._dropped = self._dropped, 0
-        return tuple(recorded_requests(taken, table, self._share, self._block_ids)), dropped
+        traffic = tuple(recorded_requests(taken, table, self._share, self._block_ids)) if self._share > 0 else ()
+        return traffic, usage_of(taken, table.pool), dropped
+
+
+def usage_of(ended: Sequence[Ended], pool: PoolKey) -> tuple[PoolUsage, ...]:
+    """What requests that reached an engine used, added up by minute, key, class and session. Pure."""
+    sums: dict[tuple[int, str, str, str], list[int]] = {}
+    for one in ended:
+        served = one.served
+        if served is None:
+            continue
+        request, usage = one.request, one.usage
+        place = int(one.ended_at // 60) * 60, request.owner, request.priority_class, request.session or ""
+        counted = sums.setdefault(place, [0, 0, 0, 0])
+        counted[0] += 1
+        if usage is None:
+            continue  # nothing is known of what its engine computed
+        prompt = usage.prompt_tokens or request.prompt_tokens
+        hit = min(_cached(usage, served) or 0, prompt)
+        counted[1] += prompt - hit
+        counted[2] += hit
+        counted[3] += usage.output_tokens
+    return tuple(
+        PoolUsage(
+            pool=pool, minute=minute, key=key, priority_class=of_class, session=session,
+            requests=requests, prefill_tokens=prefill, hit_tokens=hit, output_tokens=output,
+        )
+        for (minute, key, of_class, session), (requests, prefill, hit, output) in sums.items()
+    )  # fmt: skip
 
 
 def recorded_requests(

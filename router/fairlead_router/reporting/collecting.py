@@ -133,8 +133,9 @@ class Collector:
                 self._tracer.take(taken)
             for name in [name for name, kind in ROW_KINDS.items() if kind.of_schedulers]:
                 records.setdefault(name, []).extend(getattr(taken, name))
-            traffic, lost = pool.account.traffic.take(pool.table) if whole else ((), 0)
+            traffic, usage, lost = pool.account.traffic.take(pool.table) if whole else ((), (), 0)
             records.setdefault("traffic", []).extend(traffic)
+            records.setdefault("usage", []).extend(usage)
             pool.counters.unkept_decisions += taken.unkept_decisions
             dropped += taken.dropped + lost
             if ended:

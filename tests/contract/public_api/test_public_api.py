@@ -21,7 +21,8 @@ from fairlead.scaling.recommendations import Verdict
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole, Identity, LoginLinkRequest, TokenItem, TokenRequest, WebSession
 from fairlead_client.resources.advice import Advice, AdviceReport, Trends
-from fairlead_client.resources.audit import AuditEntry, AuditVerification
+from fairlead_client.resources.audit import AuditEntry, AuditFacets, AuditVerification
+from fairlead_client.resources.costs import CostLine, CostReport
 from fairlead_client.resources.decisions import DecisionReasons, ReasonCount, RoutingDecision
 from fairlead_client.resources.figures import FiguresByInstance, RangeFigures
 from fairlead_client.resources.gateway_keys import GatewayKey, GatewayKeyRequest, GatewayKeyUsage
@@ -131,11 +132,13 @@ READS: dict[str, tuple[Read, Any]] = {
     "scaling decisions": (lambda door: door.viewer.scaling_decisions(RANGE), Page[ScalingDecisionItem]),
     "scaling decision": (scaling_decision, ScalingDecisionItem),
     "rejections": (lambda door: door.viewer.rejections(RANGE), RejectionReport),
+    "cost": (lambda door: door.viewer.cost({"by": "pool", **RANGE}), CostReport),
     "search": (lambda door: door.viewer.search("chat"), SearchReport),
     "advice": (lambda door: door.viewer.advice(), AdviceReport),
     "advice of a pool": (lambda door: door.viewer.advice(door.pool), AdviceReport),
     "trends": (lambda door: door.viewer.trends(), Trends),
     "audit": (lambda door: door.viewer.audit(), Page[AuditEntry]),
+    "audit facets": (lambda door: door.viewer.audit_facets(RANGE), AuditFacets),
     "audit entry": (audit_entry, AuditEntry),
     "audit verification": (lambda door: door.viewer.audit_verification(), AuditVerification),
     "gateway keys": (lambda door: door.viewer.gateway_keys(), Page[GatewayKey]),
@@ -162,6 +165,7 @@ CSV: dict[str, type[Any]] = {
     "/v1/pools/default/chat/slo/attainment": SloShare,
     "/v1/advice": Advice,
     "/v1/audit": AuditEntry,
+    "/v1/cost": CostLine,
 }
 
 

@@ -72,6 +72,7 @@ WRITES: dict[tuple[str, str], tuple[str, str]] = {
 """
 CLOSED = {
     *("/metrics", "/v1/gateway-keys", "/v1/gateway-keys/{key_id}/usage", "/v1/audit/verification", "/v1/audit/head"),
+    "/v1/audit/export",
     *("/v1/webhooks", "/v1/notices", "/v1/notices/{notice_id}"),
 }
 """Reads of no namespace for which a role in some is not enough."""

@@ -62,6 +62,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "from": ((datetime.now(UTC) - timedelta(days=5)).isoformat(),),
     "to": ((datetime.now(UTC) - timedelta(days=1)).isoformat(),),
     "at": ("now",),
+    "by": ("key", "session"),
     "schedule": ("p1", "nope"),
     "role": ("prefill", "both"),
     "controller": ("Scaling", "Ratio"),
@@ -113,6 +114,7 @@ PLACES = {
     "notice_id": "nope",
 }
 LEFT_OUT = {
+    "/v1/audit/export": "streams its whole range, by chunks, because that is what it is for",
     "/v1/live": "a stream of what the others read",
     "/v1/audit/verification": "walks the whole log, by chunks, because that is what it is for",
     "/v1/pools/{namespace}/{name}/heatmap": "bounded by its grid of columns and instances",
@@ -123,6 +125,8 @@ LEFT_OUT = {
 
 OF_LATELY = (
     "/v1/rejections",
+    "/v1/cost",
+    "/v1/audit/facets",
     "/v1/trends",
     "/v1/pools/{namespace}/{name}/slo/attainment",
     "/v1/pools/{namespace}/{name}/slo/what-if",
@@ -144,7 +148,10 @@ RECENT = ("load_samples", "load_rollups", "rejections")
 not on how much there is.
 """
 
-SUMMED = {path: ("instance_transitions",) for path in OF_LATELY if path.endswith("/series")}
+SUMMED = {path: ("instance_transitions",) for path in OF_LATELY if path.endswith("/series")} | {
+    "/v1/audit/facets": ("audit_log",),
+    "/v1/cost": ("schedule_runs",),
+}
 """Tables that a path sums over its range, as those are for it alone: the last hour unless asked otherwise."""
 
 

@@ -9,6 +9,7 @@ import os
 import shlex
 import sys
 from dataclasses import fields
+from decimal import Decimal
 from pathlib import Path
 
 import click
@@ -52,6 +53,17 @@ def run(fake: FakePublicApi, capfdbinary: pytest.CaptureFixture[bytes]) -> Comma
         return code, heard.out.decode(), heard.err.decode()
 
     return command
+
+
+def test_cost_is_told_in_lines_that_add_up(run: Command) -> None:
+    code, text, _ = run("cost --by key -o json")
+    found = json.loads(text)
+    assert code == 0
+    assert sum(Decimal(one["amount"]) for one in found["lines"]) == Decimal(found["totals"][0]["amount"])
+    code, table, _ = run("cost --by key")
+    assert (code, "team a" in table, "Estimated: caching saved" in table) == (0, True, True)
+    code, text, _ = run("cost --by key -o csv")
+    assert (code, len(list(csv.reader(io.StringIO(text)))) - 1) == (0, len(found["lines"]))
 
 
 @pytest.mark.parametrize("command", LISTS)

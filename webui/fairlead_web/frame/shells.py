@@ -38,6 +38,7 @@ SECTIONS = (
             ("slo", "SLO", "/slo"),
             ("schedules", "Schedules", "/schedules"),
             ("simulator", "Simulator", "/simulator"),
+            ("cost", "Cost", "/cost"),
             ("keys", "Keys", "/keys"),
             ("notices", "Notices", "/notices"),
             ("audit", "Audit", "/audit"),

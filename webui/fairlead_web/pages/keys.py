@@ -38,9 +38,21 @@ class KeysPage(Context):
     problem: Problem | None
 
 
-FIELDS = dict.fromkeys(("name", "pools", "models", "requests_per_minute", "tokens_per_minute", "priority_class", "explain"), "") | {
-    "days": "90"
-}
+FIELDS = dict.fromkeys(
+    (
+        "name",
+        "pools",
+        "models",
+        "requests_per_minute",
+        "tokens_per_minute",
+        "priority_class",
+        "explain",
+        "budget_day",
+        "budget_month",
+        "budget_currency",
+    ),
+    "",
+) | {"days": "90"}
 """The form's fields, and their initial values."""
 REFUSALS = frozenset({400, 403, 404, 409, 422})
 
@@ -114,6 +126,9 @@ def _request(typed: dict[str, str]) -> GatewayKeyRequest:
         tokens_per_minute=_whole("tokens_per_minute", typed["tokens_per_minute"]),
         priority_class=typed["priority_class"] or None,
         explain=bool(typed["explain"]),
+        budget_day=typed["budget_day"] or None,
+        budget_month=typed["budget_month"] or None,
+        budget_currency=typed["budget_currency"].upper() or None,
     )
 
 
@@ -131,6 +146,9 @@ def _change(typed: dict[str, str]) -> GatewayKeyChange:
         tokens_per_minute=asked.tokens_per_minute or 0,
         priority_class=asked.priority_class or "",
         explain=asked.explain,
+        budget_day=asked.budget_day or "",
+        budget_month=asked.budget_month or "",
+        budget_currency=asked.budget_currency or "",
     )
 
 

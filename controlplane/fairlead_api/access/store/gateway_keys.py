@@ -34,6 +34,7 @@ from fairlead_client.resources.pages import Page
 keys = tables.gateway_keys
 used = tables.gateway_key_use
 
+_BUDGET = ("budget_day", "budget_month", "budget_currency", "budget_soft_percent")
 _SUMS = tuple(func.sum(used.c[name]).label(name) for name in ("requests", "prompt_tokens", "output_tokens"))
 _MIDNIGHT = datetime(2020, 1, 1, tzinfo=UTC)
 _LAST_USED = (
@@ -91,6 +92,7 @@ class PostgresGatewayKeys:
             scope = {"pools": list(key.pools), "models": list(key.models)}
             limits = {"requests_per_minute": key.requests_per_minute, "tokens_per_minute": key.tokens_per_minute}
             grade: dict[str, Any] = {"priority_class": key.priority_class, "explain": key.explain}
+            grade |= {name: getattr(key, name) for name in _BUDGET}
             await connection.execute(
                 insert(keys).values(
                     id=key.id,

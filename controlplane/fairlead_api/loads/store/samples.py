@@ -19,6 +19,7 @@ from fairlead.reports.engines import Quantity
 from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey, SloFacts
 from fairlead_api import tables
+from fairlead_api.costs.store.recording import roll_up_work
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.loads.heatmaps import Grid, Limits, Place, Slice
@@ -35,19 +36,25 @@ SUMMED = {total: _TOTALS.get(total, total) for total in tables.SUMS}
 _COUNTS = tuple(SUMMED.values())
 
 
+WORK = ("busy_seconds", "prefilling_seconds")
+_BUSY = "running + completed + failed + cancelled + coalesce(generated_tokens, 0) > 0 OR prefilling > 0"
+"""Whether a request was at the instance in a second."""
+
+
 def _p95(values: str) -> str:
     return f"(SELECT percentile_cont(0.95) WITHIN GROUP (ORDER BY v) FROM unnest({values}) AS v)"
 
 
 PER_SECOND = f"""
 WITH samples AS (
-  SELECT instance, second, kv_usage, ttft_seconds, tpot_seconds, {", ".join((*_GAUGES, *_COUNTS))},
+  SELECT instance, second, kv_usage, prefilling_seconds, ttft_seconds, tpot_seconds, {", ".join((*_GAUGES, *_COUNTS))},
     row_number() OVER (PARTITION BY instance, rank, second, router ORDER BY sent_at DESC) = 1 AS newest
   FROM load_samples WHERE pool_id = :pool AND second >= :start AND second < :end
 ), whole AS (
   SELECT instance, second, max(kv_usage) AS kv_usage,
     {", ".join(f"CAST(sum({name}) FILTER (WHERE newest) AS bigint) AS {name}" for name in _GAUGES)},
     {", ".join(f"CAST(sum({name}) AS bigint) AS {name}" for name in _COUNTS)},
+    least(1, coalesce(sum(prefilling_seconds), 0)) AS prefilling,
     joined_values(ttft_seconds) AS ttfts, joined_values(tpot_seconds) AS tpots
   FROM samples GROUP BY instance, second
 ), per_second AS (
@@ -95,7 +102,7 @@ def _upsert(table: str, columns: list[str], source: str) -> str:
     return f"INSERT INTO {table} ({names}) {source} ON CONFLICT (pool_id, bucket, instance) DO UPDATE SET {replaced}"
 
 
-_COLUMNS = [f"{metric}_{part}" for metric in METRICS for part in ("max", "sum", "n")] + list(tables.SUMS)
+_COLUMNS = [f"{metric}_{part}" for metric in METRICS for part in ("max", "sum", "n")] + list(tables.SUMS) + list(WORK)
 
 _TO_10S = (PER_SECOND + SECONDS) + _upsert(
     "load_rollups_10s",
@@ -104,7 +111,7 @@ _TO_10S = (PER_SECOND + SECONDS) + _upsert(
     + ", ".join(f"max({metric}), sum({metric}), count({metric})" for metric in METRICS)
     + ", "
     + ", ".join(f"coalesce(sum({source}), 0)" for source in SUMMED.values())
-    + " FROM per_second GROUP BY instance",
+    + f", count(*) FILTER (WHERE {_BUSY}), coalesce(sum(prefilling), 0) FROM per_second GROUP BY instance",
 )
 _TO_1M = _upsert(
     "load_rollups_1m",
@@ -112,7 +119,7 @@ _TO_1M = _upsert(
     "SELECT pool_id, date_bin('1 minute', bucket, 'epoch'), instance, "
     + ", ".join(f"max({metric}_max), sum({metric}_sum), coalesce(sum({metric}_n), 0)" for metric in METRICS)
     + ", "
-    + ", ".join(f"sum({total})" for total in tables.SUMS)
+    + ", ".join(f"sum({total})" for total in (*tables.SUMS, *WORK))
     + " FROM load_rollups_10s WHERE pool_id = :pool AND bucket >= :start AND bucket < :end GROUP BY 1, 2, 3",
 )
 
@@ -148,6 +155,7 @@ class PostgresLoads:
                 await connection.execute(text(_TO_1M), {"pool": pool, "start": minute, "end": minute + timedelta(minutes=1)})
             await make_columns(connection, buckets)
             await roll_up_pools(connection, buckets)
+            await roll_up_work(connection, buckets)
             await roll_up_slo(connection, buckets)
             return len(buckets) + await roll_up_moves(connection, now - timedelta(seconds=SETTLE_SECONDS))
 

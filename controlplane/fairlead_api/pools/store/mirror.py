@@ -21,6 +21,7 @@ from fairlead.table_content import MirroredFacts
 from fairlead.tables import PoolKey
 from fairlead_api import tables
 from fairlead_api.canaries.store import note_step, read_verdict
+from fairlead_api.costs.store.recording import note_lives, note_prices
 from fairlead_api.infra import audit_log, notifying
 from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.database import Database, moment
@@ -129,6 +130,8 @@ class PostgresPools:
             drafts: list[AuditDraft] = []
             notices: list[Notice] = []
             revision = await note_revision(connection, row, pool, state, drafts, now)
+            if spec is not None and (revision != row.revision or not known):
+                await note_prices(connection, row.id, spec, now)
             told = facts or _stored_facts(row)
             in_force = told.under(state.schedules) if told is not None else None
             slo_version = await note_slo(connection, row, in_force, revision, now)
@@ -352,6 +355,8 @@ async def note_instances(
         row = upsert(instances)
         replaced = {name: row.excluded[name] for name in changed[0] if name not in {"pool_id", "id"}}
         await connection.execute(row.on_conflict_do_update(index_elements=["pool_id", "id"], set_=replaced), changed)
+    if changed or stored:
+        await note_lives(connection, pool_id, reports, now)
     if transitions:
         await connection.execute(insert(tables.instance_transitions), transitions)
     return ended, lost

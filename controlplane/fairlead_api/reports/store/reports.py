@@ -23,6 +23,7 @@ from fairlead.reports.engines import KnownCache, LearntFigure
 from fairlead.reports.moves import MigrationOutcome, MoveOutcome
 from fairlead.tables import PoolKey
 from fairlead_api import tables
+from fairlead_api.costs.store.recording import save_usage
 from fairlead_api.infra.database import ROUTER_LIVE_FOR, Database, moment
 from fairlead_api.infra.partitions import Partitions
 from fairlead_api.infra.records import bound, recordset
@@ -157,6 +158,7 @@ class PostgresReports:
         await save_samples(connection, report, ids, stored.ignored)
         await save_turns(connection, report, ids)
         await save_key_use(connection, report, stored.ignored)
+        await save_usage(connection, report.usage, ids)
         stored.lost.update(applied.lost)
         stored.lost_moves.update(applied.lost_moves)
 

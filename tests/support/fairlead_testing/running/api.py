@@ -125,7 +125,7 @@ async def until_ready(api: ApiInstance) -> None:
 
 def an_instance(name: str, state: InstanceState = InstanceState.SERVING, **changes: Any) -> InstanceReport:
     values: dict[str, Any] = {"address": f"127.40.0.{(sum(name.encode()) % 250) + 1}:8000", "reason": "test", "created_at": 1_700_000_000.0}
-    return InstanceReport(id=name, pod_uid=f"uid-{name}", state=state, **{"role": Role.BOTH, **values, **changes})
+    return InstanceReport(id=name, state=state, **{"pod_uid": f"uid-{name}", "role": Role.BOTH, **values, **changes})
 
 
 def a_state(*instances: InstanceReport, version: int = 1, generation: int = 1, **changes: Any) -> PoolState:

@@ -24,6 +24,7 @@ _FLEET = (
     "/decisions",
     "/decisions/d-0004",
     "/rejections",
+    "/cost?by=key",
     "/simulator",
     "/slo",
     "/schedules",

@@ -24,9 +24,11 @@ from fairlead_testing.builders.scaling import a_scaling_decision
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
 from fairlead_testing.fakes.public_api.app import FakePublicApi
 from fairlead_testing.fakes.public_data.world import World
-from fairlead_testing.running.api import CHAT, SECRETS, a_binding, a_load, a_report, a_state, an_instance, running_api
+from fairlead_testing.running.api import CHAT, SECRETS, SPEC, a_binding, a_load, a_report, a_state, an_instance, running_api
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 from fairlead_testing.waiting import PATIENCE_SECONDS
+
+PRICED = {**SPEC, "cost": {"currency": "EUR", "perInstanceHour": "2.50"}}
 
 
 @dataclass(kw_only=True)
@@ -102,7 +104,7 @@ async def real_door(database_url: str) -> AsyncIterator[Door]:
     async with running_api(database_url, overrides={"cluster": cluster}) as api:
         now = datetime.now(UTC).timestamp()
         scaled = (a_scaling_decision("scale-2", now), a_scaling_decision("scale-1", now - 60, verdict=Verdict.HELD))
-        await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b"), scaling_decisions=scaled))
+        await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a"), an_instance("b"), spec=PRICED, scaling_decisions=scaled))
         first = a_binding("s1", "a", id="b-1")
         await api.router.post_report(a_report("r-1", bindings=(first,), decisions=(_decision("d-1", now), _decision("d-2", now - 1))))
         moved = a_binding("s1", "b", id="m-1", previous="a", after="b-1", reason=BindingReason.SLO)

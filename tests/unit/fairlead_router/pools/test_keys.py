@@ -284,3 +284,22 @@ def test_what_is_taken_adds_up_to_what_was_counted(events: list[tuple[str, float
     for one in use.take(0.0, final=True):
         taken[one.key] += one.prompt_tokens
     assert +taken == +counted
+
+
+def test_a_key_is_refused_until_its_budget_is_renewed_by_the_apis_clock() -> None:
+    keys, metrics = gateway(facts(budget_ends_at=100.0))
+    keys.know_clock(5.0)
+    problem = refused(keys, bearer(TEAM), 40.0)
+    assert (problem.status, problem.code, dict(problem.extra)[b"retry-after"]) == (429, "rejected-key-budget", b"55")
+    assert "again in 55 s" in problem.message
+    assert metrics.key_refusals == {"rejected-key-budget": 1}
+    admitted(keys, bearer(TEAM), 95.0)
+
+
+def test_a_used_up_budget_gives_no_limit_back() -> None:
+    keys, _ = gateway(facts(requests_per_minute=1))
+    admitted(keys, bearer(TEAM))
+    keys.replace((facts(requests_per_minute=1, budget_ends_at=5.0),), 1.0)
+    assert refused(keys, bearer(TEAM), 1.0).code == "rejected-key-budget"
+    keys.replace((facts(requests_per_minute=1),), 6.0)
+    assert refused(keys, bearer(TEAM), 6.0).code == "rejected-key-requests"

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from fairlead.reports.decisions import RequestOutcome
 from fairlead.reports.traffic import UNSTORED, RecordedRequest
+from fairlead.reports.usage import PoolUsage
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch, Refusal
@@ -26,7 +27,7 @@ class Over:
     served: Served | None = None
     verdict: Dispatch | Refusal | None = None
     ending: Ending | None = None
-    ended_at: float = 0.0
+    ended_at: float = 65.0
 
 
 def request(name: str, blocks: tuple[int, ...], session: str | None = None, tokens: int | None = None) -> RoutingRequest:
@@ -129,9 +130,31 @@ def test_only_so_many_are_kept_and_none_where_nothing_is_recorded(share: float) 
     recording = TrafficRecording(share)
     for number in range(MOST_ENDED + 3):
         recording.ended(Over(request(str(number), (1,))))
-    taken, dropped = recording.take(routing_table(["127.0.0.1:1"]))
-    assert (len(taken), dropped) == ((MOST_ENDED, 3) if share else (0, 0))
-    assert recording.take(routing_table(["127.0.0.1:1"])) == ((), 0)
+    taken, used, dropped = recording.take(routing_table(["127.0.0.1:1"]))
+    assert (len(taken), used, dropped) == (MOST_ENDED if share else 0, (), 3)
+    assert recording.take(routing_table(["127.0.0.1:1"])) == ((), (), 0)
+
+
+def test_use_is_added_up_by_minute_key_class_and_session_whatever_share_is_recorded() -> None:
+    recording = TrafficRecording(0.0)
+    asked = replace(request("a", (1,), session="jane", tokens=100), owner="key-1", priority_class="gold")
+    served = Served("chat-both-0", 20, 1.0)
+    for one in (
+        Over(asked, Usage(7, 30, 90), served),
+        Over(asked, Usage(3), served),  # the engine reports no cached tokens: those that the router believed in
+        Over(asked, None, served),  # it broke off before its engine reported anything
+        Over(asked, Usage(1, 900, 90), served),  # no more than the prompt can be cached
+        Over(asked, Usage(1)),  # it reached no engine
+        Over(request("b", (2,), tokens=5), Usage(2), Served("chat-both-1", 0, 1.0), ended_at=120.0),
+    ):
+        recording.ended(one)
+    table = routing_table(["127.0.0.1:1"])
+    _, used, _ = recording.take(table)
+    of_jane = PoolUsage(
+        pool=table.pool, minute=60, key="key-1", priority_class="gold", session="jane",
+        requests=4, prefill_tokens=60 + 80, hit_tokens=30 + 20 + 90, output_tokens=11,
+    )  # fmt: skip
+    assert used == (of_jane, PoolUsage(pool=table.pool, minute=120, requests=1, prefill_tokens=5, output_tokens=2))
 
 
 def chained(texts: list[int]) -> tuple[int, ...]:

@@ -16,13 +16,15 @@ from fairlead.reports.bindings import BindingReason
 from fairlead.reports.decisions import DecisionReason, KeptFor, RequestOutcome
 from fairlead.reports.moves import MoveOutcome
 from fairlead.scaling.recommendations import Controller, Verdict
-from fairlead_client.resources.audit import AuditVerification
+from fairlead_client.resources.audit import AuditFacet, AuditFacets, AuditVerification
+from fairlead_client.resources.costs import CostGroup
 from fairlead_client.resources.decisions import DecisionReasons, ReasonCount
 from fairlead_client.resources.moves import MigrationFlow, MigrationMatrix, Move, MovesEffect, TimelineBucket
 from fairlead_client.resources.rejections import RejectionReport
 from fairlead_client.resources.sessions import KeepSessionRequest, KeptSession, KeptSessions, SessionDetail
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, document_routes, list_routes, one_of
 from fairlead_testing.fakes.public_api.pools import POOL, pool_named
+from fairlead_testing.fakes.public_data import costs
 from fairlead_testing.fakes.public_data.world import World
 from fairlead_web.text.time_ranges import parse_range
 
@@ -56,8 +58,11 @@ class History:
             *document_routes("/v1/migrations/matrix", self._matrix, "flows", guard),
             *document_routes("/v1/reroutes/matrix", self._reroute_matrix, "flows", guard),
             Route("/v1/audit/verification", guard(self._verification)),
+            Route("/v1/audit/facets", guard(self._facets)),
+            Route("/v1/audit/export", guard(self._export)),
             *document_routes("/v1/pools/{namespace}/{name}/decision-reasons", self._reasons, "reasons", guard),
             *document_routes("/v1/rejections", self._report, "groups", guard),
+            *document_routes("/v1/cost", self._cost, "lines", guard),
             *(route for path, source in lists.items() for route in list_routes(path, source, guard)),
             Route("/v1/sessions/{namespace}/{name}/{session:path}", guard(self._session)),
             Route(f"{POOL}/kept-sessions", guard(self._kept), methods=["GET"]),
@@ -135,6 +140,10 @@ class History:
     async def _report(self, request: Request) -> Response:
         return as_json(self._rejections(request))
 
+    async def _cost(self, request: Request) -> Response:
+        chosen = parse_range(request.query_params.get("from"), request.query_params.get("to"), self._clock())
+        return as_json(costs.report(CostGroup(request.query_params.get("by", "pool")), chosen.start, chosen.end))
+
     def _audit(self, request: Request) -> list[Any]:
         pool = request.query_params.get("pool")
         found = [one for one in self._world.audit() if pool is None or f"{one.object}/".startswith(f"{pool}/")]
@@ -142,6 +151,22 @@ class History:
 
     async def _verification(self, request: Request) -> Response:
         return as_json(AuditVerification(intact=True, entries=len(self._world.audit()), first_broken=None))
+
+    async def _facets(self, request: Request) -> Response:
+        entries = self._audit(request)
+        counted = {
+            name: [AuditFacet(value=value, entries=n) for value, n in Counter(getattr(one, name) for one in entries).most_common()]
+            for name in ("action", "actor", "result")
+        }
+        now = self._clock()
+        found = AuditFacets(
+            start=now, end=now, entries=len(entries), actions=counted["action"], actors=counted["actor"], results=counted["result"]
+        )
+        return as_json(found)
+
+    async def _export(self, request: Request) -> Response:
+        del request
+        return Response(b'{"format":"fairlead-audit/1"}\n', media_type="application/jsonl")
 
     def _in_range(self, request: Request, items: Sequence[Any]) -> list[Any]:
         if "from" not in request.query_params:

@@ -1,0 +1,79 @@
+"""What instances cost, and who used them."""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from fastapi import Query
+
+from fairlead.errors import InvalidInput
+from fairlead_api.access.guards import Guard
+from fairlead_api.costs.store.reading import PostgresCosts
+from fairlead_api.costs.store.spending import Budgets
+from fairlead_api.features import Feature, Infra
+from fairlead_api.http.documents import Ask, document
+from fairlead_api.http.listing import From, To
+from fairlead_api.http.routes import Routes
+from fairlead_api.infra.times import parse_range
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.costs import CostGroup, CostLine, CostReport
+
+LONGEST_DAYS = 92
+"""Longest range of a report: each of its hours is divided separately."""
+HOUR = timedelta(hours=1)
+
+By = Annotated[CostGroup, Query(description="What the cost is divided by.")]
+
+
+def cost_routes(guard: Guard, reader: PostgresCosts, clock: Callable[[], datetime]) -> Routes:
+    """Costs under /v1."""
+    routes = Routes(prefix="/v1", tags=["history"])
+    viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
+
+    async def get_cost(by: By = CostGroup.POOL, pool: str | None = None, start: From = None, end: To = None) -> Ask:
+        """What instances cost over a range of whole hours, exactly divided among requests and idle time.
+
+        Covers the last day by default, and at most 92 days. The range is widened to whole hours UTC, up to now.
+        """
+        now = clock()
+        begun, ended = parse_range(start or "now-24h", end or "now", now)
+        first, last = whole_hours(begun or now, ended or now, now)
+        if last - first > timedelta(days=LONGEST_DAYS) + HOUR:
+            raise InvalidInput("from", start, f"write a range of at most {LONGEST_DAYS} days")
+        return lambda sight: reader.report(by, pool, first, last, sight=sight)
+
+    document(routes, "/cost", CostReport, viewer, get_cost, CostLine, lambda found: found.lines)
+    return routes
+
+
+def whole_hours(start: datetime, end: datetime, now: datetime) -> tuple[datetime, datetime]:
+    """The whole hours that contain a range, up to now; an hour at least where now allows it. Pure."""
+    first = start.replace(minute=0, second=0, microsecond=0)
+    last = end.replace(minute=0, second=0, microsecond=0)
+    last = last if last == end else last + HOUR
+    return first, max(first, min(last, now))
+
+
+def costs_of(infra: Infra) -> PostgresCosts:
+    """The store of costs."""
+    return PostgresCosts(infra.reads)
+
+
+def telling(infra: Infra) -> Callable[[datetime], Awaitable[None]]:
+    """The job that tells metrics the present cost of an hour."""
+    store = PostgresCosts(infra.background)
+
+    async def tell(_: datetime) -> None:
+        infra.telemetry.tell_cost(await store.rates())
+
+    return tell
+
+
+def budgets_of(infra: Infra) -> Budgets:
+    """Who looks at budgets."""
+    return Budgets(PostgresCosts(infra.background), infra.background)
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Costs."""
+    return Feature(routes=(cost_routes(guard, costs_of(infra), infra.clock),))

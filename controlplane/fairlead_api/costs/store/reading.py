@@ -1,0 +1,234 @@
+"""Reads what cost is computed from, and computes it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Table, func, literal, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from fairlead.costs.allocation import Allocation, Life, Price, Use, Work, allocate, unused
+from fairlead.costs.money import HOUR_MICROSECONDS
+from fairlead.instances import Role
+from fairlead_api import tables
+from fairlead_api.costs.reporting import OTHERS, Sums, report
+from fairlead_api.costs.tables import USED
+from fairlead_api.infra.database import Database
+from fairlead_api.infra.errors import NotFound
+from fairlead_api.infra.spans import Sight
+from fairlead_client.resources.costs import CostGroup, CostReport
+
+MOST_SESSIONS = 100
+"""Maximum number of sessions with a line of their own: those with the most tokens."""
+
+Uses = dict[int, dict[int, list[Use]]]
+"""What requests used, by pool and hour."""
+
+_pools = tables.pools
+_pool_name = _pools.c.namespace + "/" + _pools.c.name
+_GROUPS = {CostGroup.KEY: tables.usage_hours.c.key_id, CostGroup.CLASS: tables.usage_hours.c.priority_class}
+
+_OPEN = text("""
+SELECT r.pool_id, r.opened_at AS began, coalesce(r.closed_at, r.closes) AS ended FROM schedule_runs r
+WHERE r.pool_id = ANY(:pools) AND r.opened_at < :end AND r.start < :end AND r.start > CAST(:start AS timestamptz) - interval '32 days'
+AND coalesce(r.closed_at, r.closes, :end) > :start ORDER BY r.opened_at
+""")
+"""SQL for the windows of schedules that were open in a range; none is open for more than a month."""
+
+_WANTED = text("""
+SELECT w.pool_id, w.role, w.at, w.replicas FROM wanted_replicas w
+WHERE w.pool_id = ANY(:pools) AND w.at < :end AND w.at >= coalesce(
+  (SELECT max(b.at) FROM wanted_replicas b WHERE b.pool_id = w.pool_id AND b.role = w.role AND b.at <= :start), '-infinity')
+ORDER BY w.at
+""")
+_DECLARED = text("""
+SELECT r.pool_id, r.at, r.spec FROM unnest(CAST(:pools AS integer[])) AS p (id), LATERAL (
+  SELECT * FROM pool_revisions r WHERE r.pool_id = p.id AND r.at < :end AND r.number >= coalesce(
+    (SELECT b.number FROM pool_revisions b WHERE b.pool_id = p.id AND b.at <= :start ORDER BY b.number DESC LIMIT 1), 0)
+) r ORDER BY r.pool_id, r.number
+""")
+"""SQL for the numbers that were wanted and declared in a range: the last from before it, and every change within."""
+
+_RATES = text("""
+SELECT p.namespace || '/' || p.name AS name, price.currency, sum(price.micros_per_hour) AS micros
+FROM instance_lives l JOIN pools p ON p.id = l.pool_id, LATERAL (
+  SELECT * FROM instance_prices i WHERE i.pool_id = l.pool_id AND i.role = l.role ORDER BY i.since DESC LIMIT 1
+) price WHERE l.ended_at IS NULL AND price.micros_per_hour IS NOT NULL GROUP BY 1, 2
+""")
+"""SQL for the present cost of an hour, by pool and currency."""
+
+
+class PostgresCosts:
+    """Cost reports."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def report(self, by: CostGroup, pool: str | None, start: datetime, end: datetime, *, sight: Sight = None) -> CostReport:
+        """The cost of a range of whole hours, of one pool or all visible ones. Raises NotFound for an unknown pool."""
+        async with self._database.reading() as connection:
+            names = {row.id: row.name for row in await connection.execute(_named(pool, sight))}
+            if pool is not None and not names:
+                raise NotFound("pool", pool)
+            uses = await _uses(connection, by, names, start, end)
+            allocations = await self._allocations(connection, names, uses, start, end)
+            sums = Sums()
+            for one in allocations.values():
+                (sums.add_roles if by is CostGroup.ROLE else sums.add)(one)
+            for currency, units in await _scheduled(connection, names, start, end):
+                sums.scheduled[currency] += units
+            labels = await _key_names(connection, sums) if by is CostGroup.KEY else {}
+        return report(sums, by, start, end, labels)
+
+    async def _allocations(
+        self, connection: AsyncConnection, names: Mapping[int, str], uses: Uses, start: datetime, end: datetime
+    ) -> dict[int, Allocation]:
+        lives, prices = await _lives(connection, names, start, end), await _prices(connection, names, end)
+        work = await _work(connection, names, start, end)
+        return {
+            number: allocate(lives[number], prices[number], work[number], uses.get(number, {}), microseconds(start), microseconds(end))
+            for number in names
+        }
+
+    async def rates(self) -> dict[tuple[str, str], int]:
+        """What an hour of the living instances costs at present prices, in micro-units, by pool and currency."""
+        async with self._database.reading() as connection:
+            return {(row.name, row.currency): int(row.micros) for row in await connection.execute(_RATES)}
+
+
+def microseconds(at: datetime) -> int:
+    """A time in microseconds since 1970, exactly."""
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+
+
+def _hour(at: datetime) -> int:
+    return microseconds(at) // HOUR_MICROSECONDS
+
+
+def _named(pool: str | None, sight: Sight) -> Any:
+    wanted = select(_pools.c.id, _pool_name.label("name"))
+    wanted = wanted if pool is None else wanted.where(_pool_name == pool)
+    return wanted if sight is None else wanted.where(_pools.c.namespace.in_(sorted(sight)))
+
+
+async def _lives(connection: AsyncConnection, pools: Iterable[int], start: datetime, end: datetime) -> Mapping[int, list[Life]]:
+    lives = tables.instance_lives
+    within = lives.c.pool_id.in_(list(pools)), lives.c.began_at < end, lives.c.ended_at.is_(None) | (lives.c.ended_at > start)
+    found: dict[int, list[Life]] = defaultdict(list)
+    for row in await connection.execute(select(lives).where(*within)):
+        ended = None if row.ended_at is None else microseconds(row.ended_at)
+        found[row.pool_id].append(Life(pod=row.pod, role=Role(row.role), began=microseconds(row.began_at), ended=ended))
+    return found
+
+
+async def _prices(connection: AsyncConnection, pools: Iterable[int], end: datetime) -> Mapping[int, list[Price]]:
+    prices = tables.instance_prices
+    found: dict[int, list[Price]] = defaultdict(list)
+    for row in await connection.execute(select(prices).where(prices.c.pool_id.in_(list(pools)), prices.c.since < end)):
+        price = Price(role=Role(row.role), since=microseconds(row.since), micros_per_hour=row.micros_per_hour, currency=row.currency)
+        found[row.pool_id].append(price)
+    return found
+
+
+async def _work(
+    connection: AsyncConnection, pools: Iterable[int], start: datetime, end: datetime
+) -> Mapping[int, Mapping[tuple[Role, int], Work]]:
+    work = tables.work_hours
+    found: dict[int, dict[tuple[Role, int], Work]] = defaultdict(dict)
+    for row in await connection.execute(select(work).where(*_within(work, pools, start, end))):
+        busy, prefilling = row.busy_milliseconds * 1000, row.prefilling_milliseconds * 1000
+        found[row.pool_id][Role(row.role), _hour(row.bucket)] = Work(busy=busy, prefilling=prefilling)
+    return found
+
+
+def _within(table: Table, pools: Iterable[int], start: datetime, end: datetime) -> tuple["ColumnElement[bool]", ...]:
+    return table.c.pool_id.in_(list(pools)), table.c.bucket >= start, table.c.bucket < end
+
+
+async def _uses(connection: AsyncConnection, by: CostGroup, names: Mapping[int, str], start: datetime, end: datetime) -> Uses:
+    """What was used, by the groups of the report; all of a pool is one group where requests are not divided further."""
+    if by is CostGroup.SESSION:
+        return await _of_sessions(connection, names, start, end)
+    usage = tables.usage_hours
+    group: Any = _GROUPS.get(by, literal(""))
+    query = select(usage.c.pool_id, usage.c.bucket, group.label("group"), *_sums(usage)).where(*_within(usage, names, start, end))
+    rows = await connection.execute(query.group_by(usage.c.pool_id, usage.c.bucket, group))
+    return _grouped(rows, lambda row: names[row.pool_id] if by is CostGroup.POOL else row.group)
+
+
+async def _of_sessions(connection: AsyncConnection, names: Mapping[int, str], start: datetime, end: datetime) -> Uses:
+    """What the sessions with the most tokens used, and all others together."""
+    usage = tables.session_usage_hours
+    within = _within(usage, names, start, end)
+    tokens = func.sum(usage.c.prefill_tokens + usage.c.output_tokens)
+    most = select(usage.c.pool_id, usage.c.session).where(*within, usage.c.session != "").group_by(usage.c.pool_id, usage.c.session)
+    chosen = most.order_by(tokens.desc(), usage.c.pool_id, usage.c.session).limit(MOST_SESSIONS).subquery()
+    beside = usage.outerjoin(chosen, (chosen.c.pool_id == usage.c.pool_id) & (chosen.c.session == usage.c.session))
+    own = chosen.c.session.is_not(None).label("own")
+    query = select(usage.c.pool_id, usage.c.bucket, chosen.c.session.label("group"), own, *_sums(usage)).select_from(beside).where(*within)
+    rows = await connection.execute(query.group_by(usage.c.pool_id, usage.c.bucket, chosen.c.session, own))
+    return _grouped(rows, lambda row: f"{names[row.pool_id]}/{row.group}" if row.own else OTHERS)
+
+
+def _sums(usage: Table) -> list[Any]:
+    return [func.sum(usage.c[name]).label(name) for name in USED]
+
+
+def _grouped(rows: Any, name: Any) -> Uses:
+    found: Uses = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        use = Use(group=name(row), **{one: int(getattr(row, one)) for one in USED})
+        found[row.pool_id][_hour(row.bucket)].append(use)
+    for hours in found.values():
+        for of_hour in hours.values():
+            of_hour.sort(key=lambda one: one.group)
+    return found
+
+
+async def _scheduled(connection: AsyncConnection, names: Mapping[int, str], start: datetime, end: datetime) -> Sequence[tuple[str, int]]:
+    """What open windows of schedules saved, in units by currency: instances below the declared number, at their
+    price.
+    """
+    windows: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for row in await connection.execute(_OPEN, {"pools": list(names), "start": start, "end": end}):
+        windows[row.pool_id].append((microseconds(row.began), microseconds(row.ended or end)))
+    if not windows:
+        return ()
+    changes: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
+    for row in await connection.execute(_WANTED, {"pools": list(windows), "start": start, "end": end}):
+        changes[row.pool_id, row.role].append((microseconds(row.at), row.replicas))
+    declared: dict[int, list[tuple[int, Mapping[str, Any]]]] = defaultdict(list)
+    for row in await connection.execute(_DECLARED, {"pools": list(windows), "start": start, "end": end}):
+        declared[row.pool_id].append((microseconds(row.at), row.spec))
+    prices = await _prices(connection, windows, end)
+    return [
+        saved
+        for (pool, role), numbers in changes.items()
+        for saved in unused(
+            windows[pool],
+            numbers,
+            [(at, _declared(spec, role)) for at, spec in declared[pool]],
+            [one for one in prices[pool] if one.role == role],
+            microseconds(start),
+            microseconds(end),
+        )
+    ]
+
+
+def _declared(spec: Mapping[str, Any], role: str) -> int:
+    """The number of a role's instances that a stored spec declares."""
+    if role == Role.BOTH:
+        return int(spec.get("replicas", 1))
+    found = next((one for one in spec.get("roles") or () if isinstance(one, Mapping) and one.get("name") == role), {})
+    return int(found.get("replicas") or max(1, found.get("minReplicas") or 0))
+
+
+async def _key_names(connection: AsyncConnection, sums: Sums) -> dict[str, str]:
+    keys = tables.gateway_keys
+    wanted = {name for _, name in sums.lines if name}
+    rows = await connection.execute(select(keys.c.id, keys.c.name).where(keys.c.id.in_(sorted(wanted))))
+    return {row.id: row.name for row in rows}

@@ -1,0 +1,65 @@
+"""Tables of instances' lives and prices, of their busy time, and of what requests used, by hour."""
+
+from sqlalchemy import BigInteger, Column, DateTime, Index, Table, Text
+
+from fairlead_api.infra.columns import count_column, metadata, pool_column, text_column, time_column
+
+instance_lives = Table(
+    "instance_lives",
+    metadata,
+    pool_column(primary_key=True),
+    Column("pod", Text, primary_key=True),
+    Column("began_at", DateTime(timezone=True), primary_key=True),
+    text_column("instance"),
+    text_column("role"),
+    time_column("ended_at", null=True),
+    Index(None, "pool_id", "ended_at"),
+)
+"""The time in which a pod was an instance of a role. A pod that changes its role has several."""
+
+instance_prices = Table(
+    "instance_prices",
+    metadata,
+    pool_column(primary_key=True),
+    Column("role", Text, primary_key=True),
+    Column("since", DateTime(timezone=True), primary_key=True),
+    Column("micros_per_hour", BigInteger),
+    text_column("currency"),
+)
+"""Prices of an instance hour, each in force until the role's next; NULL = no price."""
+
+work_hours = Table(
+    "work_hours",
+    metadata,
+    pool_column(primary_key=True),
+    Column("bucket", DateTime(timezone=True), primary_key=True),
+    Column("role", Text, primary_key=True),
+    count_column("busy_milliseconds"),
+    count_column("prefilling_milliseconds"),
+)
+"""In how much of an hour a role's instances worked, summed over them."""
+
+USED = ("requests", "prefill_tokens", "hit_tokens", "output_tokens")
+"""What is counted of requests."""
+
+usage_hours = Table(
+    "usage_hours",
+    metadata,
+    pool_column(primary_key=True),
+    Column("bucket", DateTime(timezone=True), primary_key=True),
+    Column("key_id", Text, primary_key=True),
+    Column("priority_class", Text, primary_key=True),
+    *(count_column(name) for name in USED),
+    Index(None, "key_id", "bucket"),
+)
+"""What the requests of each key and class used in an hour; the key is empty for requests without one."""
+
+session_usage_hours = Table(
+    "session_usage_hours",
+    metadata,
+    pool_column(primary_key=True),
+    Column("bucket", DateTime(timezone=True), primary_key=True),
+    Column("session", Text, primary_key=True),
+    *(count_column(name) for name in USED),
+)
+"""What the requests of each session used in an hour; the session is empty for requests without one."""

@@ -1,0 +1,107 @@
+"""What instances cost over a range, and who used them. Amounts are decimals with six places, as texts; they add up."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class CostGroup(StrEnum):
+    """By what cost is divided."""
+
+    POOL = "pool"
+    ROLE = "role"
+    KEY = "key"
+    CLASS = "class"
+    SESSION = "session"
+
+
+class CostPart(StrEnum):
+    """What a line is: the cost of requests, the time in which no request was at an instance, busy time without known
+    tokens, or all sessions without a line of their own.
+    """
+
+    USED = "used"
+    IDLE = "idle"
+    UNATTRIBUTED = "unattributed"
+    OTHERS = "others"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostLine:
+    """A part of the cost, in one currency. All lines of a currency add up to its total.
+
+    `name` is the pool, role, key, class or session, as the report's `by` says; empty for requests without one, and for
+    lines that are not `used`. `label` is a key's name. `amount` is `prefill` plus `decode`, or what was idle or
+    unattributed. `hit_tokens` are prompt tokens that were cached.
+    """
+
+    name: str
+    part: CostPart
+    currency: str
+    amount: str
+    prefill: str = "0.000000"
+    decode: str = "0.000000"
+    requests: int = 0
+    prefill_tokens: int = 0
+    hit_tokens: int = 0
+    output_tokens: int = 0
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostTotal:
+    """The whole cost in one currency: hours of instances times their prices. `used`, `idle` and `unattributed` add up
+    to `amount`.
+    """
+
+    currency: str
+    amount: str
+    used: str
+    idle: str
+    unattributed: str
+    instance_hours: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostStep:
+    """The cost of a step of the range, in one currency. Steps add up to the total."""
+
+    at: datetime
+    currency: str
+    used: str
+    idle: str
+    unattributed: str
+
+
+class SavedBy(StrEnum):
+    """What saved cost."""
+
+    SCHEDULES = "schedules"
+    CACHING = "caching"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostSaving:
+    """An estimate of what would have been paid more; `how` says how it was made."""
+
+    by: SavedBy
+    currency: str
+    amount: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostReport:
+    """The cost of a range, in whole hours UTC, up to now at the latest. `unpriced_hours` are hours of instances that
+    had no price; they are in no amount.
+    """
+
+    by: CostGroup
+    start: datetime
+    end: datetime
+    step_seconds: int
+    lines: list[CostLine]
+    totals: list[CostTotal]
+    steps: list[CostStep]
+    savings: list[CostSaving]
+    unpriced_hours: float = 0.0
