@@ -2,7 +2,7 @@
 
 from fairlead_simulator.engine_server import fields
 from fairlead_simulator.engine_server.exchange import Exchange
-from fairlead_simulator.engine_server.metrics_text import CONTENT_TYPE, render_metrics
+from fairlead_simulator.engine_server.metrics_text import AWAKE, CONTENT_TYPE, render_metrics
 from fairlead_simulator.engine_server.protocols.prompts import chat_prompt
 from fairlead_simulator.engine_server.request_errors import missing, unsuitable
 from fairlead_simulator.engine_server.served_instance import ServedInstance
@@ -60,7 +60,8 @@ async def serve_metrics(instance: ServedInstance, exchange: Exchange) -> None:
     for rank in instance.ranks:
         rank.pacer.advance()
     engines = [rank.pacer.engine for rank in instance.ranks]
-    await exchange.answer(200, render_metrics(engines, instance.settings.model, instance.answered), CONTENT_TYPE)
+    gauges = AWAKE if instance.sleep_mode is None else instance.sleep_mode.gauges
+    await exchange.answer(200, render_metrics(engines, instance.settings.model, instance.answered, gauges), CONTENT_TYPE)
 
 
 async def serve_tokenize(instance: ServedInstance, exchange: Exchange) -> None:
