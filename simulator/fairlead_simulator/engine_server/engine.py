@@ -46,7 +46,8 @@ class ServedEngine:
         self._max_waiting = max_waiting
         self._progress = ServedProgress()
         self.held: list[Generation] | None = None
-        """Generations that arrived while the engine was paused; None while it is not."""
+        """Generations that arrived while the engine was paused; None while it is not. No gauge shows them: an engine
+        counts its requests when it makes a step."""
 
     @property
     def waiting(self) -> int:

@@ -47,7 +47,7 @@ def _lines(engine: ServedEngine, rank: int, model: str, awake: SleepGauges) -> I
     statistics, settings = engine.statistics, engine.settings
     labels = f'engine="{rank}",model_name="{_escape(model)}"'
     yield from _single("num_requests_running", "gauge", "Requests in the running batch.", labels, engine.instance.running)
-    yield from _single("num_requests_waiting", "gauge", "Requests waiting to be scheduled.", labels, engine.waiting)
+    yield from _single("num_requests_waiting", "gauge", "Requests waiting to be scheduled.", labels, engine.instance.waiting)
     yield from _single("kv_cache_usage_perc", "gauge", "Share of KV cache blocks held by requests, 0 to 1.", labels, engine.memory.usage)
     yield from _single(
         "prefix_cache_queries_total", "counter", "Prompt tokens looked up in the cache.", labels, statistics.prefix_queries_tokens

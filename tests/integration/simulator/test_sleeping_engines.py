@@ -48,8 +48,10 @@ async def test_a_sleeping_engine_looks_healthy_and_keeps_requests_until_it_is_aw
     assert (await client.get("/health")).status_code == 200
     assert gauges((await client.get("/metrics")).text) == {"awake": 0, "weights_offloaded": 1, "discard_all": 0}
     asked = asyncio.create_task(client.post(COMPLETIONS, json=completion(4)))
-    while waiting((await client.get("/metrics")).text) != 1:
-        assert not asked.done()
+    for _ in range(20):
+        assert await is_sleeping(client)
+    assert not asked.done()
+    assert waiting((await client.get("/metrics")).text) == 0, "no gauge warns of it"
     assert (await client.post("/wake_up")).json() == {"status": "awake", "tags": None}
     assert (await asked).json()["usage"]["completion_tokens"] == 4
     assert not await is_sleeping(client)
