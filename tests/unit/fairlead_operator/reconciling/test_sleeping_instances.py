@@ -284,7 +284,7 @@ OPERATIONS = st.one_of(
 )
 
 
-@examples(60)
+@examples(30)
 @given(st.lists(st.tuples(OPERATIONS, st.integers(1, 4)), min_size=1, max_size=12))
 def test_no_history_leaves_a_sleeper_in_service_or_a_pool_without_its_instances(history: list[tuple[tuple[str, int], int]]) -> None:
     asyncio.run(_play(history))
