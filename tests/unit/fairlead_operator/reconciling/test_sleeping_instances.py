@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from fairlead.instances import ACCEPTING, InstanceState
 from fairlead.reconciling.observed import EngineSleep
+from fairlead.scaling.signals import PoolDemand
+from fairlead.tables import Outlook
 from fairlead_operator.cluster import Resource
 from fairlead_operator.sleepers import read_answer
 from fairlead_testing.examples import examples
@@ -128,6 +130,20 @@ async def test_scale_out_wakes_before_it_creates() -> None:
     await stage.seconds(8)
     assert len(stage.those(InstanceState.SERVING)) == 4
     assert len(stage.pods()) == 4, "one was woken and one was made"
+
+
+async def test_a_pool_at_zero_is_awake_again_as_soon_as_its_sleeper_is() -> None:
+    stage = await serving(1)
+    scaling = {"mode": "SLO", "zero": {"idleAfter": "10m"}}
+    stage.apply(replicas=1, engine=ENGINE, routing=AT_ONCE, scaling=scaling, roles=[{"name": "both", "warm": {"asleep": 1}}])
+    stage.api.demand = PoolDemand(held_requests=0, held_prompt_tokens=0, in_flight=0, idle_seconds=700.0)
+    await stage.seconds(8)
+    (sleeper,) = stage.those(InstanceState.ASLEEP)
+    assert stage.condition("Ready")["reason"] == "ScaledToZero"
+    assert stage.api.states[-1].outlook is Outlook.COMING, "routers hold what comes"
+    stage.api.demand = PoolDemand(held_requests=3, held_prompt_tokens=300, in_flight=0, idle_seconds=0.0)
+    await stage.seconds(9)
+    assert stage.those(InstanceState.SERVING) == [sleeper]
 
 
 @pytest.mark.parametrize("after_the_call", [False, True])
