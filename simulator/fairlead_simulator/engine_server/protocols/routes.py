@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from fairlead_simulator.engine_server.exchange import Exchange
-from fairlead_simulator.engine_server.protocols import about, chat, completions, messages, pooling, scoring, sleeping
+from fairlead_simulator.engine_server.protocols import about, chat, completions, messages, pooling, scoring
 from fairlead_simulator.engine_server.protocols.audio import Audio
 from fairlead_simulator.engine_server.protocols.responses import Responses
 from fairlead_simulator.engine_server.protocols.stored_responses import ResponseStore
@@ -34,9 +34,9 @@ def _itself(path: str, serve: Serve) -> Route:
 
 
 _SLEEPING = (
-    ("POST", Route(path="/sleep", serve=sleeping.serve_sleep, computes=False)),
-    ("POST", Route(path="/wake_up", serve=sleeping.serve_wake_up, computes=False)),
-    ("GET", Route(path="/is_sleeping", serve=sleeping.serve_is_sleeping, computes=False)),
+    ("POST", Route(path="/sleep", serve=about.serve_sleep, computes=False)),
+    ("POST", Route(path="/wake_up", serve=about.serve_wake_up, computes=False)),
+    ("GET", Route(path="/is_sleeping", serve=about.serve_is_sleeping, computes=False)),
 )
 
 
