@@ -18,7 +18,7 @@ from fairlead_testing.examples import examples
 from fairlead_testing.fakes.sleeping_engines import FakeEngines
 from fairlead_testing.worlds.operator_stages import VirtualStage
 
-ENGINE = {"simulated": {}}
+ENGINE: dict[str, Any] = {"simulated": {}}
 AT_ONCE = {"warming": {"duration": "0s"}}
 
 
