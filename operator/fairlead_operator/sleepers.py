@@ -1,7 +1,7 @@
-"""Asks a pool's engines whether they sleep, and tells them to, by vLLM's `/is_sleeping`, `/sleep` and `/wake_up`.
+"""Asks a pool's engines whether they sleep, and orders them to, by vLLM's `/is_sleeping`, `/sleep` and `/wake_up`.
 
-An engine answers only when it has fallen asleep or is awake, which takes seconds. So it is told in the background, and
-the next rounds see by its own answer what came about: a lost answer, or an operator that was killed, changes nothing.
+An engine answers only when it has fallen asleep or is awake, which takes seconds. So orders go out in the background,
+and the next rounds see the result in its own answer: a lost answer, or an operator that was killed, changes nothing.
 Danger: the paths are for developers. Whoever reaches an engine's port may call them too.
 """
 
@@ -101,14 +101,14 @@ def read_answer(status: int | None, body: bytes) -> EngineSleep:
 
 
 class Sleepers:
-    """The engines of one pool: how they answered last, and what they are being told."""
+    """The engines of one pool: how they answered last, and the orders in progress."""
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
         self._addresses: dict[str, str] = {}
         self._refusing: set[str] = set()
         """Instances whose engines have the endpoint and refused to sleep."""
-        self._telling: dict[str, asyncio.Task[None]] = {}
+        self._orders: dict[str, asyncio.Task[None]] = {}
 
     async def asked(self, pods: tuple[Pod, ...], roles: Collection[Role]) -> tuple[Pod, ...]:
         """The pods, with the answers of the engines of these `roles`, which keep sleepers, and of those that slept."""
@@ -122,20 +122,20 @@ class Sleepers:
         return tuple(replace(pod, instance=replace(pod.instance, sleep=known.get(pod.instance.id, pod.instance.sleep))) for pod in pods)
 
     def put_to_sleep(self, instance: str) -> None:
-        """Tell an engine to sleep, unless it is being told something."""
-        self._tell(instance, self._sleep(instance))
+        """Order an engine to sleep, unless another order to it is in progress."""
+        self._order(instance, self._sleep(instance))
 
     def wake(self, instance: str) -> None:
-        """Tell an engine to wake up, unless it is being told something."""
-        self._tell(instance, self._wake(instance))
+        """Order an engine to wake up, unless another order to it is in progress."""
+        self._order(instance, self._wake(instance))
 
-    def _tell(self, instance: str, call: Coroutine[Any, Any, None]) -> None:
-        told = self._telling.get(instance)
-        if instance not in self._addresses or (told is not None and not told.done()):
+    def _order(self, instance: str, call: Coroutine[Any, Any, None]) -> None:
+        order = self._orders.get(instance)
+        if instance not in self._addresses or (order is not None and not order.done()):
             call.close()
             return
-        self._telling = {name: task for name, task in self._telling.items() if not task.done()}
-        self._telling[instance] = asyncio.create_task(call, name=f"sleep of {instance}")
+        self._orders = {name: task for name, task in self._orders.items() if not task.done()}
+        self._orders[instance] = asyncio.create_task(call, name=f"sleep of {instance}")
 
     async def _sleep(self, instance: str) -> None:
         if not await self._engines.sleep(self._addresses[instance]):

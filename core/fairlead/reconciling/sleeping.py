@@ -42,7 +42,7 @@ def wake(plan: RoundPlan, desired: DesiredRole, missing: int) -> None:
 
 
 def go_on_waking(plan: RoundPlan, desired: DesiredRole) -> None:
-    """Tell the engines again that are to wake up and still sleep: an operator may have ended before it told them."""
+    """Ask the engines again that should wake up and still sleep: an operator may have ended before it asked them."""
     for instance in plan.live(desired.role):
         if instance.waking and instance.sleep is EngineSleep.ASLEEP and instance.id not in plan.actions:
             plan.wake(instance)
