@@ -6,8 +6,11 @@ from typing import Any
 import httpx
 import pytest
 
+from fairlead.reconciling.observed import EngineSleep
+from fairlead_operator.sleepers import HttpEngines
 from fairlead_testing.running.engine import StartEngine
 from fairlead_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.ports import free_port
 
 COMPLETIONS = "/v1/completions"
 PROMPT = "word " * 100
@@ -98,3 +101,21 @@ def test_without_the_flag_there_is_nothing_to_sleep_by(start_engine: StartEngine
     url = start_engine().url
     assert httpx.get(f"{url}/is_sleeping", timeout=PATIENCE_SECONDS).status_code == 404
     assert httpx.post(f"{url}/sleep", timeout=PATIENCE_SECONDS).status_code == 404
+
+
+async def test_the_operators_calls_put_it_to_sleep_wake_it_and_see_what_cannot(start_engine: StartEngine) -> None:
+    able = start_engine("--enable-sleep-mode", "--sleep-seconds", "0", "--wake-seconds", "0").url.removeprefix("http://")
+    unable = start_engine().url.removeprefix("http://")
+    engines = HttpEngines()
+    try:
+        assert await engines.is_sleeping(able) is EngineSleep.AWAKE
+        assert await engines.sleep(able)
+        assert await engines.is_sleeping(able) is EngineSleep.ASLEEP
+        assert await engines.wake(able)
+        assert await engines.is_sleeping(able) is EngineSleep.AWAKE
+        assert await engines.is_sleeping(unable) is EngineSleep.UNABLE
+        assert not await engines.sleep(unable)
+        assert await engines.is_sleeping(f"127.0.0.1:{free_port()}") is EngineSleep.SILENT
+        assert await engines.sleep(f"127.0.0.1:{free_port()}"), "no answer is not a refusal: the next round asks again"
+    finally:
+        await engines.close()
