@@ -28,5 +28,5 @@ if ! .venv/bin/uv --version 2>/dev/null | grep -q "uv $UV_VERSION"; then
   .venv/bin/python -m pip install --quiet --disable-pip-version-check "uv==$UV_VERSION" 2> >(grep -v '^WARNING: Location' >&2)
 fi
 echo "installing locked dependencies"
-VIRTUAL_ENV="$PWD/.venv" .venv/bin/uv sync --frozen --all-extras --inexact --quiet
+scripts/sync-dependencies.sh "$PWD/.venv" --inexact
 touch .venv/ready

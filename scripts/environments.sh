@@ -11,7 +11,7 @@ bin_of() { # VERSION PROGRAM
   if ! cmp -s uv.lock "$here/uv.lock"; then
     echo "installing locked dependencies for Python $1 into $here" >&2
     .venv/bin/uv venv --quiet --clear --python "$2" "$here" >&2
-    UV_PROJECT_ENVIRONMENT="$PWD/$here" .venv/bin/uv sync --frozen --all-extras --quiet >&2
+    scripts/sync-dependencies.sh "$PWD/$here" >&2
     cp uv.lock "$here/uv.lock"
   fi
   echo "$here/bin"

@@ -1,15 +1,19 @@
 """`fairlead schedules` shows windows in time: which are open, when the next ones begin, and the
-outcomes of past ones.
+outcomes of past ones; and those that a forecast proposes.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from fairlead.schedules.conflicts import Conflict
 from fairlead.schedules.runs import RunOutcome
+from fairlead_cli.asking import ask
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, show_list, watched
-from fairlead_cli.printing import print_facts, print_table, short, when
+from fairlead_cli.planning import Approval, approval_options, plan_and_apply
+from fairlead_cli.printing import print_facts, print_json, print_table, short, when
+from fairlead_client.resources.forecasts import PoolForecast
 from fairlead_client.resources.schedules import ScheduleDetail, ScheduleItem, ScheduleRun
 from fairlead_process.option_types import TimeOption
 from fairlead_process.pool_names import name_argument, pool_argument, pool_named
@@ -76,6 +80,52 @@ def runs(start: str | None, end: str | None, limit: int, look: Look, **filters: 
         empty="No start was recorded in this time.",
     )
     show_list(look, listed, {**filters, "from": start, "to": end}, limit)
+
+
+@schedules.command()
+@name_argument
+@click.option("--plan", is_flag=True, help="Plan the proposed schedules, show their effect, and apply them on confirmation.")
+@approval_options
+def forecast(name: str, plan: bool, approval: Approval) -> None:
+    """Show the schedules that a pool's recorded demand asks for, and what they would have done in the last week."""
+    pool = pool_named(name)
+    found = ask(approval.url, approval.token, lambda api: api.forecast(pool))
+    if plan and found.request is None:
+        raise click.ClickException(f"nothing to plan: {found.unknown or 'the pool has these schedules already'}")
+    if plan and found.request is not None:
+        plan_and_apply(pool, found.request, approval)
+    elif approval.as_json:
+        print_json(found)
+    else:
+        _tell_forecast(found)
+
+
+def _tell_forecast(found: PoolForecast) -> None:
+    if found.departed:
+        click.echo(f"Schedules that follow the forecast are suspended: {found.departed}.")
+    if found.unknown:
+        click.echo(f"There is no forecast of {found.pool}: {found.unknown}.")
+        return
+    measured = "measured" if found.start_is_measured else "assumed, none was measured"
+    click.echo(
+        f"Windows open {(found.lead_seconds or 0) / 60:.0f} min before demand: a start takes {(found.start_seconds or 0) / 60:.0f} min "
+        f"({measured}), then the cache fills."
+    )
+    rows = [(one["name"], one["cron"], one["timeZone"], one["duration"], _bounds(one)) for one in found.schedules]
+    print_table(("schedule", "starts", "zone", "for", "instances"), rows)
+    if not found.trials:
+        click.echo("\nWhat they would have done in the last week is being computed; ask again in a minute.")
+        return
+    click.echo("\nThe last week again:")
+    print_table(
+        ("schedules", "instance hours", "late requests", "of"),
+        [(one.schedules.value, f"{one.instance_hours:,.0f}", f"{one.late:,}", f"{one.requests:,}") for one in found.trials],
+    )
+
+
+def _bounds(schedule: Mapping[str, Any]) -> str:
+    told = [f"{role['name']} {role.get('replicas', role.get('minReplicas'))}" for role in schedule["roles"]]
+    return ", ".join(told) + ("" if "replicas" in schedule["roles"][0] else " or more")
 
 
 def _row(one: ScheduleItem) -> tuple[str, ...]:

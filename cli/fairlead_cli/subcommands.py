@@ -116,6 +116,12 @@ def _instances() -> click.Command:
     return instances
 
 
+def _tasks() -> click.Command:
+    from fairlead_cli.tasks import tasks
+
+    return tasks
+
+
 def _sessions() -> click.Command:
     from fairlead_cli.sessions import sessions
 
@@ -254,6 +260,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "change": Subcommand(help="Change a pool by a plan, shown with its effect first, and undo it.", load=_change, extra="web"),
     "pools": Subcommand(help="List and show pools; roll back to a revision, pause or resume a rollout.", load=_pools, extra="web"),
     "instances": Subcommand(help="Show a pool's instances: state, load and cache.", load=_instances, extra="web"),
+    "tasks": Subcommand(help="Show what agents' tasks cost, trees of sessions, and think times.", load=_tasks, extra="web"),
     "sessions": Subcommand(help="Show which instance holds a session, and which held it before.", load=_sessions, extra="web"),
     "migrations": Subcommand(
         help="Show moves between instances, and whether they were faster than staying.", load=_migrations, extra="web"

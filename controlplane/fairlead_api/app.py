@@ -16,6 +16,7 @@ from fairlead_api.advice.sizing import LOOK_SECONDS
 from fairlead_api.audit import routes as audit
 from fairlead_api.decisions import routes as decisions
 from fairlead_api.features import infra_of, running
+from fairlead_api.forecasts import routes as forecasts
 from fairlead_api.http import problems
 from fairlead_api.http.documenting import openapi
 from fairlead_api.http.stale import StaleReads
@@ -41,6 +42,7 @@ from fairlead_api.settings import Settings
 from fairlead_api.simulations import routes as simulations
 from fairlead_api.slo import routes as slo
 from fairlead_api.streams import routes as streams
+from fairlead_api.trees import routes as trees
 from fairlead_api.trials import routes as trials
 from fairlead_api.upkeep import routes as upkeep
 from fairlead_api.upkeep.jobs import Job
@@ -62,6 +64,7 @@ PLAIN = (
     sessions,
     slo,
     streams,
+    trees,
     trials,
     webhooks,
 )
@@ -90,11 +93,14 @@ def create_api(
     objects: Cluster = cluster or kubernetes
     planned = plans.plans_of(infra, objects, expected)
     care, sizing = upkeep.upkeep_of(infra, planned.close_left_open), advice.sizing_of(infra)
-    deliveries, proposing = webhooks.deliveries_of(infra), advice.proposing_of(infra, planned)
+    deliveries, foreseen = webhooks.deliveries_of(infra), forecasts.forecasting_of(infra)
+    proposing, foreseeing = advice.proposing_of(infra, planned, foreseen)
     jobs: dict[str, tuple[Job, int]] = {
         "sizing": (sizing.look, LOOK_SECONDS),
         "notices": (deliveries.deliver, 1),
         "proposals": (partial(care.alone, "proposals", proposing.look), LOOK_SECONDS),
+        "forecasts": (partial(care.alone, "forecasts", foreseeing.look), forecasts.LOOK_SECONDS),
+        "watching": (partial(care.alone, "watching", foreseen.watch), forecasts.LOOK_SECONDS),
     }
     features = (
         upkeep.feature(infra, guard, lambda: openapi(app), care, jobs),
@@ -102,6 +108,7 @@ def create_api(
         plans.feature(infra, guard, objects, planned, expected),
         simulations.feature(infra, guard, planned),
         pods.feature(guard, objects),
+        forecasts.feature(infra, guard),
         *(subject.feature(infra, guard) for subject in PLAIN),
     )
 
@@ -132,4 +139,6 @@ def create_api(
     app.state.sizing = sizing
     app.state.deliveries = deliveries
     app.state.proposing = proposing
+    app.state.foreseeing = foreseeing
+    app.state.foreseen = foreseen
     return app

@@ -85,7 +85,9 @@ class Retention:
         "older heatmaps, attainment of SLO versions, use of keys; below 30 also the remaining error budgets",
     )
     decisions_days: int = _days("DECISIONS", 7, "sampled decisions", "why a request went where it went")
-    traffic_days: int = _days("TRAFFIC", 1, "recorded requests: lengths and hashes, no text", "what-if on the traffic of that time")
+    traffic_days: int = _days(
+        "TRAFFIC", 1, "recorded requests: lengths and hashes, no text", "what-if on the traffic of that time, and turns of session trees"
+    )
     rejections_days: int = _days("REJECTIONS", 30, "refusals per second", "refusals by cause")
     reports_days: int = _days(
         "REPORTS", 7, "ids of reports taken", "reports that a router repeats after a longer interruption are counted twice"

@@ -162,6 +162,8 @@ class PoolObservations:
     """What an instance can do; None: the control API does not report it."""
     ended: tuple[EndedInstance, ...] = ()
     """The instances that the state ended, as it lacks them."""
+    departed: str = ""
+    """How demand is outside of the pool's forecast, so that schedules that follow it are suspended; else empty."""
     record_lacks: str = ""
     """What people must know if the control API's database lost commits within a day; empty otherwise."""
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 from fairlead import adoption_specs
 from fairlead.engine_specs import EngineSpec, SimulatedSpec, adapter_names
+from fairlead.forecasts.calendars import ForecastSpec
 from fairlead.gateway_specs import GatewaySpec
 from fairlead.instances import MAX_REPLICAS, Role
 from fairlead.pool_rules import BETWEEN_SECTIONS
@@ -70,6 +71,7 @@ class PoolScalingSpec(ScalingSpec):
         key="name",
         max_items=MAX_SCHEDULES,
     )
+    forecast: ForecastSpec = nested(ForecastSpec, "Schedules that are proposed from the pool's recorded demand.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

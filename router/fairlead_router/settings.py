@@ -378,8 +378,8 @@ class RouterSettings(Sizes):
         metadata=variable(
             "FAIRLEAD_RECORD_TRAFFIC",
             Number("", 0, 1),
-            "share of sessions whose requests are recorded for simulations: arrivals, lengths, hashes of prompt blocks; no text",
-            "1 writes a row for every request; with 0 simulations have only traces that are uploaded",
+            "share of sessions whose requests are recorded, for simulations and session trees: arrivals, lengths, hashes of prompt blocks; no text",
+            "1 writes a row for every request; with 0 simulations have only traces that are uploaded, and there are no tasks and trees",
         ),
     )
     otlp_endpoint: str | None = field(

@@ -1,4 +1,5 @@
-"""Use case: what the operator advises, as it does in the modes `Advise`, becomes a proposal: a stored plan that waits.
+"""Use case: what the operator advises, as it does in the modes `Advise`, and the schedules that a forecast proposes
+become proposals: stored plans that wait.
 
 A proposal is a plan like a person's: it has the effect, the simulation, the patch for Git and the undo of any plan, and
 somebody with the role for it applies it. This job only makes it, once for each change that is advised, and withdraws it
@@ -43,30 +44,58 @@ class Planner(Protocol):
     async def withdraw(self, plan_id: str) -> None: ...
 
 
-def advised(everything: Situations) -> Sequence[tuple[str, Proposal]]:
+Wanted = Sequence[tuple[str, Proposal]]
+"""Proposals by pool."""
+
+
+class Source(Protocol):
+    """Where proposals come from. A proposal is withdrawn only by the source that `owns` its request."""
+
+    def owns(self, request: PlanRequest) -> bool: ...
+
+    async def proposals(self, now: datetime) -> tuple[Wanted, Container[str]]:
+        """What is proposed now, and the pools of which that is known."""
+
+
+class Advised:
+    """The source of what the operator advises. `others` own requests that are not its own."""
+
+    def __init__(self, reader: SituationReader, *others: Source) -> None:
+        self._reader = reader
+        self._others = others
+
+    def owns(self, request: PlanRequest) -> bool:
+        return not any(other.owns(request) for other in self._others)
+
+    async def proposals(self, now: datetime) -> tuple[Wanted, Container[str]]:
+        everything = await self._reader.situations(None, now)
+        return advised(everything), {one.pool for one in everything.pools}
+
+
+def advised(everything: Situations) -> Wanted:
     """The proposals that the operator's advice asks for now, by pool. Pure."""
     found = [one for one in advise(everything.pools) if one.cause is Cause.SCALING_ADVISED]
     return [(one.pool, Proposal(because=one.sentence, request=plan_request(one.remedy))) for one in found if one.remedy is not None]
 
 
-def outdated(waiting: Sequence[Plan], wanted: Sequence[tuple[str, Proposal]], examined: Container[str]) -> Sequence[Plan]:
+def outdated(waiting: Sequence[Plan], wanted: Wanted, examined: Container[str]) -> Sequence[Plan]:
     """Proposals of the examined pools that nothing advises any more. Pure."""
     kept = [(pool, one.request) for pool, one in wanted]
     return [one for one in waiting if one.proposal and one.pool in examined and (one.pool, one.proposal.request) not in kept]
 
 
 class Proposing:
-    """Makes proposals and withdraws them."""
+    """Makes the proposals of a source and withdraws them."""
 
-    def __init__(self, reader: SituationReader, plans: Planner) -> None:
-        self._reader = reader
+    def __init__(self, source: Source, plans: Planner) -> None:
+        self._source = source
         self._plans = plans
 
     async def look(self, now: datetime) -> None:
         """One look at all pools."""
-        everything = await self._reader.situations(None, now)
-        wanted, waiting = advised(everything), await self._plans.waiting(now)
-        for plan in outdated(waiting, wanted, {one.pool for one in everything.pools}):
+        wanted, examined = await self._source.proposals(now)
+        waiting = [one for one in await self._plans.waiting(now) if one.proposal and self._source.owns(one.proposal.request)]
+        for plan in outdated(waiting, wanted, examined):
             await self._plans.withdraw(plan.id)
         there = [(one.pool, one.proposal.request) for one in waiting if one.proposal]
         for pool, proposal in wanted:

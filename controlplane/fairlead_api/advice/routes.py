@@ -14,7 +14,7 @@ from fairlead.range_steps import covered
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
 from fairlead_api.advice.asking import Advising, TrendStep, trend_steps
-from fairlead_api.advice.proposing import Proposing
+from fairlead_api.advice.proposing import Advised, Proposing, Source
 from fairlead_api.advice.sizing import Sizing
 from fairlead_api.advice.store.situations import PostgresSituations, PostgresTrends
 from fairlead_api.features import Feature, Infra
@@ -92,9 +92,9 @@ def feature(infra: Infra, guard: Guard) -> Feature:
     return Feature(routes=(advice_routes(guard, advising, trends, infra.clock),))
 
 
-def proposing_of(infra: Infra, plans: Plans) -> Proposing:
-    """The background job that makes plans of what the operator advises."""
-    return Proposing(PostgresSituations(infra.background), plans)
+def proposing_of(infra: Infra, plans: Plans, forecasts: Source) -> tuple[Proposing, Proposing]:
+    """The background jobs that make plans of what the operator advises, and of forecasts."""
+    return Proposing(Advised(PostgresSituations(infra.background), forecasts), plans), Proposing(forecasts, plans)
 
 
 def sizing_of(infra: Infra) -> Sizing:

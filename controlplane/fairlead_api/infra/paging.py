@@ -204,6 +204,10 @@ class Lists:
         found = await self._pools.id_of(connection, key)
         return NO_POOL if found is None else found
 
+    async def names(self, connection: AsyncConnection, ids: Iterable[int]) -> dict[int, str]:
+        """Pools' names as namespace/name, by id."""
+        return await self._pools.names(connection, ids)
+
     async def page(
         self, connection: AsyncConnection, chosen: Chosen, keys: Sequence["ColumnElement[Any]"], build: Build[Item], span: Span
     ) -> Page[Item]:

@@ -3,7 +3,7 @@
 Statements, types and the order of columns follow from the table, so there is no second list to maintain. There are
 three exceptions: a record's `pool` is the column `pool_id`; the writer gives the columns that the record does not have;
 and Postgres fills columns that have a default. A field without a column, or a column that nothing fills, is an error
-when the module is imported.
+when the module is imported. A field that its record marks as not stored has no column.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +20,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.selectable import TableValuedAlias
 
+from fairlead.reports.traffic import UNSTORED
 from fairlead_api.infra import copying
 from fairlead_api.infra.database import driver, moment
 
@@ -61,7 +62,7 @@ class Writing(Generic[Record]):
     """
 
     def __init__(self, table: Table, kind: type[Record], *given: str) -> None:
-        names = {field.name for field in fields(kind)} - {"pool"}  # type: ignore[arg-type]  # records are dataclasses
+        names = {field.name for field in fields(kind) if UNSTORED not in field.metadata} - {"pool"}  # type: ignore[arg-type]  # records are dataclasses
         stored = [one for one in table.columns if one.name in names or one.name in given]
         unfilled = [one.name for one in table.columns if one not in stored and not (one.server_default or one.computed or one.nullable)]
         nowhere = sorted((names | set(given)) - {one.name for one in stored})

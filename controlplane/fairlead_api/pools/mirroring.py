@@ -106,6 +106,7 @@ def observations(
     signals: PoolSignals | None = None,
     idle_elsewhere: float | None = None,
     capability: EngineCapability | None = None,
+    departed: str = "",
 ) -> PoolObservations:
     """The answer to the operator. Pure.
 
@@ -124,6 +125,7 @@ def observations(
         requests_per_second=traffic.requests_per_second,
         signals=signals,
         capability=capability,
+        departed=departed,
         demand=_demand(routers, idle_elsewhere, behind=traffic.behind_seconds > 0),
         figures_behind_seconds=traffic.behind_seconds,
         troubled_engines=_troubled(routers, {instance.id for instance in instances}),

@@ -46,10 +46,12 @@ pools = Table(
     time_column("starts_noted_at", null=True),
     json_column("measured", null=True),
     json_column("stalled", null=True),
+    text_column("departed", null=True),
     UniqueConstraint("namespace", "name"),
 )
 """`measured` are routers' measurements of the pool's engines (`pools.capabilities.Remembered`); `stalled` are the
-instances whose engines had stalled when the pool's state last came, None = none.
+instances whose engines had stalled when the pool's state last came, None = none; `departed` says how demand is outside
+of the pool's forecast, None = it is not.
 """
 
 pool_revisions = Table(

@@ -87,7 +87,13 @@ recorded_requests = Table(
     Column("answer_seconds", REAL),
     Column("engine_prompt_tokens", BigInteger),
     Column("cached_tokens", BigInteger),
+    Column("ended_seconds", REAL),
+    *(text_column(name, null=True) for name in ("outcome", "rejection", "decision", "tenant", "task", "tool")),
+    Column("window_number", Integer),
     Index(None, "pool_id", "at"),
+    Index(None, "session", "at"),
     postgresql_partition_by="RANGE (at)",
 )
-"""Recorded requests, for simulations: no text, only lengths and hashes."""
+"""Recorded requests, for simulations and as turns of `session_trees`: no text and no session's name, but lengths and
+hashes.
+"""

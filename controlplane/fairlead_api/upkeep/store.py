@@ -80,6 +80,7 @@ SWEEPS: dict[str, tuple[Sweep, ...]] = {
             "AND NOT EXISTS (SELECT 1 FROM bindings b WHERE b.pool_id = r.pool_id AND b.session = r.session)",
         ),
         Sweep(table="lost_moves", where="r.minute < :before"),
+        Sweep(table="session_trees", where="r.last_at < :before"),
     ),
     "routing_tables_days": (
         Sweep(

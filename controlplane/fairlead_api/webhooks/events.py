@@ -13,7 +13,7 @@ from fairlead_client.resources.plans import Plan
 from fairlead_client.resources.webhooks import NoticeKind
 
 HALTED = frozenset(RolloutTrouble)
-COMES_AND_GOES = frozenset({NoticeKind.OUT_OF_SLO, NoticeKind.INSTANCE_LOST, NoticeKind.INSTANCE_STALLED})
+COMES_AND_GOES = frozenset({NoticeKind.OUT_OF_SLO, NoticeKind.FORECAST_LEFT, NoticeKind.INSTANCE_LOST, NoticeKind.INSTANCE_STALLED})
 """Kinds of which a pool at its limit would make one every few seconds."""
 
 
@@ -80,7 +80,7 @@ def of_stalled(pool: PoolKey, before: Iterable[str], after: Mapping[str, str]) -
 _SKIPPED = {
     RunReason.SKIP: "its spec says to skip it",
     RunReason.PAUSED: "it is paused",
-    RunReason.OVERRULED: "another schedule takes precedence",
+    RunReason.OVERRULED: "another schedule, or scaling after demand left the forecast, takes precedence",
     RunReason.MISSED: "no state of the pool arrived during the whole window",
 }
 
@@ -91,6 +91,12 @@ def of_skipped(pool: PoolKey, skipped: SkippedStart) -> Event:
     words = f"Schedule {skipped.schedule} of {pool} did not open its window of {start}: {_SKIPPED[skipped.reason]}"
     facts = {"start": start, "reason": skipped.reason.value}
     return Event(kind=NoticeKind.SCHEDULE_SKIPPED, pool=str(pool), subject=skipped.schedule, words=words, facts=facts)
+
+
+def of_departure(pool: PoolKey, words: str) -> Event:
+    """Demand that left the forecast."""
+    told = f"Schedules of {pool} that follow its forecast are suspended: {words}"
+    return Event(kind=NoticeKind.FORECAST_LEFT, pool=str(pool), subject=str(pool), words=told, facts={"message": words})
 
 
 def of_proposal(plan: Plan) -> Iterator[Event]:

@@ -22,6 +22,7 @@ class ConditionType(StrEnum):
     SCALING_LIMITED = "ScalingLimited"
     MIGRATIONS_PAUSED = "MigrationsPaused"
     GATEWAY_READY = "GatewayReady"
+    FORECAST_HOLDS = "ForecastHolds"
 
 
 class SpecRefusal(StrEnum):
@@ -190,6 +191,8 @@ class PoolFacts:
     """None if the spec does not ask for gateways."""
     migrations_paused: bool | None = False
     """Whether the spec forbids moving sessions; None = no valid spec was seen yet."""
+    follows_forecast: bool = False
+    """Whether a schedule of the spec follows the pool's forecast."""
     unused_objectives: tuple[str, ...] = ()
     """InferenceObjectives that name a class no request can have, each with the reason."""
 

@@ -28,10 +28,11 @@ from fairlead.scaling.targets import RoleTarget, TargetReason
 def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
     """All conditions of a pool: one per type, always the same types in the same order.
 
-    GatewayReady is left out where the pool asks for no gateway.
+    GatewayReady is left out where the pool asks for no gateway, ForecastHolds where no schedule follows a forecast.
     """
     of_instances = instances_ready(facts)
     of_gateways = () if facts.gateway is None else (gateway_ready(facts.gateway),)
+    of_forecasts = (forecast_holds(facts),) if facts.follows_forecast else ()
     return (
         ready(facts, of_instances),
         of_instances,
@@ -44,6 +45,7 @@ def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
         scaling_limited(facts),
         migrations_paused(facts),
         *of_gateways,
+        *of_forecasts,
     )
 
 
@@ -89,6 +91,24 @@ def migrations_paused(facts: PoolFacts) -> Condition:
         return Condition(type=kind, status="False", reason="NotPaused", message="Sessions move by the policy's rules")
     message = "Sessions stay on their instance, however hot it is, unless it drains or is lost"
     return Condition(type=kind, status="True", reason="PausedInSpec", message=message)
+
+
+def forecast_holds(facts: PoolFacts) -> Condition:
+    """Whether demand is within the band of the pool's forecast. Without an answer the last one counts, so that the
+    control API may be away without a change of schedules.
+    """
+    kind = ConditionType.FORECAST_HOLDS
+    if facts.observations is None:
+        return not_answered_yet(kind)
+    if facts.observations.departed:
+        message = f"Schedules that follow the forecast are suspended: {facts.observations.departed}"
+        return Condition(type=kind, status="False", reason="DemandLeftBand", message=message)
+    return Condition(type=kind, status="True", reason="WithinBand", message="Schedules that follow the forecast are in force")
+
+
+def suspends_forecast(conditions: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether by these conditions schedules that follow a forecast are suspended."""
+    return any(one.get("type") == ConditionType.FORECAST_HOLDS and one.get("status") == "False" for one in conditions)
 
 
 _ACCEPTED = "Accepted"

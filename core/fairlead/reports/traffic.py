@@ -1,8 +1,11 @@
 """Recorded requests without their text: enough to run them again in a simulation."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import Any
 
+from fairlead.reports.decisions import RequestOutcome
+from fairlead.reports.rejections import RejectionReason
 from fairlead.tables import PoolKey
 
 ID_BITS = 53
@@ -22,6 +25,14 @@ def hashed(salt: bytes, data: bytes) -> int:
 def session_number(salt: bytes, session: str) -> int:
     """The number that identifies a session in the record of its requests."""
     return hashed(salt, b"s" + session.encode())
+
+
+UNSTORED = "unstored"
+"""The mark of fields that the record's own table does not keep."""
+
+
+def _unstored() -> Any:
+    return field(default=None, metadata={UNSTORED: True})
 
 
 TRAFFIC_BLOCK_TOKENS = 512
@@ -44,6 +55,11 @@ class RecordedRequest:
     token took `ttft_seconds` and the whole answer `answer_seconds`, both None unless it was served by one engine alone
     and its first token was seen. `engine_prompt_tokens` and `cached_tokens` are what the engine counted of the prompt,
     and the part of it that was cached; where it does not report the latter, the router's estimate.
+
+    The rest makes it a turn of its session's tree (`fairlead.session_trees`). `ended_seconds` is from its arrival until
+    its end, whatever its `outcome`; `rejection` says why it was refused. `tenant` is the id of its key, "" without one;
+    `tool` the tool whose result it brings, and `window_number` its client's count of compactions. `name` and `parent`
+    are names of sessions, only for the tree: with the requests themselves no name of a session is stored.
     """
 
     pool: PoolKey
@@ -60,3 +76,13 @@ class RecordedRequest:
     answer_seconds: float | None = None
     engine_prompt_tokens: int | None = None
     cached_tokens: int | None = None
+    ended_seconds: float | None = None
+    outcome: RequestOutcome | None = None
+    rejection: RejectionReason | None = None
+    decision: str | None = None
+    tenant: str | None = None
+    task: str | None = None
+    tool: str | None = None
+    window_number: int | None = None
+    name: str | None = _unstored()
+    parent: str | None = _unstored()

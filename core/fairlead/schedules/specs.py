@@ -168,6 +168,9 @@ class ScheduleSpec:
         convert=parse_zone,
     )
     paused: bool = truth("Whether the schedule is paused: no window is open, regardless of the cron.", False)
+    follows_forecast: bool = truth(
+        "Whether the schedule follows the pool's forecast: its windows are suspended while demand is outside of the forecast's band.", False
+    )
     skip: tuple[datetime, ...] = texts(
         "Starts of windows that do not happen.", pattern=INSTANT_PATTERN, max_length=32, max_items=MAX_STARTS, convert=parse_instant
     )

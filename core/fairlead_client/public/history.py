@@ -13,6 +13,7 @@ from fairlead_client.resources.rejections import RejectionReport
 from fairlead_client.resources.scaling import ScalingDecisionItem
 from fairlead_client.resources.series import Annotations, Series
 from fairlead_client.resources.sessions import KeepSessionRequest, KeptSession, KeptSessions, SessionDetail, SessionSummary
+from fairlead_client.resources.trees import SessionTree, TaskList, ThinkTimes
 
 
 class HistoryCalls(ApiCalls):
@@ -56,6 +57,18 @@ class HistoryCalls(ApiCalls):
 
     async def session(self, pool: PoolKey, session: str) -> SessionDetail:
         return await self._call("GET", f"/v1/sessions/{path_of(pool)}/{segment(session)}", SessionDetail)
+
+    async def tasks(self, pool: PoolKey | None = None) -> TaskList:
+        """The tasks with the newest turns, of all visible pools or of one."""
+        return await self._call("GET", "/v1/tasks", TaskList, query={"pool": None if pool is None else str(pool)})
+
+    async def tree(self, pool: PoolKey, session: str) -> SessionTree:
+        """The tree that a session belongs to."""
+        return await self._call("GET", f"/v1/trees/{path_of(pool)}/{segment(session)}", SessionTree)
+
+    async def think_times(self, pool: PoolKey) -> ThinkTimes:
+        """How long sessions of the pool wait between turns."""
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/think-times", ThinkTimes)
 
     async def kept_sessions(self, pool: PoolKey) -> KeptSessions:
         """Sessions of the pool whose decisions are all kept."""

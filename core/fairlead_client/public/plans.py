@@ -3,6 +3,7 @@
 from fairlead.tables import PoolKey
 from fairlead_client.public.calling import ApiCalls, Query, path_of, segment
 from fairlead_client.resources.expectations import PlanExpectation
+from fairlead_client.resources.forecasts import PoolForecast
 from fairlead_client.resources.pages import Page
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_client.resources.plans import ApplyRequest, HandOverResult, Plan
@@ -50,6 +51,9 @@ class PlanCalls(ApiCalls):
 
     async def bounds(self, pool: PoolKey, *, at: str = "now") -> InForceAt:
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/bounds", InForceAt, query={"at": at})
+
+    async def forecast(self, pool: PoolKey) -> PoolForecast:
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/forecast", PoolForecast)
 
     async def schedule_runs(self, filters: Query | None = None) -> Page[ScheduleRun]:
         return await self._call("GET", "/v1/schedule-runs", Page[ScheduleRun], query=filters)

@@ -78,7 +78,8 @@ class ScheduleAction(StrEnum):
     """The action of a plan of kind `schedule`.
 
     `set` creates the schedule of this name or replaces it by `spec`, written as in a manifest. `skip` and `run` take
-    the instant `start`.
+    the instant `start`. `replace` removes all schedules whose names begin with the name, and adds the list `schedules`,
+    whose names begin with it too.
     """
 
     SET = "set"
@@ -87,6 +88,7 @@ class ScheduleAction(StrEnum):
     RESUME = "resume"
     SKIP = "skip"
     RUN = "run"
+    REPLACE = "replace"
 
 
 class EngineAction(StrEnum):
@@ -109,7 +111,8 @@ class PlanRequest:
     `fields`: fields of their section of the spec as a manifest writes them, such as `{"ttft": "3s"}`. A field that is
     left out stays as it is, null goes back to its default.
     `weight` takes an `instance`, and in `fields` its `weight` beside instances of weight 1, 0.01 to 100 (null = 1).
-    `schedule` takes in `fields` the `name` of a schedule, an `action` of ScheduleAction, and its `spec` or `start`;
+    `schedule` takes in `fields` the `name` of a schedule, an `action` of ScheduleAction, and its `spec`, `start` or
+    `schedules`;
     `engines` an `action` of EngineAction, and what that takes.
     `bounds` takes in `fields` a role's `minReplicas`, `maxReplicas` and `warm`, and `role` in a pool of two roles;
     `classes` the whole list `priorityClasses`; `spec` and `create` the whole spec, as a manifest writes it.

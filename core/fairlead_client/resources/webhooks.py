@@ -18,6 +18,8 @@ class NoticeKind(StrEnum):
     """A rollout was paused, is worse than what it replaces, or is late."""
     SCHEDULE_SKIPPED = "schedule.skipped"
     """A schedule's window did not open, or has no effect."""
+    FORECAST_LEFT = "forecast.left"
+    """Demand left the band of the pool's forecast, so schedules that follow it are suspended."""
     PLAN_PROPOSED = "plan.proposed"
     """Advice became a plan that waits for somebody to apply it."""
     PLAN_APPLIED = "plan.applied"

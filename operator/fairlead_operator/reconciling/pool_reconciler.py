@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from fairlead.conditions.facts import Condition, ConditionType, PoolFacts
-from fairlead.conditions.pool_conditions import pool_conditions
+from fairlead.conditions.pool_conditions import pool_conditions, suspends_forecast
 from fairlead.instances import Role
 from fairlead.pool_states import PoolObservations, PoolState
 from fairlead.pools import DrainSpec, PoolSpec
@@ -304,7 +304,7 @@ class PoolReconciler:
     async def _decide(self, reading: PoolReading) -> PoolRound:
         """Tell the control API the state, and decide by its answer. Raises ClusterError."""
         now, spec, instances, old = self._dependencies.clock(), reading.in_force.spec, reading.instances, reading.status
-        schedules = scheduled(spec, now)
+        schedules = scheduled(spec, now, forecast_left=suspends_forecast(old.get("conditions") or ()))
         told, ratio = (schedules.told, schedules.ratio) if schedules is not None else (None, None)
         roles = desired_roles(spec, reading.declared)
         warming = weights(desired_pool(ratio, roles), instances, now)
@@ -323,6 +323,9 @@ class PoolReconciler:
             leaving,
         )
         answer = await self._state_exchange.exchange(state)
+        if answer.trusted is not None:
+            schedules = scheduled(spec, now, forecast_left=bool(answer.trusted.departed))
+        ratio = schedules.ratio if schedules is not None else None
         standing = goes_on_from(spec, reading.in_force.previous, reading.standing)
         scaling = scaled(spec, reading.pool, reading.declared, answer.trusted, schedules, now, standing)
         desired = desired_roles(spec, scaling.wanted, {one.role: one.workload for one in reading.workloads})

@@ -158,6 +158,7 @@ class PoolWriter:
             selecting_nothing=selecting_nothing(spec, round_.reading.pods),
             gateway=gateway,
             migrations_paused=None if spec is None else spec.routing.migrations == MIGRATIONS_PAUSED,
+            follows_forecast=spec is not None and any(one.follows_forecast for one in spec.scaling.schedules),
             unused_objectives=round_.reading.objectives.unused,
         )
 

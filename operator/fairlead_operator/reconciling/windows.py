@@ -12,7 +12,7 @@ from fairlead.pool_states import SchedulesInForce
 from fairlead.pools import PoolSpec
 from fairlead.scaling.specs import RatioSpec
 from fairlead.schedules.in_force import InForce, in_force
-from fairlead.schedules.windows import next_change, next_starts
+from fairlead.schedules.windows import next_change, next_starts, open_windows
 from fairlead_operator.times import format_second, parse_time
 
 
@@ -45,23 +45,31 @@ class Scheduled:
     wake_in: float
 
 
-def scheduled(spec: PoolSpec | None, now: float) -> Scheduled | None:
-    """What the spec's schedules set at `now` (Unix seconds); None without a spec."""
+SUSPENDED_BY = "scaling without the forecast, which demand has left"
+"""What takes precedence over schedules that follow a forecast, while demand is outside of it."""
+
+
+def scheduled(spec: PoolSpec | None, now: float, *, forecast_left: bool = False) -> Scheduled | None:
+    """What the spec's schedules set at `now` (Unix seconds); None without a spec. With `forecast_left`, those that
+    follow the forecast set nothing.
+    """
     if spec is None:
         return None
-    schedules, instant = spec.scaling.schedules, datetime.fromtimestamp(now, UTC)
+    instant = datetime.fromtimestamp(now, UTC)
+    schedules = tuple(one for one in spec.scaling.schedules if not (forecast_left and one.follows_forecast))
     found = in_force(schedules, instant)
-    change = next_change(schedules, instant)
+    change = next_change(spec.scaling.schedules, instant)
     overruled = {schedule.name: " and ".join(found.overruling(schedule)) for schedule in schedules if found.is_open(schedule.name)}
+    suspended = {one.name: SUSPENDED_BY for one in spec.scaling.schedules if one not in schedules}
     return Scheduled(
         found=found,
         ratio=found.ratio(spec.ratio),
         told=SchedulesInForce(
             at=instant,
-            windows=found.windows,
+            windows=open_windows(spec.scaling.schedules, instant),
             slo=found.slo(spec.slo),
             early_rejection=found.early_rejection(spec.early_rejection),
-            overruled={name: by for name, by in overruled.items() if by},
+            overruled={name: by for name, by in overruled.items() if by} | suspended,
         ),
         status=_status(spec, found, instant),
         wake_in=inf if change is None else max(0.0, change.timestamp() - now),
@@ -121,7 +129,7 @@ def _closed(name: str, line: Mapping[str, Any], exists: bool, now: float) -> Win
     elif closes is not None and now >= closes:
         why = f"its end was {line['closes']}"
     else:
-        why = "the schedule was changed, skipped or paused, or the clock was set"
+        why = "the schedule was changed, skipped, paused or suspended, or the clock was set"
     return WindowEvent(
         reason="WindowClosed", message=f"The window of schedule {name} is closed: {why}", schedule=name, opened=str(line["opened"])
     )

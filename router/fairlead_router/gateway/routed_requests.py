@@ -30,11 +30,12 @@ from fairlead_router.pools.keys import GatewayKey, GatewayKeys
 from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.pools import Opens, Pools, every
 from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.protocols.lineages import lineage
 from fairlead_router.protocols.paths import Endpoint
 from fairlead_router.protocols.prompts import Prompt
 from fairlead_router.protocols.refusals import BadRequest, Headers
 from fairlead_router.protocols.requests import ParsedRequest
-from fairlead_router.protocols.session_names import beginning, session_names
+from fairlead_router.protocols.session_names import beginning, session_name, session_names
 from fairlead_router.relaying.calls import Calls
 from fairlead_router.relaying.dividing import is_divisible, sidecars_divide
 from fairlead_router.relaying.held_responses import HeldResponses
@@ -197,6 +198,7 @@ class RoutedRequests:
             first_bytes_hash=first_hash,
             session=names[0] if names else None,
             further_names=names[1:],
+            lineage=lineage(naming, document, session_name, names[0]) if names else None,
             beginning=beginning(document, first_hash) if names or pool.binds_beginnings else 0,
             max_output_tokens=parsed.max_output_tokens,
             streamed=parsed.stream,

@@ -9,10 +9,14 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from fairlead.reports.decisions import RequestOutcome
 from fairlead.reports.traffic import ID_BITS, TRAFFIC_BLOCK_TOKENS, RecordedRequest, hashed, salt_of, session_number
 from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead.session_trees import Lineage
 from fairlead.tables import RoutingTable
 from fairlead.targets import instance_of, rank_of
+from fairlead_router.metrics.endings import CONSEQUENCES, Ending, Outcome
 from fairlead_router.protocols.answers import Usage
 
 MOST_BLOCKS = 1024
@@ -48,6 +52,25 @@ class Ended(Protocol):
 
     @property
     def served(self) -> Served | None: ...
+
+    @property
+    def verdict(self) -> Dispatch | Refusal | None: ...
+
+    @property
+    def ending(self) -> Ending | None: ...
+
+    @property
+    def ended_at(self) -> float: ...
+
+
+_OUTCOMES = {
+    Outcome.SERVED: RequestOutcome.SERVED,
+    Outcome.FAILED: RequestOutcome.FAILED,
+    Outcome.CANCELLED: RequestOutcome.CANCELLED,
+    Outcome.REFUSED: RequestOutcome.REFUSED,
+    Outcome.REJECTED_BY_ENGINE: RequestOutcome.DECLINED,
+}
+_SAID_NOTHING = Lineage()
 
 
 class BlockIds:
@@ -134,7 +157,7 @@ def recorded_requests(
         key = hashed(salt, _bytes(first)) if named is None else session_number(salt, named)
         if key >= below:
             continue
-        usage, served = one.usage, one.served
+        usage, served, verdict, said = one.usage, one.served, one.verdict, request.lineage or _SAID_NOTHING
         yield RecordedRequest(
             pool=table.pool,
             at=request.arrived_at,
@@ -150,6 +173,16 @@ def recorded_requests(
             answer_seconds=None if served is None else served.answer_seconds,
             engine_prompt_tokens=None if usage is None else usage.prompt_tokens,
             cached_tokens=_cached(usage, served),
+            ended_seconds=None if one.ending is None else max(0.0, one.ended_at - request.arrived_at),
+            outcome=None if one.ending is None else _OUTCOMES[CONSEQUENCES[one.ending].counted],
+            rejection=verdict.reason if isinstance(verdict, Refusal) else None,
+            decision=None if verdict is None else verdict.decision_id or None,
+            tenant=request.owner,
+            task=said.task,
+            tool=said.tool,
+            window_number=said.window,
+            name=named,
+            parent=said.parent,
         )
 
 

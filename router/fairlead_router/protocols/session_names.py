@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import orjson
 import xxhash
 
+from fairlead_router.protocols.lineages import LINEAGE_HEADERS
 from fairlead_router.protocols.prompts import Document
 
 POOL_HEADER_PLACE = "the pool's session header"
@@ -78,8 +79,8 @@ MOST_NAMES = 4
 _FIELDS = tuple(source for source in SOURCES if not source.is_header)
 _NAMED_HEADERS = tuple((source.place.encode(), source.within.encode()) for source in SOURCES if source.is_header)[1:]
 """All but the pool's own."""
-SESSION_HEADERS = frozenset(name for pair in _NAMED_HEADERS for name in pair if name)
-"""Headers that may name a session, besides the pool's own."""
+SESSION_HEADERS = frozenset(name for pair in _NAMED_HEADERS for name in pair if name) | LINEAGE_HEADERS
+"""Headers that may name a session, besides the pool's own, or say where it belongs."""
 _PATHS = tuple((source, source.place.split(".")[0], tuple(source.place.split(".")[1:]) or ("id",)) for source in _FIELDS)
 """Each with the field of the body and those within it; what may be an object of its own has an id."""
 _TOP_FIELDS = frozenset(top for _, top, _ in _PATHS)

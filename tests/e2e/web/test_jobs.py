@@ -59,6 +59,21 @@ def test_bounds_are_changed_with_three_clicks(page: Page, site: RunningSite) -> 
     assert hand.clicks == 3
 
 
+def test_a_tasks_timeline_is_two_clicks_from_its_pool_and_one_from_its_session(page: Page, site: RunningSite) -> None:
+    hand = Hand(page, site)
+    page.goto(f"{site.url}/pools/{CHAT}")
+    hand.link("Sessions")
+    hand.click(page.locator("#results").get_by_role("link", name="over time").first)
+    page.wait_for_url("**/trees/**")
+    assert page.locator("#over-time svg.lane-track rect").count()
+    assert page.locator("#turns tbody tr").count()
+    assert hand.clicks == 2
+    page.goto(page.url.replace("/trees/", "/sessions/"))
+    hand.link("Tree over time")
+    page.wait_for_selector("#over-time")
+    assert hand.clicks == 3
+
+
 def test_a_pool_is_made_from_an_example_with_four_clicks(page: Page, site: RunningSite) -> None:
     hand = Hand(page, site)
     hand.link("New pool…")

@@ -116,6 +116,7 @@ LEFT_OUT = {
     "/v1/live": "a stream of what the others read",
     "/v1/audit/verification": "walks the whole log, by chunks, because that is what it is for",
     "/v1/pools/{namespace}/{name}/heatmap": "bounded by its grid of columns and instances",
+    "/v1/pools/{namespace}/{name}/forecast": "nine weeks of one pool's minutes by the primary key, summed in Postgres",
     "/v1/gateway-keys/{key_id}/usage": "bounded by the minutes of one key in the range, by the primary key",
     "/v1/pools/{namespace}/{name}/simulations/{simulation_id}": "one row, by its primary key",
 }

@@ -13,6 +13,7 @@ from benchmarks.command_line import a_file, above_zero, count, names_of, zero_or
 
 ROOT = Path(__file__).parents[3]
 COMMANDS = {
+    "benchmarks.agent_tasks": ["--policies", "fairlead:keep_weight=-1"],
     "benchmarks.asking": ["--requests", "0"],
     "benchmarks.attacks.__main__": ["--attacks", "nonsense"],
     "benchmarks.crashes.__main__": ["--reports", "-4"],
@@ -28,6 +29,7 @@ COMMANDS = {
     "benchmarks.lists": ["--database", "postgresql://nowhere", "--rows", "0"],
     "benchmarks.operator_pools": ["--pools", "0"],
     "benchmarks.pool_operations.__main__": ["--steps", "nonsense"],
+    "benchmarks.proposed_schedules": ["--shapes", "nonsense"],
     "benchmarks.record_under_load": ["--minutes", "0"],
     "benchmarks.remedies": ["--pools", "0"],
     "benchmarks.sessions_in_memory": ["--sessions", "0"],

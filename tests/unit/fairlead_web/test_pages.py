@@ -8,7 +8,7 @@ import pytest
 from fairlead_client.resources.audit import AuditAction
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE, HOSTILE, INSTANCES
 from fairlead_testing.running.web_client import visitor
-from fairlead_web.text.addresses import session_path
+from fairlead_web.text.addresses import session_path, tree_path
 
 INSTANCE = INSTANCES[CHAT][2]
 PAGES = (
@@ -48,9 +48,12 @@ PAGES = (
     "/pools/default/chat/decisions",
     "/pools/default/chat/rejections",
     "/pools/default/chat/schedules",
+    "/pools/default/chat/forecast",
     "/pools/default/chat/audit",
     "/sessions",
     session_path(CHAT, HOSTILE),
+    tree_path(CHAT, HOSTILE),
+    "/pools/default/chat/tasks",
     "/migrations",
     "/migrations/m-0003",
     "/migrations/m-0000",

@@ -9,7 +9,7 @@ from fairlead.pool_states import INSTANCES_STARTING
 from fairlead_client.resources.pools import PoolCondition, PoolSummary
 
 _GOOD_WHEN_FALSE = frozenset({"Degraded", "MigrationsPaused", "Progressing", "ScalingLimited"})
-_NOTICES = frozenset({"GatewayReady", "MigrationsPaused", "Progressing", "ScalingActive", "ScalingLimited"})
+_NOTICES = frozenset({"ForecastHolds", "GatewayReady", "MigrationsPaused", "Progressing", "ScalingActive", "ScalingLimited"})
 """Conditions that never alarm: in any state, the desired instances still serve the routers' clients."""
 
 _ROUNDING = 1e-9

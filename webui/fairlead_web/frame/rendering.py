@@ -92,6 +92,7 @@ class Renderer:
             instance_path=addresses.instance_path,
             schedule_path=addresses.schedule_path,
             session_path=addresses.session_path,
+            tree_path=addresses.tree_path,
         )
         # A global rather than an import in each template, because a block rendered alone does not run
         # its template's imports.

@@ -88,3 +88,8 @@ def instance_path(pool: str, instance: str) -> str:
 def session_path(pool: str, session: str) -> str:
     """Page of one session."""
     return f"/sessions/{pool_path(pool).removeprefix('/pools/')}/{segment(session)}"
+
+
+def tree_path(pool: str, session: str) -> str:
+    """Page of the tree that a session belongs to."""
+    return f"/trees/{pool_path(pool).removeprefix('/pools/')}/{segment(session)}"

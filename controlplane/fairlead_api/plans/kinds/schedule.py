@@ -28,7 +28,7 @@ from fairlead_client.resources.plans import PlanEffect
 _KEPT = timedelta(days=62)
 """Skipped and added starts that are older than this are removed from the spec."""
 
-_FIELDS = ("name", "action", "spec", "start")
+_FIELDS = ("name", "action", "spec", "start", "schedules")
 
 
 class ScheduleQuestion(SpecQuestion):
@@ -82,6 +82,8 @@ def _schedules(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _changed(before: list[dict[str, Any]], action: ScheduleAction, fields: Mapping[str, Any], now: datetime) -> list[dict[str, Any]]:
     name = fields["name"]
+    if fields["action"] == ScheduleAction.REPLACE:
+        return [*(one for one in before if not str(one.get("name")).startswith(name)), *_given(fields.get("schedules"), name)]
     place = next((number for number, item in enumerate(before) if item.get("name") == name), None)
     if action is ScheduleAction.SET:
         wanted = fields.get("spec")
@@ -96,6 +98,17 @@ def _changed(before: list[dict[str, Any]], action: ScheduleAction, fields: Mappi
         return [*before[:place], *before[place + 1 :]]
     schedule = _document(_acted(read(ScheduleSpec, before[place], f"spec.scaling.schedules[{place}]"), action, fields.get("start"), now))
     return [*before[:place], schedule, *before[place + 1 :]]
+
+
+def _given(listed: object, prefix: str) -> list[dict[str, Any]]:
+    """The schedules of a list, all of whose names begin with a prefix."""
+    if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
+        raise InvalidInput("fields.schedules", listed, "write a list of schedules as a manifest has them")
+    found = [read(ScheduleSpec, dict(one), f"fields.schedules[{number}]") for number, one in enumerate(listed)]
+    for number, one in enumerate(found):
+        if not prefix or not one.name.startswith(prefix):
+            raise InvalidInput(f"fields.schedules[{number}].name", one.name, f"begin it with fields.name, {prefix!r}")
+    return [_document(one) for one in found]
 
 
 def _acted(schedule: ScheduleSpec, action: ScheduleAction, start: object, now: datetime) -> ScheduleSpec:
@@ -126,8 +139,9 @@ def _start(start: object) -> datetime:
 
 
 def _document(schedule: ScheduleSpec) -> dict[str, Any]:
-    """The schedule as in a manifest, without empty lists."""
-    return {name: value for name, value in written(schedule).items() if value != []}
+    """The schedule as in a manifest, without empty lists; whether it follows a forecast is said only if it does."""
+    told = {name: value for name, value in written(schedule).items() if value != []}
+    return told if schedule.follows_forecast else {name: value for name, value in told.items() if name != "followsForecast"}
 
 
 _SHOWN = 3

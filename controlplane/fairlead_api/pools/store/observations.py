@@ -69,7 +69,7 @@ async def read_observations(
         signals = pool_signals(await measuring.read(connection, pool_id, now), present, facts.table, now.timestamp())
     row = (await connection.execute(select(tables.pools).where(tables.pools.c.id == pool_id))).one()
     capability = await read_capability(connection, row, now)
-    return observations(table_version, routers, instances, traffic, signals, elsewhere, capability)
+    return observations(table_version, routers, instances, traffic, signals, elsewhere, capability, row.departed or "")
 
 
 async def _traffic(connection: AsyncConnection, pool_id: int, now: datetime) -> Traffic:

@@ -31,6 +31,7 @@ from fairlead_api.pools.store.live_routers import CAN_BE_ASKED, COUNT_LIVE
 from fairlead_api.reports.ingestion import Ingested
 from fairlead_api.reports.store.samples import save_samples
 from fairlead_api.sessions.store.bindings import apply_bindings
+from fairlead_api.trees.store.turns import save_turns
 
 _use = tables.gateway_key_use
 _PLACE = ("key_id", "minute", "router", "refusal")
@@ -154,6 +155,7 @@ class PostgresReports:
         await _settle_outcomes(connection, tables.migrations, report.migration_outcomes)
         await _settle_outcomes(connection, tables.reroutes, report.reroute_outcomes)
         await save_samples(connection, report, ids, stored.ignored)
+        await save_turns(connection, report, ids)
         await save_key_use(connection, report, stored.ignored)
         stored.lost.update(applied.lost)
         stored.lost_moves.update(applied.lost_moves)

@@ -15,7 +15,7 @@ import numpy as np
 
 from fairlead.routing.choosing.candidates import FALLBACKS
 from fairlead.routing.contracts.vectors import FEW as FEW
-from fairlead.routing.contracts.vectors import FloatVector, PoolVectors, lowest
+from fairlead.routing.contracts.vectors import FloatVector, IntVector, PoolVectors, lowest
 
 CHANCE = 0.25
 """Measured speeds of equal instances may differ by this factor by chance."""
@@ -65,7 +65,19 @@ class Circumstances:
     rests_count: bool
     kv_seconds: float
     leanings: FloatVector | None = None
-    """Seconds added to the cost of each instance; see `PoolView.leanings`."""
+    """Seconds added to the cost of each instance: `PoolView.leanings`, and contexts that the request would evict."""
+
+
+def evicted_tokens(kept: FloatVector, grows: IntVector, capacity_tokens: int) -> FloatVector:
+    """Tokens of contexts worth keeping that each instance would evict for a request that adds `grows` tokens to its
+    cache, if it holds `kept` of them: never more than it adds.
+    """
+    return np.clip(kept + grows - capacity_tokens, 0.0, grows)
+
+
+def together(leanings: FloatVector | None, kept: FloatVector) -> FloatVector:
+    """The sum of two costs, of which the first may be None for nothing."""
+    return kept if leanings is None else leanings + kept
 
 
 def slownesses(vectors: PoolVectors) -> FloatVector | None:

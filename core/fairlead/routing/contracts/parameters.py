@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from fairlead.schemas.reading import read
-from fairlead.schemas.shapes import Shape, number, shape_of, text, whole
+from fairlead.schemas.shapes import Shape, number, shape_of, text, truth, whole
 
 P = TypeVar("P")
 
@@ -104,6 +104,21 @@ class QueueParameters:
         return -inf
 
     @property
+    def sends_unfinished_first(self) -> bool:
+        """Whether turns of tasks under way go before first turns, where not all can be in time."""
+        return False
+
+    @property
+    def beginning_share(self) -> float:
+        """The part of the time taken by late turns of tasks under way that first turns get."""
+        return 0.1
+
+    @property
+    def keeps_contexts(self) -> bool:
+        """Whether the policy weighs the contexts that a request would evict."""
+        return False
+
+    @property
     def expected_seconds(self) -> float:
         """For how many seconds after its prefill a prompt's blocks are expected without a KV event."""
         return self.speculative_seconds
@@ -129,7 +144,35 @@ class HomeParameters(QueueParameters):
         minimum=-3600.0,
         maximum=3600.0,
     )
+    unfinished_first: bool = truth(
+        (
+            "With `deadline`, where not all can be in time, turns that continue a task under way go before first turns of "
+            "tasks, and early rejection refuses only first turns. A task is a session, with the sub-agents that name it "
+            "as their parent, of which a turn was served."
+        ),
+        False,
+    )
+    new_task_share: float = number(
+        "With `unfinished_first`, first turns get at least this part of the time that late turns of tasks under way take from them.",
+        0.1,
+        minimum=0.01,
+        maximum=1.0,
+    )
 
     @property
     def least_gain(self) -> float:
         return self.least_gain_seconds
+
+    @property
+    def sends_unfinished_first(self) -> bool:
+        return self.unfinished_first
+
+    @property
+    def beginning_share(self) -> float:
+        return self.new_task_share
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        if self.unfinished_first and self.queue_discipline != "deadline":
+            return (f"unfinished_first has no effect on a queue with the discipline {self.queue_discipline}; early rejection obeys it",)
+        return ()

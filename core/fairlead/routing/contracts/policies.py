@@ -112,6 +112,11 @@ class PoolView(Protocol):
         instance is known to hold.
         """
 
+    def kept_tokens(self) -> FloatVector | None:
+        """For each of `candidates()`, the tokens of contexts in its cache, each times the likelihood of its session's
+        next turn (`knowledge.kept_contexts`); None unless the policy's parameters ask for it.
+        """
+
     def vectors(self) -> PoolVectors:
         """The counters of `candidates()`, one entry per candidate."""
 

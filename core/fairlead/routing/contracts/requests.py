@@ -2,6 +2,7 @@
 
 from typing import NamedTuple, Protocol
 
+from fairlead.session_trees import Lineage
 from fairlead.tables import DEFAULT_CLASS
 from fairlead.targets import instance_of
 from fairlead.values import value
@@ -102,6 +103,8 @@ class RoutingRequest:
     """Whether its client asked to keep the decision and has the right to do so."""
     trace: TraceContext | None = None
     """Its trace, if the router exports traces."""
+    lineage: Lineage | None = None
+    """What its client says about its session's place among others; None if it says nothing."""
     engine_blocks: tuple[int, ...] = ()
     """Keys of the prompt's leading blocks as its engine divides it (`fairlead.kv_events.block_keys`), as far as its
     tokens are known; the last block is left out where it ends the prompt, since an engine computes at least one token.

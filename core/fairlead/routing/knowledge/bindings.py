@@ -49,6 +49,8 @@ class _Known:
     """Whether the API has reported that no instance holds the session, while pending changes may still take it."""
     held_back: bool = False
     """Whether the API has not heard of it, as its owner has made up too many."""
+    is_served: bool = False
+    """Whether this router has served a turn of the session."""
     asked: str | None = None
     """The change by which a person gave the session this home, until this router sends a request of
     the session there.
@@ -364,10 +366,18 @@ class SessionBindings:
         change, known.asked = known.asked, None
         return change
 
+    def is_under_way(self, session: str) -> bool:
+        """Whether a turn of the session was served: here, or as far as is known by another router."""
+        known = self._known.get(session)
+        return known is not None and (known.is_served or known.group == ELSEWHERE)
+
     def set_context(self, session: str, context_tokens: int) -> None:
         """Record how many tokens the session's last turn held (prompt and output)."""
         known = self._known.get(session)
-        if known is not None and known.binding.context_tokens != context_tokens:
+        if known is None:
+            return
+        known.is_served = True
+        if known.binding.context_tokens != context_tokens:
             known.binding = _with_context(known.binding, context_tokens)
 
     def expire(self, now: float) -> None:

@@ -19,6 +19,7 @@ from fairlead.routing.contracts.rests import among_others
 from fairlead.routing.contracts.vectors import FloatVector, IntVector, Overtaking, PoolVectors, misses
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
+from fairlead.routing.knowledge.kept_contexts import KeptContexts
 from fairlead.routing.knowledge.load_times import LoadTimes
 from fairlead.routing.knowledge.parts import OF_ANOTHER, home_key, home_of, part_of, seed_of
 from fairlead.routing.knowledge.pool_load import OfferedPrefills, decode_share
@@ -76,6 +77,8 @@ class LiveView:
         """What this router knows to have been computed and so put into the store that all engines read; None without
         such a store. Where events name the store's blocks, they count instead.
         """
+        self.kept: KeptContexts | None = None
+        """The contexts in caches; None unless the policy weighs them."""
         self.offered = OfferedPrefills()
         self.routers = 1
         """The number of live routers that send to these instances; each is assumed to have as many requests in flight
@@ -116,7 +119,7 @@ class LiveView:
         )
         view.offered, view.routers, view.overtaking, view.now = self.offered, self.routers, self.overtaking, self.now
         view.told_routers, view.told, view._router, view._names = self.told_routers, self.told, self._router, self._names
-        view.stored = self.stored
+        view.stored, view.kept = self.stored, self.kept
         return view
 
     def invalidate(self) -> None:
@@ -298,6 +301,12 @@ class LiveView:
         leanings = np.full(len(self._ids), gain * target)
         leanings[home_of(hashed, self._seeds)] = 0.0
         return leanings
+
+    def kept_tokens(self) -> FloatVector | None:
+        if self.kept is None:
+            return None
+        self.vectors()
+        return self.kept.tokens_at(self._ids, self.now)
 
     def pool_load(self) -> float:
         vectors = self.vectors()

@@ -3,13 +3,14 @@ time as long as that is possible.
 
 The instance with the least `wait + rest + affinity x prefill` takes the request. Wait leaves out late requests, which
 are served last; wait and rest are both longer where much decodes, because the queue leaves decodes time between
-prefills (see `queues.deadline`). Affinity, the worth of a cached second of prefill against a second of waiting, is 1 /
-(1 - load): a second of work at load 0.5 delays the requests behind it by another second in total, at 0.75 by three. A
-full KV cache counts as a little waiting too; otherwise a short prefix that all share would draw all new sessions to the
-instance that computed it first. Instances that would be late come last, unless being in time elsewhere costs more than
-a TTFT target. Prefills and waits are scaled by the instance's observed pace relative to the others; the delay that a
-prefill causes others uses the pool's mean. With `learned_ttft`, a model's prediction replaces `wait + rest + prefill`
-while the model errs less.
+prefills (see `queues.deadline`). Affinity, the worth of a cached second of prefill against a second of waiting, is 1
+/ (1 - load): a second of work at load 0.5 delays the requests behind it by another second in total, at 0.75 by three.
+A full KV cache counts as a little waiting too; otherwise a short prefix that all share would draw all new sessions to
+the instance that computed it first. Instances that would be late come last, unless being in time elsewhere costs more
+than a TTFT target. With `keep_weight`, contexts that a request would evict count as prefill too, as far as their
+sessions' next turns are likely. Prefills and waits are scaled by the instance's observed pace relative to the others;
+the delay that a prefill causes others uses the pool's mean. With `learned_ttft`, a model's prediction replaces `wait
++ rest + prefill` while the model errs less.
 """
 
 from collections.abc import Sequence
@@ -35,9 +36,11 @@ from fairlead.routing.choosing.placement_costs import (
     CostsOfFew,
     costs_one_by_one,
     costs_over_vectors,
+    evicted_tokens,
     in_time_first,
     in_time_first_of_few,
     slownesses,
+    together,
 )
 from fairlead.routing.choosing.prefills import Prefills, prefills_of, prefills_one_by_one
 from fairlead.routing.choosing.terms import DECODE_TOKENS
@@ -84,10 +87,24 @@ class FairleadParameters(HomeParameters):
     fetch: bool = truth(
         "Where engines can fetch KV blocks from each other, do so when that is predicted to be faster than computing them.", True
     )
+    keep_weight: float = number(
+        (
+            "Where a request's new blocks would evict contexts of sessions whose next turn is likely, by the pauses seen "
+            "in this pool, the time to compute those again counts this many times, and also for the delay it causes "
+            "others; 0 = contexts are not followed."
+        ),
+        0.0,
+        minimum=0.0,
+        maximum=100.0,
+    )
     learned_ttft: bool = truth(
         "Learn TTFTs online as `lodestar` does, and compare those in place of the formula's while they err less on the same requests.",
         False,
     )
+
+    @property
+    def keeps_contexts(self) -> bool:
+        return self.keep_weight > 0
 
 
 IN_TIME = 0.9
@@ -133,11 +150,13 @@ class Fairlead:
         )
         if is_few:
             prefills = prefills_one_by_one(request, home, view, vectors.loads)
-            circumstances.leanings = leanings = view.leanings(request, prefills.most)
+            leanings = view.leanings(request, prefills.most)
+            kept = self._kept_seconds(request, view, prefills.known, worth) if given.keep_weight else None
+            circumstances.leanings = leanings if kept is None else together(leanings, kept)
             costs = costs_one_by_one(prefills.seconds, vectors, circumstances)
             order, cheapest = in_time_first_of_few(costs, vectors, limit, view.table.slo.ttft_seconds)
             return self._decision(
-                request, view, vectors, now, home, prefills, costs, order, cheapest, worth=worth, limit=limit, leanings=leanings
+                request, view, vectors, now, home, prefills, costs, order, cheapest, worth=worth, limit=limit, leanings=leanings, kept=kept
             )
         return self._choose_over_vectors(request, view, vectors, now, home, circumstances, limit)
 
@@ -160,7 +179,9 @@ class Fairlead:
         limit: float,
     ) -> Decision:
         prefills = prefills_of(request, home, view, vectors, fetch=self._parameters.fetch)
-        given.leanings = leanings = view.leanings(request, prefills.most)
+        leanings = view.leanings(request, prefills.most)
+        kept = self._kept_seconds(request, view, prefills.known, given.worth) if self._parameters.keep_weight else None
+        given.leanings = leanings if kept is None else together(leanings, kept)
         costs = costs_over_vectors(prefills.seconds, vectors, given)
         formula = costs.ttft
         expected = None if self._model is None else self._model.expect(instance_features(request, view, prefills.known))
@@ -172,7 +193,20 @@ class Fairlead:
             costs = costs._replace(total=total, ttft=ttft)
         order, cheapest = in_time_first(costs, vectors, limit, view.table.slo.ttft_seconds)
         decision = self._decision(
-            request, view, vectors, now, home, prefills, costs, order, cheapest, expected, worth=given.worth, limit=limit, leanings=leanings
+            request,
+            view,
+            vectors,
+            now,
+            home,
+            prefills,
+            costs,
+            order,
+            cheapest,
+            expected,
+            worth=given.worth,
+            limit=limit,
+            leanings=leanings,
+            kept=kept,
         )
         if self._model is None or expected is None:
             return decision
@@ -199,6 +233,7 @@ class Fairlead:
         worth: float,
         limit: float,
         leanings: FloatVector | None,
+        kept: FloatVector | None,
     ) -> Decision:
         total, ttft = costs.total, costs.ttft
         best = order[0]
@@ -215,7 +250,7 @@ class Fairlead:
                 total,
                 ("" if obeyed is None else LEARNED) + ("lowest-cost" if best == cheapest else "in-time-first"),
                 home=None if home is None else home.instance,
-                terms=partial(self._terms, vectors, costs, expected, leanings),
+                terms=partial(self._terms, vectors, costs, expected, leanings, kept),
                 limits=limits | ({} if self._model is None else _errors(self._model)),
                 passed_over=None if best == cheapest else cheapest,
                 ttfts=lambda index: float(ttft[index]),
@@ -230,8 +265,22 @@ class Fairlead:
             ttft_seconds=float(ttft[best]),
         )
 
+    def _kept_seconds(self, request: RoutingRequest, view: PoolView, known: IntVector | Sequence[int], worth: float) -> FloatVector | None:
+        """The cost of contexts that the request would evict from each instance; None if they are not known."""
+        kept = view.kept_tokens()
+        if kept is None:
+            return None
+        evicted = evicted_tokens(kept, request.prompt_tokens - np.array(known), view.table.engine.kv_cache_tokens)
+        return self._parameters.keep_weight * worth / view.prefill_speed * evicted
+
     def _terms(
-        self, vectors: PoolVectors, costs: Costs | CostsOfFew, expected: Expectation | None, leanings: FloatVector | None, index: int
+        self,
+        vectors: PoolVectors,
+        costs: Costs | CostsOfFew,
+        expected: Expectation | None,
+        leanings: FloatVector | None,
+        kept: FloatVector | None,
+        index: int,
     ) -> dict[str, float]:
         """The parts of the cost for the instance at this index."""
         prefill, wait, rest, weighted = costs.parts(index)
@@ -245,6 +294,8 @@ class Fairlead:
         }
         if leanings is not None:
             found["apart_seconds"] = float(leanings[index])
+        if kept is not None:
+            found["kept_seconds"] = float(kept[index])
         learned = None if expected is None else expected.of(index)
         if expected is not None and expected.obeyed is not None:
             found["learned_seconds"] = float(costs.ttft[index]) - (wait + rest + prefill)
@@ -300,13 +351,22 @@ ENTRY = PolicyEntry(
     parameters=FairleadParameters,
     terms=PolicyTerms(
         total=Term(name=TOTAL, words="cost", unit=Unit.SECONDS),
-        parts=("wait_seconds", "rest_seconds", "weighted_prefill_seconds", "kv_seconds", "apart_seconds", "learned_seconds"),
+        parts=(
+            "wait_seconds",
+            "rest_seconds",
+            "weighted_prefill_seconds",
+            "kv_seconds",
+            "apart_seconds",
+            "kept_seconds",
+            "learned_seconds",
+        ),
         terms=(
             Term(name="wait_seconds", words="wait", unit=Unit.SECONDS),
             Term(name="rest_seconds", words="until decodes there had their time", unit=Unit.SECONDS),
             Term(name="weighted_prefill_seconds", words="prefill, and the delay it causes others", unit=Unit.SECONDS),
             Term(name="kv_seconds", words="for a full KV cache", unit=Unit.SECONDS),
             Term(name="apart_seconds", words="preferred by other routers", unit=Unit.SECONDS),
+            Term(name="kept_seconds", words="for contexts it would evict", unit=Unit.SECONDS),
             Term(name="learned_seconds", words="from the model", unit=Unit.SECONDS),
             Term(name="learned_ttft_seconds", words="model TTFT, not used", unit=Unit.SECONDS),
             Term(name="prefill_seconds", words="prefill", unit=Unit.SECONDS),

@@ -97,6 +97,10 @@ class TrackedRequest:
     """Predicted time of load and prefill on that instance, without the wait."""
     answer_microseconds: int = 0
     """Expected share of an instance's time for its answer; only known if tenants take turns."""
+    continues: bool = False
+    """Whether it continues a task under way; only known if the pool sends such turns first."""
+    kept_as: str | None = None
+    """The session whose context it extends, if the policy weighs what caches keep (`knowledge.kept_contexts`)."""
     late: bool = False
     """Queued, and unable to meet its TTFT target even if sent at once."""
     decode: str | None = None

@@ -30,6 +30,11 @@ around it. Their rests give way to deadlines also in a full pool: it is others t
 much gets the time that others leave, and all of that. A late request goes, at any load, once all that can be in time
 have had as much as its tenant would have had with it and its credit; so no request waits forever.
 
+Turns that continue a task under way (`TrackedRequest.continues`) are left out only after all first turns are. Once
+late, they go before first turns, and before everything else once they have waited for about the target, even while
+decodes are owed a rest: refused by its time limit, such a turn would cost its whole task. First turns get
+`new_task_share` of the time that this takes. Where several tenants wait, their turns decide and none of this holds.
+
 The danger is in the estimates: too short ones spend time on requests that come too late after all. They are scaled by
 the pace seen on the instance.
 """
@@ -56,6 +61,8 @@ SHORT_SECONDS = 0.15
 to that of one such prefill: rests taken one by one would leave gaps between short prefills."""
 MARGIN = 0.02
 """Share of the target kept as a margin."""
+PATIENCE = 0.9
+"""A late turn of a task under way goes before everything else once it has waited for this part of the target."""
 
 
 RESERVE = 0.25
@@ -81,6 +88,8 @@ class DeadlineRules:
     has_time: Callable[[], bool]
     decode_share: Callable[[InstanceLoad], float]
     speed: Callable[[], float]
+    new_task_share: float = 0.1
+    """The part (0-1) of the time taken by late turns of tasks under way that first turns get."""
 
 
 class DeadlineQueue:
@@ -101,6 +110,8 @@ class DeadlineQueue:
         """The late request to send next; cached until something changes."""
         self._earned = 0.0
         """Seconds that late requests may take from requests that can be in time."""
+        self._owed_beginnings = 0.0
+        """Seconds that first turns may take from late turns of tasks under way."""
         self._latest_starts: list[tuple[float, int, TrackedRequest]] = []
         """Heap of (time at which it becomes late at the pace when added, place, request) of the requests in `_able`,
         and of some that have left.
@@ -176,6 +187,8 @@ class DeadlineQueue:
         if late is not None and self._is_owed(late):
             return self._taken(late, now)
         planned, _ = self._plan(now)
+        if late is not None and late.continues and (first := self._before_all(late, planned, now)) is not None:
+            return self._taken(first, now)
         if planned:
             return self._take_planned(planned, now)
         if late is None and self._able:  # held up by what is in flight: nothing fits before its deadline, yet nothing is late
@@ -209,7 +222,8 @@ class DeadlineQueue:
     def begin_again(self) -> None:
         """Reset the empty queue to that of a new one."""
         if self._earned or self._late.has_had_any:
-            self._earned, self._late, self._first_late = 0.0, LateByLength(), None
+            self._earned = self._owed_beginnings = 0.0
+            self._late, self._first_late = LateByLength(), None
         self._latest_starts.clear()
         self._pace_then = self._load.prefill_pace
         self._nothing_until = -inf
@@ -254,6 +268,30 @@ class DeadlineQueue:
             turns = self._turns
             self._first_late = self._late.shortest(None if turns is None or not turns.are_shared else turns.least_served_of_late())
         return self._first_late
+
+    def _before_all(self, late: TrackedRequest, planned: Sequence[Planned], now: float) -> TrackedRequest | None:
+        """The late turn of a task under way if it goes before all that is planned, or a first turn that is owed its
+        share of the time; None if neither goes now.
+        """
+        if self._turns is not None and self._turns.are_shared:
+            return None
+        if now < late.request.arrived_at + PATIENCE * self._target and any(one.tracked.continues for one in planned):
+            return None
+        beginning = self._first_beginning(planned)
+        if beginning is None:
+            self._owed_beginnings = 0.0
+        elif self._seconds(beginning) <= self._owed_beginnings:
+            self._owed_beginnings -= self._seconds(beginning)
+            return beginning
+        else:
+            self._owed_beginnings += self._rules.new_task_share * self._seconds(late)
+        return late
+
+    def _first_beginning(self, planned: Sequence[Planned]) -> TrackedRequest | None:
+        """The shortest first turn of a task: of those planned, else of all."""
+        able = [one.tracked for one in planned if not one.tracked.continues]
+        waiting = able or [one for one in (*self._able.values(), *self._late.requests.values()) if not one.continues]
+        return min(waiting, key=shortness, default=None)
 
     def _is_behind(self, tracked: TrackedRequest) -> bool:
         return self._turns is not None and self._turns.is_behind(tracked)

@@ -8,9 +8,13 @@ from fairlead.routing.queues.accounting import TrackedRequest
 SPARE_ENTRIES = 64
 
 
-def shortness(tracked: TrackedRequest) -> tuple[int, float]:
-    """Sort key for the shortest request; among equals, the first to arrive."""
-    return (tracked.prefill_microseconds, tracked.request.arrived_at)
+def shortness(tracked: TrackedRequest) -> tuple[bool, float, float]:
+    """Sort key for the shortest request; among equals, the first to arrive. Turns of tasks under way come before all
+    others, the oldest first: none of them may wait until it is refused.
+    """
+    if tracked.continues:
+        return (False, tracked.request.arrived_at, 0.0)
+    return (True, tracked.prefill_microseconds, tracked.request.arrived_at)
 
 
 class LateByLength:
@@ -19,7 +23,7 @@ class LateByLength:
     def __init__(self) -> None:
         self.requests: dict[str, TrackedRequest] = {}
         """Keyed by id. Read only."""
-        self._heaps: dict[str, list[tuple[int, float, str]]] = {}
+        self._heaps: dict[str, list[tuple[bool, float, float, str]]] = {}
         """Each tenant's heap of requests; it may still contain some that left."""
         self._entries = 0
 
@@ -60,7 +64,7 @@ class LateByLength:
     def _shortest_of(self, tenant: str) -> TrackedRequest | None:
         heap = self._heaps.get(tenant)
         while heap:
-            late = self.requests.get(heap[0][2])
+            late = self.requests.get(heap[0][3])
             if late is not None:
                 return late
             heappop(heap)
@@ -70,7 +74,7 @@ class LateByLength:
 
     def _forget_those_that_left(self) -> None:
         for tenant, heap in tuple(self._heaps.items()):
-            kept = [entry for entry in heap if entry[2] in self.requests]
+            kept = [entry for entry in heap if entry[3] in self.requests]
             heapify(kept)
             if kept:
                 self._heaps[tenant] = kept

@@ -28,17 +28,17 @@ def left_out(requests: Sequence[Planned], at: float, kept: Collection[int] = ())
     are in order of deadline; the requests at the places `kept` are never left out; each of them must be able to be in
     time alone.
     """
-    longest: list[tuple[float, int]] = []
+    first_out: list[tuple[bool, float, int]] = []
     out: set[int] = set()
     for one in requests:
         at += one.seconds
         if one.place not in kept:
-            heappush(longest, (-one.seconds, one.place))
-        while at > one.due and longest:
-            seconds, place = heappop(longest)
+            heappush(first_out, (one.tracked.continues and not kept, -one.seconds, one.place))
+        while at > one.due and first_out:
+            _, seconds, place = heappop(first_out)
             at += seconds
             out.add(place)
-            if not kept:  # one was enough: the longest took as long as this one, before which all were in time
+            if not kept and -seconds >= one.seconds:  # one was enough: it took as long as this one, before which all were in time
                 break
     return out
 
@@ -47,7 +47,7 @@ def within(requests: Sequence[Planned], budgets: Mapping[str, float]) -> list[Pl
     """For each tenant the shortest requests that fit its budget of work, in order of deadline."""
     left = dict(budgets)
     chosen: set[int] = set()
-    for one in sorted(requests, key=lambda one: (one.seconds, one.place)):
+    for one in sorted(requests, key=lambda one: (not one.tracked.continues, one.seconds, one.place)):
         tenant, work = one.tracked.request.tenant, one.tracked.work_microseconds
         if work <= left[tenant]:
             left[tenant] -= work

@@ -35,6 +35,14 @@ def identify(state: SchedulerState, tracked: TrackedRequest, now: float) -> None
         tracked.request = replace(request, session=chosen, named=request.named or request.session)
 
 
+def continues_task(state: SchedulerState, request: RoutingRequest) -> bool:
+    """Whether the request goes on with a task of which a turn was served: its own session's, or that of the session
+    which its client names as the parent. A refused turn begins none.
+    """
+    parent = None if request.lineage is None else request.lineage.parent
+    return any(name is not None and state.bindings.is_under_way(name) for name in (request.session, parent))
+
+
 def _names(request: RoutingRequest, state: SchedulerState) -> tuple[str, ...]:
     """Possible names of its session, in order. A prompt's first blocks, by which some policies bind unnamed requests,
     count as a name if the conversation's beginning after them is known.

@@ -108,6 +108,8 @@ class Outcomes:
         state, request_id = self._state, tracked.request.id
         finished = end.outcome is RequestOutcome.SERVED
         self.end_probe(tracked, now)
+        if tracked.kept_as is not None and state.view.kept is not None:
+            state.view.kept.ended(tracked.kept_as, request_id, tracked.generated_tokens if finished else 0, now)
         state.recorder.decisions.end(tracked, end, state.table, now)
         if state.gate.forecast is not None:
             state.gate.forecast.end(request_id, now, finished=finished)

@@ -61,7 +61,7 @@ class Placing:
             return None
         decision = self._leaving.held_back(request, decision)
         if not admitted and state.table.early_rejection.mode != "Disabled":
-            refusal = self._admission_refusal(request, decision, now)
+            refusal = self._admission_refusal(tracked, decision, now)
             if refusal is not None:
                 self._note_refused(tracked, decision, now)
                 return refusal
@@ -154,6 +154,9 @@ class Placing:
                 self._moving.record_reroute(tracked, tracked.left, instance, cause, now)
             tracked.left = ""
         state.enqueue(tracked, instance, now, decision.decode)
+        if state.view.kept is not None and session is not None:
+            tracked.kept_as = session
+            state.view.kept.placed(session, tracked.request.id, instance, tracked.request.prompt_tokens, now)
         if not (tracked.is_offered or tracked.request.warms):
             tracked.is_offered = True
             load = state.loads[instance]
@@ -185,11 +188,11 @@ class Placing:
         if decisions.notes(tracked, now, moves=False, at_risk=True):
             decisions.note(tracked, decision, decision.weigh(), table, now)
 
-    def _admission_refusal(self, request: RoutingRequest, decision: Decision, now: float) -> Refusal | None:
-        state, pool = self._state, self._state.view
+    def _admission_refusal(self, tracked: TrackedRequest, decision: Decision, now: float) -> Refusal | None:
+        state, pool, request = self._state, self._state.view, tracked.request
         view = pool if request.within is None else pool.within(request.within)
         ttft = view.predicted_ttft_seconds(request, decision.instance) if decision.ttft_seconds is None else decision.ttft_seconds
-        refusal = state.gate.at_arrival(request, ttft, view, now, state.share(request), pool=pool)
+        refusal = None if tracked.continues else state.gate.at_arrival(request, ttft, view, now, state.share(request), pool=pool)
         if refusal is None and state.loads[decision.instance].entry.role is Role.PREFILL:
             choice = select_decoding(request, view, state.loads[decision.instance].entry)
             if choice is None or (choice.tpot_seconds == inf and not state.loads[choice.instance].is_idle):

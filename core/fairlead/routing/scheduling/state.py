@@ -27,6 +27,7 @@ from fairlead.routing.knowledge.answer_lengths import AnswerLengths
 from fairlead.routing.knowledge.bindings import SessionBindings
 from fairlead.routing.knowledge.circuit import Circuit
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
+from fairlead.routing.knowledge.kept_contexts import KeptContexts
 from fairlead.routing.knowledge.load_times import LoadTimes
 from fairlead.routing.knowledge.pool_load import FULL
 from fairlead.routing.knowledge.prefixes import PrefixIndex
@@ -155,9 +156,15 @@ class SchedulerState:
     def take_parameters(self, parameters: QueueParameters) -> None:
         """Use these parameters; the queues must be rebuilt afterwards."""
         self.parameters = parameters
+        self.sends_unfinished_first = parameters.sends_unfinished_first
+        if not parameters.keeps_contexts:
+            self.view.kept = None
+        elif self.view.kept is None:
+            self.view.kept = KeptContexts()
         self.expecting.seconds = parameters.expected_seconds
         self._rules = DeadlineRules(
             late_share=parameters.late_share,
+            new_task_share=parameters.beginning_share,
             late_may_go=self._late_may_go,
             found_late=self._found_late,
             has_time=self._has_time,
@@ -332,4 +339,4 @@ class SchedulerState:
         # What was held on purpose is late for that, and is not refused for it; nor is anything by an unseen speed.
         observed = self.prefill_times.observed_speed is not None
         refuse = observed and self.table.early_rejection.mode != "Disabled" and not tracked.held_seconds
-        self.late.found(tracked, refuse=refuse)
+        self.late.found(tracked, refuse=refuse and not tracked.continues)

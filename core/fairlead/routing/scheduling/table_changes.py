@@ -37,6 +37,8 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
     if rehashed or table.uid != before.uid:
         for instance in state.prefixes.instances():
             state.prefixes.drop(instance)
+            if state.view.kept is not None:
+                state.view.kept.lost(instance)
         state.view.told.clear()
         state.view.stored = None
     if table.uid != before.uid:
@@ -209,6 +211,8 @@ def _forget_engine(state: SchedulerState, load: InstanceLoad) -> None:
 
 def _forget_target(state: SchedulerState, load: InstanceLoad) -> None:
     state.prefixes.drop(load.entry.id)
+    if state.view.kept is not None:
+        state.view.kept.lost(load.entry.id)
     state.view.told.drop(load.entry.id)
     state.prefill_times.forget(load.entry.id)
     state.decode_times.forget(load.entry.id)

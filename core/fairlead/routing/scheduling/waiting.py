@@ -8,7 +8,7 @@ from functools import partial
 from fairlead.routing.admission.refusals import scaled_to_zero, unplaceable, waited_too_long
 from fairlead.routing.contracts.schedulers import Refusal
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
-from fairlead.routing.scheduling.identifying import identify
+from fairlead.routing.scheduling.identifying import continues_task, identify
 from fairlead.routing.scheduling.outcomes import Outcomes
 from fairlead.routing.scheduling.placing import Placing
 from fairlead.routing.scheduling.state import SchedulerState
@@ -26,6 +26,8 @@ class Waiting:
     def place_new(self, tracked: TrackedRequest, now: float) -> None:
         """Place, hold or refuse a request that no one here has decided about yet."""
         identify(self._state, tracked, now)
+        if self._state.sends_unfinished_first:
+            tracked.continues = continues_task(self._state, tracked.request)
         self._placed(tracked, now, lambda new, now: self._outcomes.unheld(new.request, now) or self._placing.place(new, now))
 
     def place_held(self, now: float) -> None:

@@ -136,6 +136,8 @@ class ScriptedView:
         self.now = now
         self.load_of_pool = 0.0
         self.told_block_tokens = 0
+        self.kept: FloatVector | None = None
+        """Tokens of each candidate's contexts that are likely to be used again."""
         self.loading: dict[str, float] = {}
         """Instance → seconds that it loads what it holds outside its GPU."""
 
@@ -211,6 +213,9 @@ class ScriptedView:
 
     def leanings(self, request: RoutingRequest, most_held: int) -> FloatVector | None:
         return None
+
+    def kept_tokens(self) -> FloatVector | None:
+        return self.kept
 
     def hit_tokens(self, asked: RoutingRequest, instance: str) -> int:
         return max(0, min(self.hits.get((asked.id, instance), 0), asked.prompt_tokens - 1))

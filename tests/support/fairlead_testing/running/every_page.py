@@ -1,13 +1,14 @@
 """Addresses of all kinds of pages over the fake public API."""
 
 from fairlead_testing.fakes.public_data.loads import HOSTILE
-from fairlead_web.text.addresses import instance_path, pool_path, session_path
+from fairlead_web.text.addresses import instance_path, pool_path, session_path, tree_path
 
 
 def addresses(pool: str, instance: str) -> tuple[str, ...]:
     """Every page at least once, with this pool and one of its instances."""
     at = pool_path(pool)
-    return (*_FLEET, session_path(pool, HOSTILE), instance_path(pool, instance), *(at + path for path in _POOL))
+    of_sessions = (session_path(pool, HOSTILE), tree_path(pool, HOSTILE))
+    return (*_FLEET, *of_sessions, instance_path(pool, instance), *(at + path for path in _POOL))
 
 
 _FLEET = (
@@ -48,6 +49,7 @@ _POOL = (
     "/predictor",
     "/engine",
     "/scaling",
+    "/tasks",
     "/ring?add=1&anchors=80",
     "/simulator/sim-0001?with=sim-0002",
     "/slo",

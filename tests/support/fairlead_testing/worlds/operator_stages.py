@@ -51,6 +51,7 @@ class FakeControlPlane:
     signals: PoolSignals | None = None
     demand: PoolDemand | None = None
     troubled_engines: tuple[InstanceTrouble, ...] = ()
+    departed: str = ""
     in_flight: dict[str, int] = field(default_factory=dict)
     states: list[PoolState] = field(default_factory=list)
     events: list[PoolEvent] = field(default_factory=list)
@@ -80,6 +81,7 @@ class FakeControlPlane:
             signals=self.signals,
             demand=self.demand,
             troubled_engines=self.troubled_engines,
+            departed=self.departed,
             ended=ended,
         )
         return Taken(observations)

@@ -37,6 +37,14 @@ def test_a_schedule_is_deleted_paused_and_resumed() -> None:
     assert planned({"scaling": {"schedules": paused}}, name="day", action="resume") == [DAY, NIGHT]
 
 
+def test_schedules_of_a_forecast_replace_each_other_and_nothing_else() -> None:
+    first, second = ({"name": f"forecast-{name}", "followsForecast": True} | DAY | {"name": f"forecast-{name}"} for name in ("a", "b"))
+    once = planned(name="forecast-", action="replace", schedules=[first])
+    assert once == [DAY, NIGHT, first]
+    assert planned({"scaling": {"schedules": once}}, name="forecast-", action="replace", schedules=[second]) == [DAY, NIGHT, second]
+    assert planned({"scaling": {"schedules": once}}, name="forecast-", action="replace", schedules=[]) == [DAY, NIGHT]
+
+
 def test_a_start_is_skipped_by_its_instant_and_run_again() -> None:
     skipped = planned(name="day", action="skip", start="2026-11-24T08:00:00+01:00")
     assert skipped[0]["skip"] == ["2026-11-24T07:00:00Z"]
@@ -87,6 +95,11 @@ def test_a_start_long_ago_clears_none_near_it(written: str) -> None:
         ({"name": "day", "action": "skip", "start": "0001-01-01T00:00:00Z"}, "fields.start", "2000 to 2199"),
         ({"name": "day", "action": "skip", "start": "9999-12-31T23:59:59-10:00"}, "fields.start", "2000 to 2199"),
         ({"name": "day", "action": ["skip"]}, "fields.action", "write one of"),
+        ({"name": "day", "action": "replace"}, "fields.schedules", "write a list of schedules"),
+        ({"name": "day", "action": "replace", "schedules": ["x"]}, "fields.schedules", "write a list of schedules"),
+        ({"name": "day", "action": "replace", "schedules": [NIGHT]}, "fields.schedules[0].name", "begin it with fields.name, 'day'"),
+        ({"name": "", "action": "replace", "schedules": [NIGHT]}, "fields.schedules[0].name", "begin it with fields.name"),
+        ({"name": "d", "action": "replace", "schedules": [DAY | {"cron": "x"}]}, "fields.schedules[0].cron", "five fields"),
         ({"name": ["day"], "action": "skip"}, "fields.name", "name of a schedule"),
         ({"name": "day", "action": "skip", "start": "2026-11-24T07:30:00Z"}, "fields.start", "2026-11-25T07:00:00Z"),
     ],

@@ -7,6 +7,7 @@ from fairlead.pool_states import SchedulesInForce
 from fairlead_testing.worlds.operator_stages import SETTINGS, VirtualStage
 
 DAY = 86_400.0
+ROLES = [{"name": "both", "minReplicas": 6}]
 
 
 def instant(seconds: float) -> str:
@@ -114,7 +115,7 @@ async def test_a_pause_takes_back_what_the_window_set() -> None:
     await stage.settle()
     assert told(stage).slo.ttft_seconds == 5.0
     closed = [event.message for event in stage.api.events if event.reason == "WindowClosed"]
-    assert closed == ["The window of schedule peak is closed: the schedule was changed, skipped or paused, or the clock was set"]
+    assert closed == ["The window of schedule peak is closed: the schedule was changed, skipped, paused or suspended, or the clock was set"]
 
 
 async def test_a_refused_edit_leaves_the_window_of_the_last_good_spec_open() -> None:
@@ -198,3 +199,38 @@ async def test_of_two_windows_at_one_second_the_one_that_ends_comes_first_in_the
     windows = sorted((event.at, event.reason) for event in stage.api.events if event.reason.startswith("Window"))
     assert [reason for _, reason in windows] == ["WindowOpened", "WindowClosed", "WindowOpened"]
     assert len({at for at, _ in windows}) == 3
+
+
+async def test_demand_outside_of_the_forecast_suspends_the_schedules_that_follow_it_until_it_is_back() -> None:
+    stage, start = await staged(schedule(duration="4h"), schedule(duration="4h", name="forecast-peak", followsForecast=True, roles=ROLES))
+    stage.now = start
+    await stage.settle()
+    assert len(stage.pods()) == 6, "the larger bounds count"
+    assert stage.condition("ForecastHolds")["status"] == "True"
+    stage.api.departed = "demand is work for 9 instances, outside of the forecast's 1 to 2"
+    await stage.settle()
+    assert stage.condition("ForecastHolds")["status"] == "False"
+    assert "work for 9 instances" in stage.condition("ForecastHolds")["message"]
+    [role] = stage.pool()["status"]["roles"]
+    assert role["desired"] == 4, "the schedule that a person wrote is in force"
+    assert told(stage).overruled["forecast-peak"].startswith("scaling without the forecast")
+    stage.api.departed = ""
+    await stage.settle()
+    assert stage.pool()["status"]["roles"][0]["desired"] == 6
+
+
+async def test_without_an_answer_a_suspension_stays_as_it_is() -> None:
+    stage, start = await staged(schedule(duration="4h", followsForecast=True))
+    stage.now = start
+    stage.api.departed = "demand is work for 9 instances, outside of the forecast's 1 to 2"
+    await stage.settle()
+    assert stage.pool()["status"]["roles"][0]["desired"] == 2
+    stage.api.up = False
+    await stage.settle()
+    assert stage.pool()["status"]["roles"][0]["desired"] == 2
+    assert stage.condition("ForecastHolds")["status"] == "False"
+
+
+async def test_a_pool_without_such_schedules_has_no_condition_of_a_forecast() -> None:
+    stage, _ = await staged(schedule())
+    assert "ForecastHolds" not in {one["type"] for one in stage.pool()["status"]["conditions"]}

@@ -1,14 +1,17 @@
 """What is recorded of traffic: lengths, and which prompts begin alike; nothing that tells a text."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead.reports.decisions import RequestOutcome
+from fairlead.reports.traffic import UNSTORED, RecordedRequest
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.requests import RoutingRequest
-from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.routing.contracts.schedulers import Dispatch, Refusal
+from fairlead.session_trees import Lineage
 from fairlead_router.metrics.endings import Ending
 from fairlead_router.pools.tickets import Ticket
 from fairlead_router.pools.traffic_recording import KNOWN_BLOCKS, MOST_ENDED, BlockIds, Served, TrafficRecording, recorded_requests
@@ -21,6 +24,9 @@ class Over:
     request: RoutingRequest
     usage: Usage | None = None
     served: Served | None = None
+    verdict: Dispatch | Refusal | None = None
+    ending: Ending | None = None
+    ended_at: float = 0.0
 
 
 def request(name: str, blocks: tuple[int, ...], session: str | None = None, tokens: int | None = None) -> RoutingRequest:
@@ -38,14 +44,32 @@ def test_equal_blocks_have_equal_ids_in_a_pool_and_others_in_another() -> None:
     assert all(0 <= block < 2**53 for block in second.blocks)
 
 
-def test_neither_session_nor_router_hash_can_be_read_from_a_record() -> None:
+def test_neither_session_nor_router_hash_can_be_read_from_what_is_stored_of_a_record() -> None:
     (record,) = recorded_requests(
         [Over(request("a", (11, 12), session="jane"), Usage(output_tokens=9))], routing_table(["127.0.0.1:1"]), 1.0
     )
     assert (record.at, record.prompt_tokens, record.output_tokens, record.sample_rate) == (5.0, 1031, 9, 1.0)
     assert record.session is not None
     assert not {11, 12} & set(record.blocks)
-    assert "jane" not in str(record)
+    stored = {one.name: getattr(record, one.name) for one in fields(RecordedRequest) if UNSTORED not in one.metadata}
+    assert "jane" not in str(stored)
+
+
+def test_a_record_is_a_turn_of_its_session_and_says_how_it_ended() -> None:
+    said = Lineage(parent="main", task="t", tool="Bash", window=2)
+    asked = replace(request("a", (1,), session="jane"), lineage=said, owner="key-1")
+    (record,) = recorded_requests([Over(asked, ending=Ending.LEFT_WAITING, ended_at=7.5)], routing_table(["127.0.0.1:1"]), 1.0)
+    assert (record.name, record.parent, record.task, record.tool, record.window_number) == ("jane", "main", "t", "Bash", 2)
+    assert (record.tenant, record.ended_seconds, record.outcome, record.rejection) == ("key-1", 2.5, RequestOutcome.CANCELLED, None)
+    (silent,) = recorded_requests([Over(request("b", (1,)))], routing_table(["127.0.0.1:1"]), 1.0)
+    assert (silent.name, silent.parent, silent.tool, silent.ended_seconds, silent.outcome) == (None, None, None, None, None)
+
+
+@pytest.mark.parametrize("ending", Ending)
+def test_every_ending_has_the_outcome_that_its_decision_has(ending: Ending) -> None:
+    (record,) = recorded_requests([Over(request("a", (1,)), ending=ending, ended_at=6.0)], routing_table(["127.0.0.1:1"]), 1.0)
+    assert record.outcome is not None
+    assert (record.outcome is RequestOutcome.SERVED) == (ending is Ending.SERVED)
 
 
 def test_a_record_says_how_one_engine_served_the_request() -> None:

@@ -31,6 +31,7 @@ from fairlead_client.resources.pools import PoolDetail
 from fairlead_client.resources.predictors import Predictor
 from fairlead_client.resources.schedules import BoundsAt, InForceAt, ScheduleDetail
 from fairlead_client.resources.trials import Trial, TrialAnswer
+from fairlead_testing.builders.forecasts import office_forecast
 from fairlead_testing.builders.routing import table
 from fairlead_testing.builders.wire_examples import example
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, document_routes, list_routes
@@ -79,6 +80,7 @@ class Pools:
             *document_routes(f"{POOL}/slo/burn", self._slo_burn, "windows", guard),
             *document_routes(f"{POOL}/slo/what-if", self._slo_what_if, "classes", guard),
             Route(f"{POOL}/bounds", guard(self._bounds)),
+            Route(f"{POOL}/forecast", guard(self._forecast)),
             Route("/v1/schedules/{namespace}/{pool}/{name}", guard(self._schedule)),
             Route(f"{POOL}/predictor", guard(self._predictor)),
             Route(f"{POOL}/rollout", guard(self._rollout)),
@@ -126,6 +128,10 @@ class Pools:
         """Prefill and decode, of which a schedule decides the SLO and nothing the ratio."""
         roles = [replace(example(BoundsAt), role=role, schedule=None) for role in (Role.PREFILL, Role.DECODE)]
         return as_json(replace(example(InForceAt), pool=pool_named(request), roles=roles, deciding={"slo": ["night"]}))
+
+    async def _forecast(self, request: Request) -> Response:
+        """That of five weeks of office hours."""
+        return as_json(office_forecast(pool_named(request), self._clock()))
 
     async def _schedule(self, request: Request) -> Response:
         """One that the pool's spec declares, else an example."""

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,9 +49,15 @@ class DecodingView(ScriptedView):
     st.booleans(),
     st.booleans(),
     st.dictionaries(st.sampled_from(["i0", "i2"]), st.floats(0.0, 2.0)),
+    st.none() | st.lists(st.sampled_from([0.0, 1_190_000.0, 1_300_000.0]), min_size=9, max_size=9),
 )
 def test_a_few_instances_are_compared_as_many_are(
-    counters: list[tuple[dict[str, Any], int]], load_of_pool: float, overtakes: bool, has_home: bool, loading: dict[str, float]
+    counters: list[tuple[dict[str, Any], int]],
+    load_of_pool: float,
+    overtakes: bool,
+    has_home: bool,
+    loading: dict[str, float],
+    kept: list[float] | None,
 ) -> None:
     loads: dict[str, InstanceLoad] = {f"i{place}": load_of(f"i{place}", **each) for place, (each, _) in enumerate(counters)}
     hits = {("r", f"i{place}"): hit for place, (_, hit) in enumerate(counters)}
@@ -60,8 +67,9 @@ def test_a_few_instances_are_compared_as_many_are(
     view = DecodingView(table([load.entry for load in loads.values()]), loads, hits, {"s": home} if has_home else {}, NOW)
     view.load_of_pool = load_of_pool
     view.overtakes, view.loading = overtakes, loading
+    view.kept = None if kept is None else np.array(kept[: len(view.candidates())])
     asked = request("r", 8000, session="s" if has_home else None)
-    policy = Fairlead(FairleadParameters())
+    policy = Fairlead(FairleadParameters(keep_weight=2.0))
     few = policy.choose(asked, view, NOW)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fairlead, "FEW", 0)

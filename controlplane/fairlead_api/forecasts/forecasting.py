@@ -1,0 +1,227 @@
+"""Use cases: the forecast of a pool for people, what is proposed of it, and whether demand keeps to it.
+
+A forecast belongs to a local day and a spec, so it is made once and kept. What takes long, the replay of the last week,
+is made beside the answer: the first reader sees the forecast at once and the trials a little later.
+"""
+
+import asyncio
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from typing import Protocol
+
+from fairlead.forecasts.drafting import PREFIX, RoleLimits
+from fairlead.forecasts.proposals import Forecasted, Proposed, Tried, departed, differs, is_stale, proposed, read_all, tried
+from fairlead.forecasts.records import QUARTER, WEEK, midnight
+from fairlead.forecasts.watching import Departure
+from fairlead.scaling.bounds import DeclaredRole, RoleBounds, bounds_in_force
+from fairlead.scaling.specs import ScalingMode
+from fairlead.schedules.in_force import in_force
+from fairlead.schedules.specs import ScheduleSpec
+from fairlead.schedules.windows import changes_after
+from fairlead.tables import PoolKey
+from fairlead_api.forecasts.store import FollowedPool, ReadPool
+from fairlead_client.resources.forecasts import ForecastQuarter, PoolForecast, RecordedQuarter, ScheduleTrial, TrialOf
+from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest, ScheduleAction
+from fairlead_client.resources.plans import Proposal
+
+MOST_KEPT = 64
+
+
+class Records(Protocol):
+    """Where pools' records come from."""
+
+    async def followed(self) -> Sequence[FollowedPool]: ...
+
+    async def read(self, pool: PoolKey, now: datetime) -> ReadPool | None: ...
+
+    async def note_departure(self, pool: FollowedPool, words: str | None, now: datetime) -> None: ...
+
+
+@dataclass(slots=True)
+class _Made:
+    """A pool's forecast of a day, and the replay that goes with it."""
+
+    found: Proposed | str
+    trying: asyncio.Task[Tried] | None = None
+    tried: Tried | None = None
+
+
+@dataclass(slots=True)
+class Forecasting:
+    """Makes forecasts and keeps the newest."""
+
+    records: Records
+    _made: dict[Hashable, _Made] = field(default_factory=dict)
+    _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def forecast(self, pool: PoolKey, now: datetime) -> PoolForecast:
+        """The forecast of a pool. Raises NotFound."""
+        read = await self.records.read(pool, now)
+        if read is None:
+            return PoolForecast(pool=str(pool), mode="Off", time_zone="UTC", unknown="the pool has no usable spec")
+        made = await self._of(read, now)
+        if isinstance(made.found, Proposed) and made.trying is None:
+            made.trying = asyncio.create_task(self._try(read, made.found, made, now))
+        return pool_forecast(read, made.found, made.tried, now)
+
+    async def _of(self, read: ReadPool, now: datetime) -> _Made:
+        key = (read.key, midnight(now, read.facts.forecast.time_zone))
+        if key not in self._made:
+            found = await asyncio.to_thread(proposed, read.record, read.facts, now)
+            while len(self._made) >= MOST_KEPT:
+                self._made.pop(next(iter(self._made)))
+            self._made.setdefault(key, _Made(found))
+        return self._made[key]
+
+    async def _try(self, read: ReadPool, found: Proposed, made: _Made, now: datetime) -> Tried:
+        async with self._one_at_a_time:
+            made.tried = await asyncio.to_thread(tried, read.record, read.facts, found.carried, now)
+            return made.tried
+
+    def owns(self, request: PlanRequest) -> bool:
+        """Whether a request of a plan is that of a forecast."""
+        return request.kind is PlanKind.SCHEDULE and (request.fields or {}).get("action") == ScheduleAction.REPLACE
+
+    async def proposals(self, now: datetime) -> tuple[Sequence[tuple[str, Proposal]], Sequence[str]]:
+        """What is proposed now, by pool, and the pools of which that is known."""
+        wanted: list[tuple[str, Proposal]] = []
+        known: list[str] = []
+        for one in await self.records.followed():
+            read = await self.records.read(one.pool, now)
+            proposal = None if read is None or not one.advises else await self._proposal(read, now)
+            known.append(str(one.pool))
+            if proposal is not None:
+                wanted.append((str(one.pool), proposal))
+        return wanted, known
+
+    async def _proposal(self, read: ReadPool, now: datetime) -> Proposal | None:
+        made = await self._of(read, now)
+        if not isinstance(made.found, Proposed) or read.engines_file is not None:
+            return None
+        if made.tried is None:
+            await (made.trying or self._try(read, made.found, made, now))
+        return None if made.tried is None else proposal_of(read.facts, made.found, made.tried, now)
+
+    async def watch(self, now: datetime) -> None:
+        """Notes of each pool that follows a forecast whether demand has left it."""
+        for one in await self.records.followed():
+            words = await self._departed(one, now) if one.follows else None
+            if words != one.departed:
+                await self.records.note_departure(one, words, now)
+
+    async def _departed(self, one: FollowedPool, now: datetime) -> str | None:
+        read = await self.records.read(one.pool, now)
+        left: Departure | None = None if read is None else await asyncio.to_thread(departed, read.record, read.facts, now)
+        return None if left is None else left.words
+
+
+def proposal_of(facts: Forecasted, found: Proposed, result: Tried, now: datetime) -> Proposal | None:
+    """The proposal for a pool; None if its schedules are the same, or not clearly worse."""
+    if not differs(found.schedules, facts.schedules):
+        return None
+    present = [one for one in facts.schedules if one.follows_forecast]
+    dated = any(one.day >= now.date() and one.day < (now + WEEK).date() for one in facts.forecast.calendar)
+    if result.is_worth_it or (present and (dated or is_stale(present, now))):
+        return Proposal(because=because(result, len(found.schedules)), request=request_of(found))
+    return None
+
+
+def request_of(found: Proposed) -> PlanRequest:
+    """The plan that replaces the pool's schedules that follow a forecast by the proposed ones."""
+    fields = {"name": PREFIX, "action": ScheduleAction.REPLACE.value, "schedules": list(found.schedules)}
+    return PlanRequest(kind=PlanKind.SCHEDULE, fields=fields)
+
+
+def because(result: Tried, schedules: int) -> str:
+    """The reason for a proposal: what the last week would have been."""
+    now, then = result.present, result.proposed
+    return (
+        f"In the last week, {schedules} schedule{'s' if schedules != 1 else ''} by the forecast of the week before would have had "
+        f"{_late(then.late, then.requests)} late requests instead of {_late(now.late, now.requests)}, with "
+        f"{then.instance_hours:,.0f} instance hours instead of {now.instance_hours:,.0f}"
+    )
+
+
+def _late(late: float, requests: float) -> str:
+    return f"{100 * late / requests:.2f} %" if requests else "no"
+
+
+def pool_forecast(read: ReadPool, found: Proposed | str, result: Tried | None, now: datetime) -> PoolForecast:
+    """The resource of a forecast."""
+    facts = read.facts
+    mode, zone = facts.forecast.mode.value, facts.forecast.time_zone.key
+    if isinstance(found, str):
+        return PoolForecast(pool=str(read.pool), mode=mode, time_zone=zone, unknown=found, departed=read.departed)
+    possible = read.engines_file is None and differs(found.schedules, facts.schedules)
+    return PoolForecast(
+        pool=str(read.pool),
+        mode=mode,
+        time_zone=zone,
+        start=found.week.requests.start,
+        quarters=_quarters(found, facts),
+        recorded=_recorded(read, found.week.requests.start),
+        start_seconds=facts.lead.start_seconds,
+        start_is_measured=read.start_is_measured,
+        lead_seconds=facts.lead.seconds,
+        schedules=[dict(one) for one in found.schedules],
+        trials=[] if result is None else _trials(result),
+        worth_it=None if result is None else result.is_worth_it,
+        request=request_of(found) if possible else None,
+        departed=read.departed,
+    )
+
+
+def _trials(result: Tried) -> list[ScheduleTrial]:
+    outcomes = ((TrialOf.REACTIVE, result.reactive), (TrialOf.PRESENT, result.present), (TrialOf.PROPOSED, result.proposed))
+    return [
+        ScheduleTrial(schedules=of, instance_hours=round(one.instance_hours, 1), requests=round(one.requests), late=round(one.late))
+        for of, one in outcomes
+    ]
+
+
+def _recorded(read: ReadPool, start: datetime) -> list[RecordedQuarter]:
+    week = read.record.since(start - WEEK)
+    return [
+        RecordedQuarter(at=week.start + QUARTER * place, requests=None if value != value else round(float(value), 4))
+        for place, value in enumerate(week.rates.requests)
+    ]
+
+
+def _quarters(found: Proposed, facts: Forecasted) -> list[ForecastQuarter]:
+    band = found.week.requests
+    present = _numbers(facts.schedules, facts, band.start, len(band.middle))
+    then = _numbers((*facts.others, *read_all(found.schedules)), facts, band.start, len(band.middle))
+    return [
+        ForecastQuarter(
+            at=band.start + QUARTER * place,
+            requests=round(float(band.middle[place]), 4),
+            low=round(float(band.low[place]), 4),
+            high=round(float(band.high[place]), 4),
+            present=present[place],
+            proposed=then[place],
+        )
+        for place in range(len(band.middle))
+    ]
+
+
+def _numbers(schedules: Sequence[ScheduleSpec], facts: Forecasted, start: datetime, quarters: int) -> list[dict[str, int]]:
+    """The least number of each role by schedules, for each quarter of an hour; outside of mode SLO the number."""
+    end, changes = start + QUARTER * quarters, [start]
+    for at in changes_after(schedules, start):
+        if at >= end:
+            break
+        changes.append(at)
+    found: list[dict[str, int]] = []
+    for begins, ends in pairwise([*changes, end]):
+        bounds = in_force(schedules, begins).bounds
+        numbers = {one.role.value: _number(one, facts.scaling.mode, bounds) for one in facts.roles}
+        found += [numbers] * (-(-(ends - start) // QUARTER) - len(found))
+    return found[:quarters]
+
+
+def _number(role: RoleLimits, mode: ScalingMode, windows: Sequence[RoleBounds]) -> int:
+    declared = DeclaredRole(role=role.role, replicas=role.declared, min_replicas=role.least, max_replicas=role.most)
+    bounds = bounds_in_force(declared, windows)
+    return bounds.lower if mode is ScalingMode.SLO else bounds.clamp(role.declared)

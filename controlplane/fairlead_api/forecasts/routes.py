@@ -1,0 +1,56 @@
+"""The forecast of a pool."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Depends
+
+from fairlead.tables import PoolKey
+from fairlead_api.access.guards import Guard
+from fairlead_api.features import Feature, Infra
+from fairlead_api.http.answers import answer
+from fairlead_api.http.routes import Routes
+from fairlead_api.infra.callers import Caller
+from fairlead_api.infra.database import Database
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.forecasts import PoolForecast
+
+if TYPE_CHECKING:
+    from fairlead_api.forecasts.forecasting import Forecasting
+
+LOOK_SECONDS = 60
+"""Interval of the jobs."""
+
+
+def forecast_routes(guard: Guard, forecasting: "Forecasting", clock: Callable[[], datetime]) -> Routes:
+    """Forecasts under /v1."""
+    routes = Routes(prefix="/v1", tags=["schedules"])
+    Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]  # noqa: N806 - it is a type
+
+    @routes.get("/pools/{namespace}/{name}/forecast", response_model=PoolForecast)
+    async def get_forecast(namespace: str, name: str, caller: Viewer) -> Any:
+        """The pool's demand in the seven days from the last midnight, the schedules that follow from it, and what they
+        would have done in the last week. The last takes up to a minute after the first request of a day: until then
+        `trials` is empty.
+        """
+        return answer(await forecasting.forecast(PoolKey(namespace=namespace, name=name), clock()))
+
+    return routes
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Forecasts for people."""
+    return Feature(routes=(forecast_routes(guard, _forecasting(infra.reads), infra.clock),))
+
+
+def forecasting_of(infra: Infra) -> "Forecasting":
+    """Forecasts for the background jobs that propose schedules and watch them."""
+    return _forecasting(infra.background)
+
+
+def _forecasting(database: Database) -> "Forecasting":
+    from fairlead_api.forecasts.forecasting import Forecasting
+    from fairlead_api.forecasts.store import PostgresForecasts
+
+    return Forecasting(PostgresForecasts(database))

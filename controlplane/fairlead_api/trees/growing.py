@@ -1,0 +1,175 @@
+"""How a report's requests change trees and sums. Pure: it knows the rows that are stored, and says what they become."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fairlead.reports.decisions import RequestOutcome
+from fairlead.reports.traffic import RecordedRequest
+from fairlead.session_trees import NOWHERE, Evidence, Figures, Link, Reach, goes_on_from, microseconds, reach_after, root_of
+
+Key = tuple[int, str]
+"""A pool's id and a session's name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grown:
+    """A session's place and reach. `root` is its own name until it has a parent."""
+
+    session: str
+    number: int
+    root: str
+    first_at: float
+    last_at: float
+    parent: str | None = None
+    link: Link | None = None
+    evidence: Evidence | None = None
+    reach: Reach = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """The turns of a session for one task: when the first arrived and the last ended, and their figures."""
+
+    first_at: float
+    ended_at: float
+    figures: Figures
+
+    def __add__(self, other: "Sums") -> "Sums":
+        return Sums(
+            first_at=min(self.first_at, other.first_at),
+            ended_at=max(self.ended_at, other.ended_at),
+            figures=self.figures + other.figures,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What the requests of one pool change: the sessions, their sums by session and task, and the sessions that got a
+    parent, each with the root that it and all sessions below it have now.
+    """
+
+    sessions: Mapping[str, Grown]
+    sums: Mapping[tuple[str, str], Sums]
+    joined: Mapping[str, str]
+
+
+def figures_of(turn: RecordedRequest) -> Figures:
+    """What one request adds to the sums of its session. Tokens of a prompt count only if an engine got it."""
+    ended = turn.ended_seconds or 0.0
+    sent = ended if turn.sent_seconds is None else min(turn.sent_seconds, ended)
+    prompt = 0 if turn.instance is None else turn.prompt_tokens if turn.engine_prompt_tokens is None else turn.engine_prompt_tokens
+    return Figures(
+        turns=1,
+        refusals=int(turn.outcome is RequestOutcome.REFUSED),
+        failures=int(turn.outcome is RequestOutcome.FAILED),
+        prompt_tokens=prompt,
+        cached_tokens=min(prompt, turn.cached_tokens or 0),
+        output_tokens=turn.output_tokens or 0,
+        queued_microseconds=microseconds(sent),
+        model_microseconds=microseconds(ended - sent),
+    )
+
+
+def sums_of(turn: RecordedRequest) -> Sums:
+    """The sums of one request."""
+    return Sums(first_at=turn.at, ended_at=turn.at + (turn.ended_seconds or 0.0), figures=figures_of(turn))
+
+
+def wants_place(turn: RecordedRequest, known: Grown | None) -> bool:
+    """Whether a session's place may have to be decided with this request: it is new, or its client names its first
+    parent.
+    """
+    return known is None or (known.parent is None and turn.parent is not None)
+
+
+def grown(turns: Iterable[RecordedRequest], known: Mapping[str, Grown], forked: Mapping[int, Sequence[Grown]]) -> Growth:
+    """The change by the requests of one pool, which all have a name. `known` are the stored sessions among them and
+    their parents, `forked` those whose conversation ends with a block, by its id.
+    """
+    growing = _Growing(known, forked)
+    for turn in sorted(turns, key=lambda one: one.at):
+        growing.add(turn)
+    return growing.result()
+
+
+class _Growing:
+    """Requests are added in the order of their arrival."""
+
+    def __init__(self, known: Mapping[str, Grown], forked: Mapping[int, Sequence[Grown]]) -> None:
+        self._sessions = dict(known)
+        self._forked = forked
+        self._ends: dict[int, Grown] = {}
+        """Sessions that these requests brought beyond their beginning, by the block with which they end."""
+        self._roots = {name: one.root for name, one in known.items()}
+        self._members: dict[str, list[str]] = {}
+        for name, root in self._roots.items():
+            self._members.setdefault(root, []).append(name)
+        self._touched: dict[str, None] = {}
+        self._joined: dict[str, None] = {}
+        self._sums: dict[tuple[str, str], Sums] = {}
+
+    def add(self, turn: RecordedRequest) -> None:
+        name, place, sums = turn.name or "", (turn.name or "", turn.task or ""), sums_of(turn)
+        before = self._sessions.get(name)
+        one = _seen(turn, before)
+        if before is None:
+            self._roots[name] = name
+            self._members.setdefault(name, []).append(name)
+        if wants_place(turn, before):
+            one = self._placed(one, turn, is_new=before is None)
+        self._sessions[name] = one
+        self._touched[name] = None
+        self._sums[place] = self._sums[place] + sums if place in self._sums else sums
+        if one.reach.is_beyond_beginning and one.reach.last_block is not None:
+            self._ends[one.reach.last_block] = one
+
+    def result(self) -> Growth:
+        sessions = {name: replace(self._sessions[name], root=self._roots[name]) for name in self._touched}
+        return Growth(sessions=sessions, sums=self._sums, joined={name: self._roots[name] for name in self._joined})
+
+    def _placed(self, one: Grown, turn: RecordedRequest, *, is_new: bool) -> Grown:
+        found = self._told(turn) if turn.parent is not None else self._forked_from(turn) if is_new else None
+        root = None if found is None else root_of(one.session, found.parent, self._roots)
+        if found is None or root is None:
+            return one
+        for member in self._members.pop(one.session, ()):
+            self._roots[member] = root
+            self._members.setdefault(root, []).append(member)
+        self._joined[one.session] = None
+        return replace(one, parent=found.parent, link=found.link, evidence=found.evidence)
+
+    def _told(self, turn: RecordedRequest) -> "_Parent":
+        parent = turn.parent or ""
+        told = self._sessions.get(parent)
+        forks = told is not None and goes_on_from(turn.blocks, told.reach)
+        return _Parent(parent=parent, link=Link.FORK if forks else Link.SUB_AGENT, evidence=Evidence.SENT)
+
+    def _forked_from(self, turn: RecordedRequest) -> "_Parent | None":
+        """The session with the longest conversation from which the prompt goes on."""
+        for block in reversed(turn.blocks):
+            near = (self._ends[block],) if block in self._ends else ()
+            for other in (*near, *self._forked.get(block, ())):
+                if other.session != turn.name and goes_on_from(turn.blocks, other.reach):
+                    return _Parent(parent=other.session, link=Link.FORK, evidence=Evidence.PREFIX)
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parent:
+    parent: str
+    link: Link
+    evidence: Evidence
+
+
+def _seen(turn: RecordedRequest, before: Grown | None) -> Grown:
+    name = turn.name or ""
+    if before is None:
+        reach = reach_after(NOWHERE, turn.blocks)
+        return Grown(session=name, number=turn.session or 0, root=name, first_at=turn.at, last_at=turn.at, reach=reach)
+    newest = turn.at >= before.last_at
+    return replace(
+        before,
+        first_at=min(before.first_at, turn.at),
+        last_at=max(before.last_at, turn.at),
+        reach=reach_after(before.reach, turn.blocks) if newest else before.reach,
+    )

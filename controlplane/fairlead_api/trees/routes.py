@@ -1,0 +1,49 @@
+"""Trees of sessions, the figures of tasks, and think times."""
+
+from typing import Annotated, Any
+
+from fastapi import Depends
+
+from fairlead.tables import PoolKey
+from fairlead_api.access.guards import Guard
+from fairlead_api.features import Feature, Infra
+from fairlead_api.http.answers import answer
+from fairlead_api.http.documents import Ask, document
+from fairlead_api.http.routes import Routes
+from fairlead_api.infra.callers import Caller
+from fairlead_api.trees.store.reads import PostgresTrees
+from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.trees import SessionTree, TaskFigures, TaskList, ThinkTimes
+
+
+def tree_routes(guard: Guard, reader: PostgresTrees) -> Routes:
+    """Trees, tasks and think times under /v1."""
+    routes = Routes(prefix="/v1", tags=["history"])
+    viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
+
+    async def get_tasks(pool: str | None = None) -> Ask:
+        """The 100 tasks with the newest turns, each with the sums of all its turns; of one pool, if given."""
+        return lambda sight: reader.tasks(pool, sight)
+
+    document(routes, "/tasks", TaskList, viewer, get_tasks, TaskFigures, lambda found: found.tasks)
+
+    @routes.get("/trees/{namespace}/{name}/{session:path}", response_model=SessionTree)
+    async def get_tree(namespace: str, name: str, session: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:
+        """The tree that a session belongs to: its sessions, tasks and turns. At most 200 sessions, the first ones, and
+        their 2,000 newest turns.
+        """
+        return answer(await reader.tree(PoolKey(namespace=namespace, name=name), session))
+
+    @routes.get("/pools/{namespace}/{name}/think-times", response_model=ThinkTimes)
+    async def get_think_times(namespace: str, name: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:
+        """How long sessions waited between answers and next turns, by tenant and tool, of the pool's 20,000 newest
+        recorded requests.
+        """
+        return answer(await reader.think_times(PoolKey(namespace=namespace, name=name)))
+
+    return routes
+
+
+def feature(infra: Infra, guard: Guard) -> Feature:
+    """Trees, tasks and think times."""
+    return Feature(routes=(tree_routes(guard, PostgresTrees(infra.reads)),))

@@ -1,0 +1,220 @@
+"""What a pool would have done with other schedules, minute by minute, in virtual time.
+
+Demand flows as work into one queue per role. An instance serves `start_seconds` after it is asked for and computes more
+slowly until its cache is full again, since what the others hit it must compute. The number of instances is the
+product's own pipeline (`fairlead.scaling.targets.step`), once a minute, and the windows are its own schedules
+(`in_force`). Requests of a minute are late if the queue then takes longer than `slo.ttft`.
+
+The danger here is to take it for a simulation of engines: it has no single requests, so chance within a minute makes
+nobody late. It compares schedules on the same demand; it does not predict attainment.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+import numpy as np
+
+from fairlead.capabilities import UNKNOWN
+from fairlead.forecasts.needs import Lead
+from fairlead.forecasts.records import Series
+from fairlead.instances import Role
+from fairlead.scaling.bounds import DeclaredRole, RoleBounds
+from fairlead.scaling.memory import ScalingMemory
+from fairlead.scaling.signals import PoolSignals, RoleSignals
+from fairlead.scaling.sizing import Capacity
+from fairlead.scaling.specs import RatioSpec, ScalingMode, ScalingSpec
+from fairlead.scaling.targets import Declared, step
+from fairlead.schedules.in_force import in_force
+from fairlead.schedules.specs import ScheduleSpec
+from fairlead.schedules.windows import changes_after
+from fairlead.tables import SloFacts
+
+MINUTE = 60.0
+PER_QUARTER = 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A pool in a back-test. `declared` has the roles' own bounds and numbers; `hit_share` is the share (0-1) of prompt
+    tokens that a full cache saves.
+    """
+
+    declared: tuple[DeclaredRole, ...]
+    scaling: ScalingSpec
+    slo: SloFacts
+    lead: Lead
+    hit_share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What would have become of a stretch of demand: instance hours, and requests that were late of all."""
+
+    instance_hours: float
+    requests: float
+    late: float
+    least: Mapping[Role, int]
+    most: Mapping[Role, int]
+
+    @property
+    def in_time(self) -> float:
+        """The share (0-1) of the requests in time; 1 without any."""
+        return 1.0 - self.late / self.requests if self.requests else 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Demand in quarters of an hour from `start` on: requests per second, and loads in instances of each role."""
+
+    start: datetime
+    requests: Series
+    loads: Mapping[Role, Series]
+
+    def __post_init__(self) -> None:
+        for of in (self.requests, *self.loads.values()):
+            if not np.isfinite(of).all():
+                raise ValueError("a back-test needs demand without gaps")
+
+
+class _Fleet:
+    """The instances of one role: when each began to serve, and the work that waits for them."""
+
+    def __init__(self, number: int, lead: Lead, hit_share: float) -> None:
+        self.serving = [-np.inf] * number
+        self.starting: list[float] = []
+        self.backlog = 0.0
+        self._lead, self._hits = lead, hit_share
+
+    def scale(self, wanted: int, now: float) -> None:
+        while len(self.serving) + len(self.starting) > wanted:
+            self.starting.pop() if self.starting else self.serving.pop()
+        self.starting += [now + self._lead.start_seconds] * (wanted - len(self.serving) - len(self.starting))
+        self.serving += [at for at in self.starting if at <= now]
+        self.starting = [at for at in self.starting if at > now]
+
+    def power(self, now: float) -> float:
+        """What the instances compute now, in instances with full caches."""
+        filling = self._lead.refill_seconds
+        full = [1.0 if filling <= 0 else min(1.0, (now - at) / filling) for at in self.serving]
+        return sum((1 - self._hits) / (1 - self._hits * share) for share in full)
+
+    def work(self, load: float, now: float) -> float:
+        """The seconds that work which arrives in this minute waits."""
+        power = self.power(now)
+        self.backlog = max(0.0, self.backlog + (load - power) * MINUTE)
+        return self.backlog / power if power > 0 else (np.inf if self.backlog else 0.0)
+
+
+def replay(stretch: Stretch, setting: Setting, schedules: Sequence[ScheduleSpec]) -> Outcome:
+    """Runs a stretch of demand against the pool's scaling with these schedules."""
+    minutes = len(stretch.requests) * PER_QUARTER
+    loads = {role: _by_minute(of) for role, of in stretch.loads.items()}
+    requests, windows = _by_minute(stretch.requests), _windows(stretch.start, minutes, schedules)
+    memory = dict.fromkeys(loads, ScalingMemory())
+    fleets = {one.role: _Fleet(one.replicas, setting.lead, setting.hit_share) for one in setting.declared}
+    counts = {one.role: np.zeros(minutes, dtype=int) for one in setting.declared}
+    late, in_time = 0.0, 1.0
+    began = stretch.start.timestamp()
+    for minute in range(minutes):
+        now, waits = began + minute * MINUTE, []
+        for one in setting.declared:
+            fleet, load = fleets[one.role], float(loads[one.role][minute])
+            wanted, memory[one.role] = _wanted(memory[one.role], one, setting, windows[minute], fleet, load, in_time, now)
+            fleet.scale(wanted, now)
+            counts[one.role][minute] = wanted
+            waits.append(fleet.work(load, now))
+        is_late = max(waits) > setting.slo.ttft_seconds
+        late += requests[minute] * MINUTE if is_late else 0.0
+        in_time = 0.0 if is_late else 1.0
+    return Outcome(
+        instance_hours=float(sum(of.sum() for of in counts.values())) / 60,
+        requests=float(requests.sum()) * MINUTE,
+        late=late,
+        least={role: int(of.min()) for role, of in counts.items()},
+        most={role: int(of.max()) for role, of in counts.items()},
+    )
+
+
+def _by_minute(quarters: Series) -> Series:
+    """Quarters as minutes, on lines through their middles, each quarter with the mean it had."""
+    places = np.arange(len(quarters)) * PER_QUARTER + PER_QUARTER / 2
+    lines = np.interp(np.arange(len(quarters) * PER_QUARTER) + 0.5, places, quarters)
+    means = lines.reshape(-1, PER_QUARTER).mean(axis=1)
+    factors = np.divide(quarters, means, out=np.zeros_like(quarters), where=means > 0)
+    found: Series = lines * np.repeat(factors, PER_QUARTER)
+    return found
+
+
+def _windows(start: datetime, minutes: int, schedules: Sequence[ScheduleSpec]) -> list[tuple[RoleBounds, ...]]:
+    """The bounds of the windows that are open in each minute."""
+    end = start + timedelta(minutes=minutes)
+    changes = [start]
+    for at in changes_after(schedules, start):
+        if at >= end:
+            break
+        changes.append(at)
+    found: list[tuple[RoleBounds, ...]] = []
+    for begins, ends in pairwise([*changes, end]):
+        bounds = in_force(schedules, begins).bounds
+        found += [bounds] * (round((ends - start).total_seconds() / MINUTE) - len(found))
+    return found[:minutes]
+
+
+def _wanted(
+    memory: ScalingMemory,
+    role: DeclaredRole,
+    setting: Setting,
+    windows: Sequence[RoleBounds],
+    fleet: _Fleet,
+    load: float,
+    in_time: float,
+    now: float,
+) -> tuple[int, ScalingMemory]:
+    """The role's number after a round of the product's own pipeline. It is asked as a role `both`, since a lone role is
+    sized by its own work whatever that is called.
+    """
+    alone = replace(role, role=Role.BOTH)
+    declared = Declared(
+        roles=(alone,),
+        scaling=setting.scaling,
+        ratio=_FIXED,
+        slo=setting.slo,
+        capacity=_CAPACITY,
+        windows=tuple(replace(one, role=Role.BOTH) for one in windows if one.role is role.role),
+    )
+    signals = None if setting.scaling.mode is ScalingMode.FIXED else _signals(fleet, setting.slo, load, in_time, now)
+    memory, found = step(memory, declared, signals, now)
+    return found.of(Role.BOTH).replicas, memory
+
+
+_FIXED = RatioSpec()
+_CAPACITY = Capacity(prefill_speed=UNKNOWN, kv_cache_tokens=1)
+"""Asked only where a pool starts from zero or decodes, which a flow of work does not."""
+
+
+def _signals(fleet: _Fleet, slo: SloFacts, load: float, in_time: float, now: float) -> PoolSignals:
+    serving = len(fleet.serving)
+    power = fleet.power(now)
+    one = RoleSignals(
+        role=Role.BOTH,
+        serving=serving,
+        in_flight=0,
+        waiting=0,
+        prompt_tokens_per_second=load,
+        cached_share=0.0,
+        output_tokens_per_second=0.0,
+        prefill_tokens_per_second=1.0,
+        prefill_load=fleet.backlog / power / slo.ttft_seconds if power > 0 else None,
+        ttft_attainment=in_time,
+    )
+    return PoolSignals(window_seconds=30.0, age_seconds=0.0, roles=(one,))
+
+
+def gapless(values: Series) -> Series:
+    """The series with its gaps filled by lines between their neighbours; zeros if nothing is known."""
+    known = np.isfinite(values)
+    if not known.any():
+        return np.zeros_like(values)
+    return np.interp(np.arange(len(values)), np.flatnonzero(known), values[known])

@@ -1,0 +1,68 @@
+"""Whether demand is within the band of its forecast: it leaves after it was outside for some time, and is back after it
+was inside for as long.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from math import ceil
+
+import numpy as np
+
+from fairlead.forecasts.records import QUARTER, Series
+from fairlead.forecasts.seasonal import Band
+from fairlead.instances import Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departure:
+    """Demand left the band of a role's forecast at `since`. `load` is the work of the last known quarter of an hour, in
+    instances, and `low` and `high` its band then.
+    """
+
+    role: Role
+    since: datetime
+    load: float
+    low: float
+    high: float
+
+    @property
+    def words(self) -> str:
+        of = "" if self.role is Role.BOTH else f" of {self.role.value}"
+        return (
+            f"demand is work for {self.load:.1f} instances{of}, outside of the forecast's {self.low:.1f} to {self.high:.1f} "
+            f"since {self.since:%Y-%m-%d %H:%M} UTC"
+        )
+
+
+def departure(bands: Mapping[Role, Band], loads: Mapping[Role, Series], leave_after_seconds: float) -> Departure | None:
+    """The departure that lasts at the end of `loads`, which begin where the bands do; None while demand is within.
+
+    A quarter of an hour of which nothing is known changes nothing.
+    """
+    most = max(1, ceil(leave_after_seconds / QUARTER.total_seconds()))
+    found = [_of_role(role, bands[role], of, most) for role, of in loads.items()]
+    return next((one for one in found if one is not None), None)
+
+
+def _of_role(role: Role, band: Band, loads: Series, most: int) -> Departure | None:
+    away: int | None = None
+    run, side, began = 0, 0, 0
+    last: int | None = None
+    for place, load in enumerate(loads[: len(band.middle)]):
+        if not np.isfinite(load):
+            continue
+        now = 1 if load > band.high[place] else -1 if load < band.low[place] else 0
+        run, began = (run + 1, began) if now == side else (1, place)
+        side, last = now, place
+        if run >= most:
+            away = None if side == 0 else (began if away is None else away)
+    if away is None or last is None:
+        return None
+    return Departure(
+        role=role,
+        since=band.start + QUARTER * away,
+        load=float(loads[last]),
+        low=float(band.low[last]),
+        high=float(band.high[last]),
+    )

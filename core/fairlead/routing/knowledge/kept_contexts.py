@@ -1,0 +1,116 @@
+"""Contexts worth keeping: what each cache holds of sessions whose next turn is likely.
+
+While an agent's tool runs, its session's blocks grow old in the cache of its home, and other prompts placed there
+evict them. How many of an instance's tokens would then be computed again follows from how likely each session's next
+turn still is, by the pauses seen between turns of this pool (`next_turns`): a context counts with its tokens times
+that likelihood. It counts in full while a turn runs, elsewhere once a turn went elsewhere, with fewer tokens once a
+prompt is shorter, and not at all once its instance lost it. No context is given up by a time limit alone: it counts
+for less, the longer its session is silent beyond the pauses that turns come after.
+
+The danger is work for sessions that never come back: at most `MOST_CONTEXTS` are followed, and looked through once a
+second.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fairlead.routing.contracts.vectors import FloatVector
+from fairlead.routing.knowledge.next_turns import NextTurns
+
+MOST_CONTEXTS = 20_000
+"""Beyond so many, the context used longest ago is no longer followed."""
+ENDED_SECONDS = 900.0
+"""A session silent for this long is counted as ended among the pauses, and no longer followed."""
+LOOK_SECONDS = 1.0
+"""Seconds between two looks at all contexts."""
+
+
+@dataclass(slots=True)
+class _Context:
+    """A session's context at `home`: its tokens, since when no turn of it runs, and the turns that do."""
+
+    home: str
+    tokens: int = 0
+    idle_since: float = 0.0
+    running: set[str] = field(default_factory=set)
+
+
+class KeptContexts:
+    """The contexts of a pool's sessions by their names, as far as this router has seen their turns."""
+
+    def __init__(self) -> None:
+        self._turns = NextTurns()
+        self._contexts: OrderedDict[str, _Context] = OrderedDict()
+        self._kept: dict[str, float] = {}
+        self._looked_at = 0.0
+
+    def __len__(self) -> int:
+        return len(self._contexts)
+
+    def placed(self, session: str, request_id: str, instance: str, tokens: int, now: float) -> None:
+        """A turn with a prompt of this many tokens goes to the instance; again if it goes elsewhere before it ends."""
+        context = self._contexts.get(session)
+        if context is None:
+            context = self._contexts[session] = _Context(instance)
+        else:
+            if not context.running:
+                self._turns.came(max(0.0, now - context.idle_since))
+            self._add(context, -context.tokens * self._likelihood(context, now))
+            self._contexts.move_to_end(session)
+        context.home, context.tokens = instance, tokens
+        context.running.add(request_id)
+        self._add(context, tokens)
+        if len(self._contexts) > MOST_CONTEXTS:
+            self._contexts.popitem(last=False)
+
+    def ended(self, session: str, request_id: str, answer_tokens: int, now: float) -> None:
+        """The turn ended with an answer of this many tokens, 0 if it got none. Unknown turns are ignored."""
+        context = self._contexts.get(session)
+        if context is None or request_id not in context.running:
+            return
+        context.running.remove(request_id)
+        context.tokens += answer_tokens
+        self._add(context, answer_tokens)
+        context.idle_since = now
+
+    def lost(self, instance: str) -> None:
+        """The instance is gone, or its cache is: nothing is worth keeping there."""
+        for session in [session for session, context in self._contexts.items() if context.home == instance]:
+            del self._contexts[session]
+        self._kept.pop(instance, None)
+
+    def tokens_at(self, instances: Sequence[str], now: float) -> FloatVector:
+        """For each instance, the tokens of contexts there, each times the likelihood of its session's next turn."""
+        if now - self._looked_at >= LOOK_SECONDS:
+            self._look(now)
+        kept = self._kept
+        return np.array([kept.get(instance, 0.0) for instance in instances])
+
+    def _look(self, now: float) -> None:
+        """Count all contexts as likely as they are now, and no longer follow sessions that ended."""
+        self._looked_at = now
+        self._kept = {}
+        likelihoods: dict[int, float] = {}
+        ended: list[str] = []
+        for session, context in self._contexts.items():
+            idle = now - context.idle_since
+            if context.running:
+                self._add(context, context.tokens)
+            elif idle >= ENDED_SECONDS:
+                ended.append(session)
+            else:
+                second = int(idle)
+                if second not in likelihoods:
+                    likelihoods[second] = self._turns.likelihood(max(0.0, idle))
+                self._add(context, context.tokens * likelihoods[second])
+        for session in ended:
+            self._turns.ended(now - self._contexts.pop(session).idle_since)
+
+    def _likelihood(self, context: _Context, now: float) -> float:
+        return 1.0 if context.running else self._turns.likelihood(max(0.0, now - context.idle_since))
+
+    def _add(self, context: _Context, tokens: float) -> None:
+        self._kept[context.home] = max(0.0, self._kept.get(context.home, 0.0) + tokens)

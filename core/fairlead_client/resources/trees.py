@@ -1,0 +1,156 @@
+"""Session trees: which session came from which, their turns over time, what tasks cost, and how long sessions wait."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from fairlead.reports.decisions import RequestOutcome
+from fairlead.reports.rejections import RejectionReason
+from fairlead.session_trees import Evidence, Link
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnSums:
+    """What turns were in all, exact sums. `queued_seconds` are from their arrivals until they were sent to an engine,
+    `model_seconds` from then to their ends. Prompt tokens count where an engine got the prompt; `cached_tokens` of them
+    were not computed again.
+    """
+
+    turns: int
+    refusals: int
+    failures: int
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    queued_seconds: float
+    model_seconds: float
+
+    @property
+    def hit_share(self) -> float | None:
+        """The share of the prompts' tokens that was cached; None without such tokens."""
+        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFigures(TurnSums):
+    """A task: what its client calls one (`named`), or else all turns of a tree that name none; then `task` is the name
+    of the tree's root.
+
+    `tool_seconds` is the time in which its sessions had no request in flight, between their turns: tools ran, or
+    somebody thought. None where not all turns are stored any more. `moves` are session migrations of its sessions.
+    """
+
+    pool: str
+    task: str
+    named: bool
+    root: str
+    """The root of the tree; of one of them, if the task has several."""
+    sessions: int
+    first_at: datetime
+    ended_at: datetime
+    wall_seconds: float
+    moves: int
+    tool_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskList:
+    """The tasks with the newest turns, newest first."""
+
+    tasks: list[TaskFigures]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeSession(TurnSums):
+    """A session of a tree. `evidence` says how the parent is known; a session without a parent is the root."""
+
+    session: str
+    parent: str | None
+    link: Link | None
+    evidence: Evidence | None
+    depth: int
+    """Number of parents up to the root."""
+    first_at: datetime
+    ended_at: datetime
+    instance: str | None
+    """The instance that holds it now."""
+    moves: int
+    compactions: int
+    """Among the turns that are stored."""
+    tool_seconds: float | None
+    """As of tasks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeTurn:
+    """A request of a session, by the record of its router. `gap_seconds` is the time since the session's answers before
+    it had ended; `tool` is the tool whose result it brings. `queued_seconds` passed until it was sent to `instance`,
+    None if it was not sent, and `ttft_seconds` from then until its first token.
+    """
+
+    session: str
+    at: datetime
+    ended_at: datetime
+    task: str | None
+    tool: str | None
+    gap_seconds: float | None
+    compacted: Evidence | None
+    outcome: RequestOutcome | None
+    rejection: RejectionReason | None
+    instance: str | None
+    rank: int | None
+    queued_seconds: float | None
+    ttft_seconds: float | None
+    prompt_tokens: int
+    cached_tokens: int | None
+    output_tokens: int | None
+    decision: str | None
+    moved_from: str | None
+    """The instance of the session's turn before, if it was another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionTree:
+    """A tree: its sessions, each below its parent, and their turns in the order of arrival.
+
+    `complete`: all turns are here. Older ones are deleted (`FAIRLEAD_KEEP_TRAFFIC_DAYS`), and of very many the
+    newest are shown; sums count all of them. Up to 10,000 sessions are counted (`sessions_in_all`).
+    """
+
+    pool: str
+    root: str
+    sessions: list[TreeSession]
+    sessions_in_all: int
+    tasks: list[TaskFigures]
+    turns: list[TreeTurn]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkTime:
+    """The times between the end of a session's answers and its next turn, of one tenant and one tool, as measured.
+
+    `tenant` is the id of a key, "" for clients without one. `tool` is the tool whose result came with the next turn,
+    "" where it brought none: then somebody thought, or the client does not show its tools. `other_tools` counts the
+    names that are added up in one row because there are too many; then `tool` is "".
+    """
+
+    tenant: str
+    tool: str
+    turns: int
+    p50_seconds: float
+    p90_seconds: float
+    p99_seconds: float
+    first_at: datetime
+    last_at: datetime
+    other_tools: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkTimes:
+    """Think times of a pool's newest turns, those of most turns first. `since` is when the oldest of these turns came,
+    None without any.
+    """
+
+    pool: str
+    since: datetime | None
+    times: list[ThinkTime]

@@ -1,0 +1,132 @@
+"""A tree's turns over time: a lane for each session, with what its holders did; and the same in a sentence. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from fairlead.reports.decisions import RequestOutcome
+from fairlead_client.resources.trees import SessionTree, TreeTurn
+from fairlead_web.drawing.charts import even_ticks
+from fairlead_web.text import formats
+
+LANES = 24
+DRAWN = 600
+"""Maximum number of sessions and turns that are drawn (the newest turns); tables list more."""
+WIDTH = 1000
+_NARROWEST = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A rectangle in a lane; `kind` is its class."""
+
+    x: float
+    y: int
+    width: float
+    height: int
+    kind: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineLane:
+    """One session, at a depth below its root."""
+
+    session: str
+    depth: int
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """Lanes above a time axis. `holders` are the instances by their colour class; `turns` is how many are drawn."""
+
+    width: int
+    lanes: tuple[TimelineLane, ...]
+    ticks: tuple[str, ...]
+    holders: tuple[tuple[str, str], ...]
+    turns: int
+
+
+def timeline(tree: SessionTree) -> Timeline:
+    """The newest turns of the tree's first sessions."""
+    named = {one.session: one for one in tree.sessions[:LANES]}
+    drawn = [turn for turn in tree.turns if turn.session in named][-DRAWN:]
+    if not drawn:
+        return Timeline(width=WIDTH, lanes=(), ticks=(), holders=(), turns=0)
+    start, end = min(turn.at for turn in drawn), max(turn.ended_at for turn in drawn)
+    end = max(end, start + timedelta(seconds=1))
+    instances = list(dict.fromkeys(turn.instance for turn in tree.turns if turn.instance is not None))
+    classes = {name: f"series-{place % 8}" for place, name in enumerate(instances)}
+    marks: dict[str, list[Mark]] = {name: [] for name in named}
+    for turn in drawn:
+        marks[turn.session] += _marks(turn, start, WIDTH / (end - start).total_seconds(), classes)
+    lanes = tuple(TimelineLane(session=name, depth=one.depth, marks=tuple(marks[name])) for name, one in named.items() if marks[name])
+    shown = tuple((name, classes[name]) for name in instances[:8])
+    return Timeline(width=WIDTH, lanes=lanes, ticks=even_ticks(start, end), holders=shown, turns=len(drawn))
+
+
+def _marks(turn: TreeTurn, start: datetime, scale: float, classes: dict[str, str]) -> list[Mark]:
+    """A turn: low until its first token, high from then on; a refused or failed one and a move have marks of their own
+    shape.
+    """
+    label = turn_in_words(turn)
+    begun, ended = (turn.at - start).total_seconds(), (turn.ended_at - start).total_seconds()
+    if turn.instance is None or turn.outcome in (RequestOutcome.REFUSED, RequestOutcome.FAILED):
+        return [_mark(begun, ended, scale, 2, 12, "turn-refused", label)]
+    first = ended if turn.ttft_seconds is None else min(ended, begun + (turn.queued_seconds or 0.0) + turn.ttft_seconds)
+    kind = classes[turn.instance]
+    found = [_mark(begun, first, scale, 5, 6, kind, label)]
+    if first < ended:
+        found.append(_mark(first, ended, scale, 0, 16, kind, label))
+    if turn.moved_from is not None:
+        found.append(_mark(begun, begun, scale, 0, 16, "turn-moved", f"moved from {turn.moved_from} to {turn.instance}"))
+    return found
+
+
+def _mark(begun: float, ended: float, scale: float, y: int, height: int, kind: str, label: str) -> Mark:
+    width = max(_NARROWEST, (ended - begun) * scale)
+    return Mark(x=round(min(begun * scale, WIDTH - _NARROWEST), 1), y=y, width=round(width, 1), height=height, kind=kind, label=label)
+
+
+def turn_in_words(turn: TreeTurn) -> str:
+    """What a turn was, for people who point at it."""
+    told = [f"{formats.clock(turn.at)} UTC"]
+    if turn.tool is not None:
+        told.append(f"after {turn.tool}")
+    if turn.rejection is not None:
+        told.append(f"refused: {formats.words(turn.rejection)}")
+    elif turn.outcome is not None and turn.outcome is not RequestOutcome.SERVED:
+        told.append(formats.words(turn.outcome))
+    if turn.instance is not None:
+        told.append(f"{turn.instance}, first token after {formats.latency(turn.ttft_seconds)}")
+        told.append(f"{formats.share(hit_share(turn))} of the prompt cached")
+    return ", ".join(told)
+
+
+def hit_share(turn: TreeTurn) -> float | None:
+    """The share of the prompt that was cached; None where nobody counted."""
+    if turn.cached_tokens is None or not turn.prompt_tokens:
+        return None
+    return min(1.0, turn.cached_tokens / turn.prompt_tokens)
+
+
+def tree_in_words(tree: SessionTree) -> str:
+    """A sentence: how many sessions and turns, how long, how much of it in the model."""
+    turns = sum(one.turns for one in tree.sessions)
+    if not tree.sessions or not turns:
+        return ""
+    wall = (max(one.ended_at for one in tree.sessions) - min(one.first_at for one in tree.sessions)).total_seconds()
+    model = sum(one.model_seconds for one in tree.sessions)
+    sessions = "One session" if len(tree.sessions) == 1 else f"{len(tree.sessions)} sessions"
+    told = f"{sessions} had {_many(turns, 'turn')} within {formats.span(wall)}; engines worked {formats.span(model)} for them."
+    waits = _longest(tree.turns)
+    return told if waits is None else f"{told} The longest wait between two turns of a session was {formats.span(waits)}."
+
+
+def _longest(turns: Sequence[TreeTurn]) -> float | None:
+    return max((turn.gap_seconds for turn in turns if turn.gap_seconds is not None), default=None)
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{formats.count(count)} {noun}" if count == 1 else f"{formats.count(count)} {noun}s"
