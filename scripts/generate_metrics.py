@@ -61,6 +61,7 @@ LABELS = {
 ENGINE_LABELS = {
     "engine": "number of the engine in its process",
     "finished_reason": "why a request ended",
+    "sleep_state": "`awake`, `weights_offloaded` (level 1) or `discard_all` (level 2)",
     "handler": "path of the route",
     "method": "method of the HTTP request",
     "model_name": "the model served",

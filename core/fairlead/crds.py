@@ -74,6 +74,7 @@ def _status() -> dict[str, Any]:
                     "starting": count("Instances that are not serving yet."),
                     "draining": count("Instances being emptied."),
                     "lost": count("Instances that served and cannot be reached."),
+                    "asleep": count("Instances that sleep until they are needed."),
                     "lastScale": {
                         "type": "object",
                         "description": "The last change of the desired number of instances.",

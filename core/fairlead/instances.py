@@ -2,8 +2,9 @@
 
     Pending → Starting → Warming → Serving ⇄ Cordoned → Draining → Gone,  and Lost from any state but Gone.
 
-A drained instance that changes its role goes from Draining to Warming. An instance has ring anchors exactly in Warming
-and Serving, and only then may it get new work.
+A drained instance that changes its role goes from Draining to Warming, and one that is kept asleep from Draining to
+Asleep; woken, it goes from there to Starting. An instance has ring anchors exactly in Warming and Serving, and only
+then may it get new work.
 
 Its name is a pure function of the pool, the role and a number, so two operators that see the same pods make the same
 names. Each instance has an ordinal, one more than any seen before in its pool. The five characters of its name are a
@@ -25,6 +26,7 @@ class InstanceState(StrEnum):
     SERVING = "Serving"
     CORDONED = "Cordoned"
     DRAINING = "Draining"
+    ASLEEP = "Asleep"
     LOST = "Lost"
     GONE = "Gone"
 
@@ -42,6 +44,9 @@ ACCEPTING = frozenset({InstanceState.WARMING, InstanceState.SERVING})
 
 REACHABLE = ACCEPTING | {InstanceState.CORDONED, InstanceState.DRAINING}
 """States in which requests already dispatched to the instance are expected to finish."""
+
+NOT_COUNTED = frozenset({InstanceState.DRAINING, InstanceState.ASLEEP})
+"""States of an instance that is not one of the desired ones: it leaves, or sleeps until it is needed."""
 
 MAX_REPLICAS = 4096
 """Maximum number of instances of a role; bounds every number of instances in a pool's spec."""

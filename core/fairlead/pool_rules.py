@@ -111,6 +111,12 @@ BETWEEN_SECTIONS = (
         "leave roles prefill and decode out, or use engine.type vllm",
     ),
     Rule(
+        cel="self.engine.type != 'sglang' || self.roles.all(role, !has(role.warm))",
+        holds=lambda spec: spec.engine.type != "sglang" or all(role.warm is None for role in spec.roles),
+        field="roles",
+        message="roles[].warm is not for engine.type sglang, which has no such endpoints; remove it",
+    ),
+    Rule(
         cel="self.earlyRejection.mode != 'AfterPrefill' || self.roles.exists(role, role.name == 'prefill')",
         holds=lambda spec: spec.early_rejection.mode != AFTER_PREFILL or len(spec.roles) == 2,
         field="earlyRejection",

@@ -51,6 +51,22 @@ POD_TEMPLATE_SCHEMA: Mapping[str, Any] = {
 }
 
 
+MAX_ASLEEP = 64
+"""Maximum number of a role's instances that are kept asleep."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmSpec:
+    """Instances that sleep instead of being deleted, and wake in seconds."""
+
+    asleep: int = whole(
+        "How many instances that are too many sleep instead of being deleted: they keep their pods, and their weights in "
+        "the host's memory. The next ones that are needed are woken. 0: none.",
+        minimum=0,
+        maximum=MAX_ASLEEP,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleSpec:
     """Number, bounds and pod template of one role's instances."""
@@ -98,6 +114,12 @@ class RoleSpec:
             field="workerTemplate",
             message="roles[].workerTemplate is only for roles[].nodes above 1; remove it, or write nodes",
         ),
+        Rule(
+            cel="!has(self.warm) || !has(self.selector)",
+            holds=lambda role: role.warm is None or role.selector is None,
+            field="warm",
+            message="roles[].warm is only for pods that the pool makes; pods with roles[].selector belong to their workload; remove warm",
+        ),
         *adoption_specs.OF_ROLES,
     )
 
@@ -131,6 +153,12 @@ class RoleSpec:
         "Pod template of the workers of an instance with several nodes; without it they run `template`.",
         POD_TEMPLATE_SCHEMA,
     )
+    warm: WarmSpec | None = nested(
+        WarmSpec,
+        "Instances kept asleep for the next need, by vLLM's sleep mode. Its engines need --enable-sleep-mode and "
+        "VLLM_SERVER_DEV_MODE=1. Not for engine.type sglang.",
+        optional=True,
+    )
     selector: SelectorSpec | None = nested(
         SelectorSpec,
         "Labels that select running pods as instances, instead of pods made from a template: pods of a "
@@ -154,6 +182,11 @@ class RoleSpec:
     def spans(self) -> int:
         """The number of pods of one instance."""
         return self.nodes or 1
+
+    @property
+    def asleep(self) -> int:
+        """The maximum number of instances kept asleep."""
+        return self.warm.asleep if self.warm is not None else 0
 
     @property
     def least(self) -> int:

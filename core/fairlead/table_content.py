@@ -137,8 +137,7 @@ def outlook(
     instant = datetime.fromtimestamp(now, UTC)
     if not any(wanted.values()) and not _may_serve(spec, declared, instant):
         return Outlook.CLOSED, _opens_at(spec, declared, instant)
-    staying = [instance for instance in instances if instance.draining_since is None and not instance.terminating]
-    taking = [instance for instance in staying if instance.role is not Role.PREFILL]
+    taking = [instance for instance in instances if instance.counts and instance.role is not Role.PREFILL]
     starting = all(instance.state in UNBORN for instance in taking)
     if not starting or (taking and all(instance.id in stuck for instance in taking)):
         return Outlook.UNKNOWN, None

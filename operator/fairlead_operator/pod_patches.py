@@ -36,6 +36,12 @@ def state_annotations(state: InstanceState, since: str, reason: str) -> dict[str
     return annotations
 
 
+def asleep_patch(since: str, reason: str) -> dict[str, Any]:
+    """The merge patch by which a pod's instance is Asleep: its drain has ended, and its cache is lost."""
+    state = state_annotations(InstanceState.ASLEEP, since, reason)
+    return {"metadata": {"annotations": {**state, **NO_DRAIN, WARMED_ANNOTATION: None}}}
+
+
 def flip_patch(role: Role, since: str) -> dict[str, Any]:
     """The merge patch by which a drained pod continues in another role: its label, its state, and the
     end of its drain.

@@ -51,7 +51,7 @@ def pod_template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
     precedence.
     """
     given = given_template(spec, role)
-    template: dict[str, Any] = deepcopy(given) if given is not None else _simulated_template(spec, image)
+    template: dict[str, Any] = deepcopy(given) if given is not None else _simulated_template(spec, image, sleeps=_sleeps(spec, role))
     container = engine_container(template)
     ports = container["ports"] = container.get("ports") or []
     if not any(port.get("containerPort") == spec.engine.port for port in ports):
@@ -67,6 +67,11 @@ def pod_template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
             "failureThreshold": 3,
         }
     return template
+
+
+def _sleeps(spec: PoolSpec, role: Role) -> bool:
+    """Whether the role's engines must be able to sleep."""
+    return any(item.asleep for item in spec.roles if item.name is role)
 
 
 def spans(spec: PoolSpec, role: Role) -> int:
@@ -142,12 +147,15 @@ def engine_container(template: Mapping[str, Any]) -> dict[str, Any]:
     return next((item for item in containers if item.get("name") == ENGINE), containers[0])
 
 
-def _simulated_template(spec: PoolSpec, image: str) -> dict[str, Any]:
+def _simulated_template(spec: PoolSpec, image: str, *, sleeps: bool) -> dict[str, Any]:
     container = {
         "name": ENGINE,
         "image": image,
         "command": ["fairlead-engine"],
-        "args": [word for name, value in _engine_arguments(spec).items() for word in (f"--{name}", value)],
+        "args": [
+            *(word for name, value in _engine_arguments(spec).items() for word in (f"--{name}", value)),
+            *(("--enable-sleep-mode",) if sleeps else ()),
+        ],
     }
     return {"spec": {"containers": [container], "terminationGracePeriodSeconds": 30}}
 

@@ -40,6 +40,7 @@ from fairlead_operator.reconciling.dependencies import Dependencies
 from fairlead_operator.reconciling.finalizing import FINALIZER
 from fairlead_operator.reconciling.pool_reconciler import PoolReconciler
 from fairlead_operator.settings import OperatorSettings, read_settings
+from fairlead_operator.sleepers import HttpEngines
 from fairlead_process.clock import SteadyClock
 from fairlead_process.kubernetes_api import open_session
 from fairlead_process.policies import installed_policies
@@ -152,6 +153,8 @@ def _pool_workers(
     policies.entry("fairlead")  # loads numpy while this is a standby: a leader that imports for a second renews no Lease
     backoff = ServerBackoff(settings.pace.longest_pause, time.monotonic, random.random)
     control_plane = PacedControlPlane(api, backoff, place.calls_at_once)
+    engines = HttpEngines()
+    memo.closing.push_async_callback(engines.close)
     dependencies = Dependencies(
         settings=settings,
         cluster=cluster,
@@ -160,6 +163,7 @@ def _pool_workers(
         clock=SteadyClock(),
         post_event=post_event,
         nodes=LeavingNodes(settings.leaving_nodes),
+        engines=engines,
     )
     turns = Turns(pace=settings.pace, places=asyncio.Semaphore(settings.pace.reconciles_at_once), chance=random.random)
 

@@ -69,8 +69,9 @@ def _lines(detail: PoolDetail, advice: AdviceReport) -> list[str]:
     ready = "ready" if one.ready else f"not ready ({one.ready_reason}: {one.ready_message})"
     kept = f"{percent(one.slo_attainment)} in time of a goal of {one.slo_percentile:g}%"
     traffic = "unknown" if one.requests_per_second is None else f"{one.requests_per_second:.2f} requests/s"
+    asleep = f", {one.asleep} asleep" if one.asleep else ""
     lines = [
-        f"{one.namespace}/{one.name}: {ready}, {one.serving} of {one.desired} serving, {one.draining} draining, policy {one.policy}",
+        f"{one.namespace}/{one.name}: {ready}, {one.serving} of {one.desired} serving, {one.draining} draining{asleep}, policy {one.policy}",
         f"last 5 minutes: {traffic}, {kept}, TTFT p95 {seconds(one.ttft_p95_seconds)} of {seconds(one.ttft_slo_seconds)}, "
         f"hit rate {percent(one.hit_rate)}, {one.rejections_per_second:.2f} refused/s, {one.sessions_moved} sessions moved",
         *(

@@ -3,10 +3,10 @@ progress, and which instance has which fault?
 """
 
 from fairlead.conditions.facts import Condition, ConditionType, NoRoom, PoolFacts
-from fairlead.conditions.roles import SHORTAGES, below_minimum, count, scaling_words, serving_words, shortage
+from fairlead.conditions.roles import SHORTAGES, asleep_words, below_minimum, count, scaling_words, serving_words, shortage
 from fairlead.instances import InstanceState
 from fairlead.pool_states import InstanceTrouble
-from fairlead.reconciling.observed import ObservedInstance
+from fairlead.reconciling.observed import EngineSleep, ObservedInstance
 from fairlead.reports.engines import PASSING
 
 SCALED_TO_ZERO = "ScaledToZero"
@@ -36,14 +36,14 @@ def instances_ready(facts: PoolFacts) -> Condition:
     if short:
         gravest = min((reason for reason, _ in short), key=SHORTAGES.index)
         return Condition(type=kind, status="False", reason=gravest, message="; ".join(words for _, words in short))
-    words = "; ".join(serving_words(role, instances) for role, instances in facts.by_role)
+    words = "; ".join(serving_words(role, instances) + asleep_words(instances) for role, instances in facts.by_role)
     return Condition(type=kind, status="True", reason="AllServing", message=words)
 
 
 def progressing(facts: PoolFacts) -> Condition:
     kind = ConditionType.PROGRESSING
     draining = count(facts.instances, InstanceState.DRAINING)
-    live = [instance for instance in facts.instances if instance.draining_since is None and not instance.terminating]
+    live = [instance for instance in facts.instances if instance.counts]
     current = {role.role: role.spec_hash for role in facts.desired}
     old = sum(1 for instance in live if current and instance.spec_hash != current.get(instance.role))
     if facts.rollout_trouble is not None and (old or any(role.replicas for role in facts.desired)):
@@ -71,6 +71,9 @@ def _without_room(facts: PoolFacts) -> str:
     return "; there is no room for one more: with rollout.maxSurge 0 and maxUnavailable 1 an old instance goes first"
 
 
+SLEEP_REMEDY = (
+    "start it with --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1, or take warm out of roles[]; until then what is too much is deleted"
+)
 _NAMED = 5
 """Maximum number of instances that a message names; it counts the others."""
 
@@ -99,6 +102,10 @@ def degraded(facts: PoolFacts) -> Condition:
     if facts.strangers:
         message = f"{', '.join(facts.strangers)}: has the pool's label, so the Service selects it, but is not an instance; remove the label"
         return Condition(type=kind, status="True", reason="StrangePods", message=message)
+    unable = [one.id for one in facts.instances if one.sleep is EngineSleep.UNABLE and not one.terminating]
+    if unable:
+        message = f"{_listed(unable)}: its engine cannot sleep; {SLEEP_REMEDY}"
+        return Condition(type=kind, status="True", reason="SleepNotSupported", message=message)
     found = () if facts.observations is None else tuple(one for one in facts.observations.troubled_engines if one.trouble not in PASSING)
     if found:
         return Condition(type=kind, status="True", reason=min(one.trouble for one in found), message=_of_engines(found))

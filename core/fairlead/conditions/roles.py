@@ -26,6 +26,12 @@ def serving_words(role: DesiredRole, instances: Iterable[ObservedInstance]) -> s
     return f"{min(serving, role.replicas)} of {role.replicas} {_noun(role)} serve{more}"
 
 
+def asleep_words(instances: Iterable[ObservedInstance]) -> str:
+    """Example: `, and 2 sleep`; empty if none does."""
+    asleep = count(instances, InstanceState.ASLEEP)
+    return f", and {asleep} sleep{'s' if asleep == 1 else ''}" if asleep else ""
+
+
 def shortage(role: DesiredRole, instances: tuple[ObservedInstance, ...], *, api_answers: bool) -> tuple[str, str] | None:
     """Why too few instances serve: one of SHORTAGES and a sentence; None if enough serve."""
     serving, words = count(instances, InstanceState.SERVING), serving_words(role, instances)
@@ -44,7 +50,7 @@ def shortage(role: DesiredRole, instances: tuple[ObservedInstance, ...], *, api_
 
 def scaling_words(role: DesiredRole, instances: tuple[ObservedInstance, ...]) -> str | None:
     """How far the role is from the wanted number; None if exactly that many instances exist and none is starting."""
-    live = sum(1 for instance in instances if instance.draining_since is None and not instance.terminating)
+    live = sum(1 for instance in instances if instance.counts)
     starting = count(instances, *_STARTING)
     return f"{live} of {role.replicas} {_noun(role)} exist, {starting} start" if starting or live != role.replicas else None
 

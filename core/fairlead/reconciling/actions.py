@@ -28,6 +28,10 @@ class DeletionReason(StrEnum):
     OUTDATED = "Outdated"
     POD_FAILED = "PodFailed"
     LOST_TOO_LONG = "LostTooLong"
+    NOT_WOKEN = "NotWoken"
+    """It slept, and did not wake up in time."""
+    SLEEPS_UNNEEDED = "SleepsUnneeded"
+    """It sleeps, and more instances sleep than the pool keeps, or its template is an old one."""
 
 
 class ReleaseReason(StrEnum):
@@ -130,6 +134,25 @@ class DeleteInstance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SleepInstance:
+    """Ask a drained instance's engine to sleep. It stays Draining until it says that it sleeps, so a repeated or lost
+    request does no harm.
+    """
+
+    instance: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WakeInstance:
+    """Record that a sleeping instance is Starting, if it `begins`, and ask its engine to wake up. It stays Starting
+    until its engine says that it is awake.
+    """
+
+    instance: str
+    begins: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseInstance:
     """Remove all labels and annotations that the pool wrote on an adopted pod. It goes on running but is no longer an
     instance.
@@ -148,4 +171,15 @@ class ScaleWorkload:
     replicas: int
 
 
-Action = CreateInstance | RecordState | Drain | EndDrain | FlipRole | DeleteInstance | ReleaseInstance | ScaleWorkload
+Action = (
+    CreateInstance
+    | RecordState
+    | Drain
+    | EndDrain
+    | FlipRole
+    | DeleteInstance
+    | SleepInstance
+    | WakeInstance
+    | ReleaseInstance
+    | ScaleWorkload
+)

@@ -21,6 +21,7 @@ from fairlead.reconciling.observed import DesiredPool, DesiredRole, ObservedInst
 from fairlead.reconciling.requested_drains import drain_requested
 from fairlead.reconciling.rollouts import creatable, outdated, replace_outdated, surge_now, templates
 from fairlead.reconciling.round_plan import NONE_GONE, UNBORN, RoundPlan, timer_of
+from fairlead.reconciling.sleeping import give_back, go_on_waking, keep_in_bounds, lay_down, wake
 from fairlead.reconciling.states import next_state
 from fairlead.reconciling.warming import weights
 from fairlead.reports.engines import EngineTrouble
@@ -120,10 +121,10 @@ def _delete_drained(plan: RoundPlan, desired: DesiredPool, going_on: Mapping[str
             continue
         if stays(instance, _terms(desired, instance.role)):
             continue
-        if is_drained(plan.observations, instance.id):
-            plan.delete(instance, DeletionReason.DRAINED)
-        elif plan.elapsed(instance) >= _terms(desired, instance.role).drain_timeout_seconds:
-            plan.delete(instance, DeletionReason.DRAIN_TIMED_OUT)
+        terms = _terms(desired, instance.role)
+        empty = is_drained(plan.observations, instance.id)
+        if (empty or plan.elapsed(instance) >= terms.drain_timeout_seconds) and not lay_down(plan, terms, instance):
+            plan.delete(instance, DeletionReason.DRAINED if empty else DeletionReason.DRAIN_TIMED_OUT)
 
 
 def _give_up_strays(plan: RoundPlan, desired: DesiredPool) -> None:
@@ -139,7 +140,7 @@ def _terms(desired: DesiredPool, role: Role) -> DesiredRole:
     known = desired.role(role)
     if known is not None:
         return known
-    return replace(desired.roles[0], role=role, replicas=0, min_replicas=0, adopts=False)
+    return replace(desired.roles[0], role=role, replicas=0, min_replicas=0, asleep=0, adopts=False)
 
 
 def delete_outdated_unborn(plan: RoundPlan, desired: DesiredRole) -> None:
@@ -161,6 +162,8 @@ def scale(plan: RoundPlan, desired: DesiredRole, *, arriving: int = 0, moving: i
     `arriving` = drained instances on their way into the role. `moving` = surplus instances, or missing ones, that are
     left to role flips. `succeeding` = successors that are created before their predecessors are drained.
     """
+    wake(plan, desired, desired.replicas - len(plan.live(desired.role)) - arriving - moving)
+    keep_in_bounds(plan, desired)
     live = plan.live(desired.role)
     count = len(live) + arriving
     target = desired.replicas + surge_now(plan, desired, live, succeeding) + succeeding
@@ -171,6 +174,7 @@ def scale(plan: RoundPlan, desired: DesiredRole, *, arriving: int = 0, moving: i
         _give_up(plan, desired, live, count - target - moving)
     elif outdated(desired, live):
         replace_outdated(plan, desired, live)
+    go_on_waking(plan, desired)
 
 
 def _create(plan: RoundPlan, desired: DesiredRole, count: int, missing: int, succeeding: int) -> None:
@@ -195,9 +199,10 @@ def _give_up(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]
 
     At least the desired number goes on serving.
     """
+    surplus = give_back(plan, desired, surplus)
     free = [instance for instance in live if instance.id not in plan.actions]
     lost = [instance for instance in free if instance.state is InstanceState.LOST]
-    unborn = [instance for instance in free if instance.state in UNBORN]
+    unborn = [instance for instance in free if instance.state in UNBORN and not instance.waking]
     for instance in sorted(lost, key=lambda item: item.id) + sorted(unborn, key=lambda item: (item.state, item.id)):
         if surplus <= 0:
             return

@@ -21,6 +21,21 @@ class PodHealth(StrEnum):
     """The pod has ended and never runs again."""
 
 
+class EngineSleep(StrEnum):
+    """The answer of an instance's engine to the question whether it sleeps."""
+
+    UNASKED = "Unasked"
+    AWAKE = "Awake"
+    ASLEEP = "Asleep"
+    SILENT = "Silent"
+    """It did not answer in time."""
+    UNABLE = "Unable"
+    """It has no such endpoint, or refused to sleep."""
+
+
+WAKING = "Waking"
+"""The reason of the state Starting: the instance slept, and is being woken."""
+
 _LOSSES = {PodHealth.FAILED: "PodFailed", PodHealth.UNREACHABLE: "NodeUnreachable"}
 
 
@@ -62,10 +77,18 @@ class ObservedInstance:
     """Whether the pod belongs to a workload that the pool selects: Fairlead neither creates nor deletes it."""
     group: str = ""
     """The LeaderWorkerSet whose leader this is; empty for an instance of one pod."""
+    waking: bool = False
+    """Whether its recorded state is Starting because it is being woken."""
+    sleep: EngineSleep = EngineSleep.UNASKED
     place: int = 0
     """The ordinal of a pod of an ordered workload. The highest is removed first."""
     template: str = ""
     """The identifier of the template that an adopted pod was made from."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is one of its role's instances: it neither leaves nor sleeps."""
+        return self.draining_since is None and not self.terminating and self.state is not InstanceState.ASLEEP
 
     @property
     def is_warm(self) -> bool:
@@ -173,6 +196,8 @@ class DesiredRole:
     warming: Warming = _AT_ONCE
     nodes: int = 1
     """The number of pods of one instance."""
+    asleep: int = 0
+    """The maximum number of instances kept asleep."""
     adopts: bool = False
     """Whether the role's instances are pods that it selects; `spec_hash` is then the hash of the selected pods'
     template.

@@ -22,6 +22,8 @@ from fairlead.reconciling.actions import (
     ReleaseInstance,
     ReleaseReason,
     ScaleWorkload,
+    SleepInstance,
+    WakeInstance,
 )
 from fairlead.reconciling.observed import DesiredRole, ObservedInstance, ReplicaLimits
 
@@ -59,6 +61,7 @@ class RoundPlan:
             if instance.role is role
             and not instance.terminating
             and instance.draining_since is None
+            and (instance.state is not InstanceState.ASLEEP or isinstance(self.actions.get(instance.id), WakeInstance))
             and not isinstance(self.actions.get(instance.id), DeleteInstance | Drain | ReleaseInstance)
         ]
 
@@ -105,6 +108,12 @@ class RoundPlan:
 
     def scale_workload(self, role: Role, before: int, replicas: int) -> None:
         self.scalings.append(ScaleWorkload(role=role, before=before, replicas=replicas))
+
+    def put_to_sleep(self, instance: ObservedInstance) -> None:
+        self.actions[instance.id] = SleepInstance(instance=instance.id)
+
+    def wake(self, instance: ObservedInstance) -> None:
+        self.actions[instance.id] = WakeInstance(instance=instance.id, begins=instance.state is InstanceState.ASLEEP)
 
     def end_drain(self, instance: ObservedInstance) -> None:
         self.actions[instance.id] = EndDrain(instance=instance.id)

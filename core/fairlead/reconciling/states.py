@@ -1,11 +1,16 @@
 """Computes an instance's state from the state recorded last and from its pod's present status."""
 
 from fairlead.instances import ACCEPTING, InstanceState
-from fairlead.reconciling.observed import ObservedInstance, PodHealth
+from fairlead.reconciling.observed import EngineSleep, ObservedInstance, PodHealth
 
 BACK_WHILE_DRAINING = "BackWhileDraining"
 """The reason of a state: the instance was lost while it drained, and drains again."""
+WOKEN_BY_OTHERS, SLEPT_BY_OTHERS = "WokenByOthers", "PutToSleepByOthers"
+"""Reasons of states: somebody else, or a restart, woke the engine, or put it to sleep."""
+_IDLE = frozenset({InstanceState.CORDONED, InstanceState.ASLEEP})
 _ON_THE_WAY = frozenset({InstanceState.PENDING, InstanceState.STARTING, InstanceState.LOST})
+_NOT_YET = frozenset({EngineSleep.ASLEEP, EngineSleep.SILENT})
+_AWAKE = frozenset({EngineSleep.AWAKE, EngineSleep.UNABLE})
 
 
 def next_state(instance: ObservedInstance, *, in_every_table: bool, warm: bool = True) -> tuple[InstanceState, str]:
@@ -27,7 +32,7 @@ def next_state(instance: ObservedInstance, *, in_every_table: bool, warm: bool =
         return (InstanceState.DRAINING, reason) if recorded is not InstanceState.LOST else (recorded, reason)
     if instance.health is PodHealth.READY:
         return _of_ready(instance, serves=in_every_table and warm)
-    if recorded in ACCEPTING or recorded is InstanceState.CORDONED:
+    if recorded in ACCEPTING or recorded in _IDLE or instance.waking:
         return InstanceState.LOST, instance.loss_reason
     if recorded is InstanceState.PENDING and instance.health is PodHealth.RUNNING:
         return InstanceState.STARTING, "ContainersRunning"
@@ -35,9 +40,15 @@ def next_state(instance: ObservedInstance, *, in_every_table: bool, warm: bool =
 
 
 def _of_ready(instance: ObservedInstance, *, serves: bool) -> tuple[InstanceState, str]:
-    recorded = instance.state
+    recorded, sleep = instance.state, instance.sleep
     if instance.draining_since is not None:
         return InstanceState.DRAINING, BACK_WHILE_DRAINING  # its drain began before it was lost, and goes on
+    if instance.waking:
+        return (recorded, "Unchanged") if sleep in _NOT_YET else (InstanceState.WARMING, "Woken")
+    if sleep is EngineSleep.ASLEEP:
+        return InstanceState.ASLEEP, SLEPT_BY_OTHERS if recorded is not InstanceState.ASLEEP else "Unchanged"
+    if recorded is InstanceState.ASLEEP:
+        return (InstanceState.WARMING, WOKEN_BY_OTHERS) if sleep in _AWAKE else (recorded, "Unchanged")
     if instance.cordoned:
         return InstanceState.CORDONED, "Cordoned" if recorded is not InstanceState.CORDONED else "Unchanged"
     if recorded is InstanceState.CORDONED:

@@ -35,6 +35,9 @@ class EngineTrouble(StrEnum):
     and is replaced.
     """
 
+    ENGINE_ASLEEP = "EngineAsleep"
+    """The engine of an instance in service sleeps: it gets no requests until it is awake."""
+
 
 PASSING = frozenset({EngineTrouble.ENGINE_SLOW})
 """Troubles that come and go: they are shown at the instance and do not make the pool Degraded."""

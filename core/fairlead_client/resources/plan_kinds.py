@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fairlead.instances import LEAST_WEIGHT, MAX_REPLICAS, MOST_WEIGHT, Role
+from fairlead.role_specs import MAX_ASLEEP
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.scaling.specs import RatioMethod, RatioMode, ScalingMode
 from fairlead.tables import CONTINUING_MODES, EARLY_REJECTION_MODES, FAIRNESS_MODES, MIGRATIONS_MODES
@@ -31,7 +32,8 @@ class PlanKind(StrEnum):
     the pool; undoing that creates it again with the same spec, and what was lost with it stays lost. `move` gives a
     session another home, and `unpin` takes its home away. `weight` changes the part of the keys that one instance has
     on the hash ring. `revert` gives the whole spec what it said in a former revision, as the list of revisions numbers
-    them. `bounds` changes a role's minReplicas and maxReplicas, and its declared number where that lies outside;
+    them. `bounds` changes a role's minReplicas and maxReplicas, its declared number where that lies outside, and how
+    many of its instances sleep;
     `pace` (how fast scaling acts), `sessions`, `draining`, `fairness` and `classes` change parts of the spec. `spec`
     replaces the whole spec. `create` creates a pool; undoing that deletes it.
     """
@@ -112,8 +114,8 @@ class PlanRequest:
     `schedule` takes in `fields` the `name` of a schedule, an `action` of ScheduleAction, and its `spec`, `start` or
     `schedules`;
     `engines` an `action` of EngineAction, and what that takes.
-    `bounds` takes in `fields` a role's `minReplicas` and `maxReplicas`, and `role` in a pool of two roles; `classes`
-    the whole list `priorityClasses`; `spec` and `create` the whole spec, as a manifest writes it.
+    `bounds` takes in `fields` a role's `minReplicas`, `maxReplicas` and `warm`, and `role` in a pool of two roles;
+    `classes` the whole list `priorityClasses`; `spec` and `create` the whole spec, as a manifest writes it.
     `scale` and `slo` also take the `simulation` by which advice found the change: the plan then shows that one.
     """
 
@@ -172,8 +174,9 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
             inputs=(
                 number_input("minReplicas", "Minimum", "1", hint="instances that scaling keeps", least=0, most=MAX_REPLICAS),
                 number_input("maxReplicas", "Maximum", "16", hint="instances that scaling does not exceed", least=0, most=MAX_REPLICAS),
+                number_input("warm.asleep", "Asleep", "2", hint="surplus instances that sleep", told="", least=0, most=MAX_ASLEEP),
             ),
-            command="Change the least and the most instances of a role.",
+            command="Change the least and the most instances of a role, and how many sleep.",
             file_refusal="the number of instances is the number of engines there; add an engine to the file, or remove one",
             workload_refusal="their workload creates and deletes them; scale the workload, or name it in roles[].scaleTargetRef",
             for_scale_targets=True,

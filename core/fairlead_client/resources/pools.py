@@ -65,6 +65,8 @@ class PoolSummary:
     state_digest: str
     owner: str | None
     created_at: datetime
+    asleep: int = 0
+    """Instances that sleep until they are needed (`roles[].warm`)."""
     lost_moves: int = 0
     figures_behind_seconds: float = 0.0
     slo_attainment: float | None = None

@@ -20,8 +20,11 @@ from fairlead.reconciling.actions import (
     ReleaseInstance,
     ReleaseReason,
     ScaleWorkload,
+    SleepInstance,
+    WakeInstance,
 )
-from fairlead.reconciling.states import BACK_WHILE_DRAINING
+from fairlead.reconciling.observed import WAKING
+from fairlead.reconciling.states import BACK_WHILE_DRAINING, SLEPT_BY_OTHERS, WOKEN_BY_OTHERS
 from fairlead_operator.applying.others_acts import OthersActs
 from fairlead_operator.applying.ownership import is_owned, release
 from fairlead_operator.applying.retrying import ActionRetries, NotOwned
@@ -30,9 +33,10 @@ from fairlead_operator.cluster import Cluster, ClusterRefused, Resource
 from fairlead_operator.events import EventRecorder
 from fairlead_operator.manifests import group, pod
 from fairlead_operator.pod_marks import DRAIN_REASON_ANNOTATION, FLIP_ANNOTATION, LEADER, WARMED_ANNOTATION
-from fairlead_operator.pod_patches import end_of_drain_patch, flip_patch, least_cost, state_annotations
+from fairlead_operator.pod_patches import asleep_patch, end_of_drain_patch, flip_patch, least_cost, state_annotations
 from fairlead_operator.pod_templates import spans, spec_hash
 from fairlead_operator.pool_identity import PoolIdentity
+from fairlead_operator.sleepers import Sleepers
 from fairlead_operator.times import format_time
 
 logger = logging.getLogger(__name__)
@@ -50,6 +54,8 @@ _DELETION_EVENTS = {
     DeletionReason.NEVER_SERVED: ("InstanceDeleted", "is not needed any more and never served"),
     DeletionReason.OUTDATED: ("InstanceReplaced", "does not serve and has an old template"),
     DeletionReason.POD_FAILED: ("InstanceReplaced", "failed for good"),
+    DeletionReason.NOT_WOKEN: ("InstanceReplaced", "did not wake up"),
+    DeletionReason.SLEEPS_UNNEEDED: ("InstanceDeleted", "sleeps, and is needed no more: roles[].warm keeps fewer, or its template is old"),
     DeletionReason.LOST_TOO_LONG: ("InstanceReplaced", "was lost for too long"),
 }
 
@@ -70,6 +76,7 @@ class Applier:
         recorder: EventRecorder,
         retries: ActionRetries,
         others: OthersActs,
+        sleepers: Sleepers,
         *,
         image: str,
         pull_secrets: Sequence[str] = (),
@@ -82,6 +89,7 @@ class Applier:
         self._pull_secrets = pull_secrets
         self._retries = retries
         self._others = others
+        self._sleepers = sleepers
         self._clock = clock
 
     async def apply(self, actions: Sequence[Action], spec: PoolSpec | None, former: PoolSpec | None = None) -> bool:
@@ -118,6 +126,10 @@ class Applier:
                 await self._flip(action)
             case DeleteInstance():
                 await self._delete(action)
+            case SleepInstance():
+                self._sleepers.put_to_sleep(action.instance)
+            case WakeInstance():
+                await self._wake(action)
             case ReleaseInstance():
                 await self._release(action)
             case ScaleWorkload():
@@ -159,13 +171,30 @@ class Applier:
                 raise ClusterRefused(404, refused.reason, NO_LEADER_WORKER_SETS) from refused
             raise
 
+    async def _wake(self, action: WakeInstance) -> None:
+        if action.begins:
+            await self._annotate(action.instance, InstanceState.STARTING, WAKING)
+            self._record_event("InstanceWoken", f"{action.instance} is woken: one more instance is needed", action.instance)
+        self._sleepers.wake(action.instance)
+
+    async def _fell_asleep(self, action: RecordState) -> None:
+        body = asleep_patch(format_time(self._clock()), action.reason)
+        if await self._cluster.patch(Resource.PODS, self._identity.namespace, action.instance, body):
+            words = "was put to sleep by somebody else" if action.reason == SLEPT_BY_OTHERS else "sleeps until it is needed"
+            self._record_event("InstanceAsleep", f"{action.instance} {words}; its cache is lost", action.instance)
+
     async def _record(self, action: RecordState) -> None:
+        if action.state is InstanceState.ASLEEP and action.before is not InstanceState.ASLEEP:
+            await self._fell_asleep(action)
+            return
         warm = {WARMED_ANNOTATION: str(action.restarts)} if action.state is InstanceState.SERVING else _NOTHING_MORE
         if not await self._annotate(action.instance, action.state, action.reason, warm):
             return
         logger.info(
             "instance state", extra={"instance": action.instance, "before": action.before, "after": action.state, "reason": action.reason}
         )
+        if action.reason == WOKEN_BY_OTHERS:
+            self._record_event("InstanceWoken", f"{action.instance} is awake: somebody else woke it, or it was restarted", action.instance)
         if action.state is InstanceState.LOST:
             self._record_event("InstanceLost", f"{action.instance} is lost ({action.reason})", action.instance)
         elif action.state is InstanceState.DRAINING and action.reason != BACK_WHILE_DRAINING and not self._others.is_told(action.instance):

@@ -11,7 +11,7 @@ from fairlead.instances import InstanceState, Role, weight_of
 from fairlead.pool_states import InstanceReport
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import DrainReason
-from fairlead.reconciling.observed import ObservedInstance, PodHealth
+from fairlead.reconciling.observed import WAKING, ObservedInstance, PodHealth
 from fairlead_operator.observing.adopted_pods import is_adopted, selected_role
 from fairlead_operator.observing.groups import GROUP, WORKERS, group_of, is_leaderless
 from fairlead_operator.observing.pod_engines import NO_PORTS, UNKNOWN_ENGINE, PodEngine, ShownPorts, by_template, pod_engine, shown_ports
@@ -90,13 +90,17 @@ class Pod:
     shown: ShownPorts = NO_PORTS
     engine: PodEngine = UNKNOWN_ENGINE
 
+    @property
+    def address(self) -> str | None:
+        """Where its engine listens, as host:port; None while that is not known."""
+        return joined(self.ip, self.engine.port) if self.ip and self.engine.port is not None else None
+
     def report(self, share: float = 1.0, *, stays: bool = True) -> InstanceReport:
         """The instance as it is reported to the control API, with a share (0-1) of its weight."""
-        port = self.engine.port
         return InstanceReport(
             id=self.instance.id,
             pod_uid=self.uid,
-            address=joined(self.ip, port) if self.ip and port is not None else None,
+            address=self.address,
             role=self.instance.role,
             state=self.instance.state,
             reason=self.trouble.reason if self.trouble is not None else self.reason,
@@ -178,6 +182,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
         warmed_restarts=_count(annotations, WARMED_ANNOTATION) if WARMED_ANNOTATION in annotations else None,
         health_reason=health_reason(status, is_deleted=bool(metadata.get("deletionTimestamp"))),
         group=group_of(document),
+        waking=annotations.get(STATE_ANNOTATION) == InstanceState.STARTING and annotations.get(STATE_REASON_ANNOTATION) == WAKING,
     )
     return Pod(
         instance=instance,

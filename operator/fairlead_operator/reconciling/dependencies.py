@@ -11,6 +11,7 @@ from fairlead_operator.gateways.watching import GatewayNews
 from fairlead_operator.observing.nodes import LeavingNodes
 from fairlead_operator.polling import SleepingPools
 from fairlead_operator.settings import OperatorSettings
+from fairlead_operator.sleepers import Engines, NoEngines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,3 +27,4 @@ class Dependencies:
     sleeping: SleepingPools = field(default_factory=SleepingPools)
     gateways: GatewayNews = field(default_factory=GatewayNews)
     nodes: LeavingNodes = field(default_factory=LeavingNodes)
+    engines: Engines = field(default_factory=NoEngines)

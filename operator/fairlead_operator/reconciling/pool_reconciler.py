@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 
 from fairlead.conditions.facts import Condition, ConditionType, PoolFacts
 from fairlead.conditions.pool_conditions import pool_conditions, suspends_forecast
+from fairlead.instances import Role
 from fairlead.pool_states import PoolObservations, PoolState
 from fairlead.pools import DrainSpec, PoolSpec
+from fairlead.reconciling.actions import SleepInstance, WakeInstance
 from fairlead.reconciling.next_actions import next_actions
 from fairlead.reconciling.rollout_progress import halts, step_in_force
 from fairlead.reconciling.rollouts import leaving_next
@@ -51,6 +53,7 @@ from fairlead_operator.reconciling.scaling import known_decisions, scaled
 from fairlead_operator.reconciling.specs import AcceptedSpecs, read_spec_in_force
 from fairlead_operator.reconciling.state_exchange import StateExchange
 from fairlead_operator.reconciling.windows import scheduled
+from fairlead_operator.sleepers import Sleepers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +111,11 @@ def _asked_for(pool: dict[str, Any]) -> Hashable:
     return metadata["uid"], metadata.get("generation"), *marks
 
 
+def _keeping_sleepers(spec: PoolSpec | None) -> tuple[Role, ...]:
+    """The roles that keep instances asleep."""
+    return tuple(role.name for role in spec.roles if role.asleep) if spec is not None else ()
+
+
 Step = TypeVar("Step")
 
 
@@ -129,7 +137,8 @@ class PoolReconciler:
         serves_gateways = dependencies.settings.picker.service is not None
         self._reader = PoolReader(key, dependencies.cluster, self._revisions, serves_gateways=serves_gateways)
         self._others = OthersActs(dependencies.cluster, self._recorder, self._retries, dependencies.clock)
-        self._writer = PoolWriter(dependencies, self._recorder, self._retries, self._revisions, self._others)
+        self._sleepers = Sleepers(dependencies.engines)
+        self._writer = PoolWriter(dependencies, self._recorder, self._retries, self._revisions, self._others, self._sleepers)
         self._specs = AcceptedSpecs(dependencies.policies)
         self._settled: SettledPool | None = None
         self._changes = 0
@@ -187,6 +196,7 @@ class PoolReconciler:
             return pace.least
         reading = await self._reader.read(identity, pool, pods, in_force)
         reading = replace(reading, pods=self._dependencies.nodes.marked(self._key, reading.pods))
+        reading = replace(reading, pods=await self._sleepers.asked(reading.pods, _keeping_sleepers(in_force.spec)))
         self._tell_leaving(reading)
         decided = await self._decide(reading)
         ended = decided.answer.trusted.ended if decided.answer.trusted is not None else ()
@@ -358,9 +368,15 @@ class PoolReconciler:
         if decided.answer.trusted is not None:
             due = min(due, max(pace.busy, decided.scaling.due_in))
         wake_in = decided.schedules.wake_in if decided.schedules is not None else math.inf
-        adopts = decided.reading.in_force.spec is not None and decided.reading.in_force.spec.adopts  # no event tells of a pod to adopt
+        spec = decided.reading.in_force.spec
+        # no event tells of a pod to adopt, nor of an engine that somebody wakes or puts to sleep
+        is_watched = spec is not None and (spec.adopts or bool(_keeping_sleepers(spec)))
         is_quiet = (
-            not adopts and due >= pace.settled and not written.status_changed and is_settled(written.facts) and self._recorder.is_delivered
+            not is_watched
+            and due >= pace.settled
+            and not written.status_changed
+            and is_settled(written.facts)
+            and self._recorder.is_delivered
         )
         until = now + min(pace.longest_unread, wake_in, seconds_to_replacement(written.facts, self._dependencies.settings.limits, now))
         settled = SettledPool(state=decided.state, facts=written.facts, at=now, until=until) if is_quiet else None
@@ -373,7 +389,7 @@ class PoolReconciler:
         """
         pace, answer = self._dependencies.settings.pace, decided.answer
         retry = self._retries.end_round()
-        if decided.actions and written.is_done:
+        if written.is_done and any(not isinstance(action, SleepInstance | WakeInstance) for action in decided.actions):
             return pace.least
         if answer.trusted is None:
             return answer.retry_in

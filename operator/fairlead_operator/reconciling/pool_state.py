@@ -157,6 +157,7 @@ def is_busy(facts: PoolFacts, now: float) -> bool:
     """
     return any(
         instance.state is InstanceState.WARMING
+        or instance.waking
         or (instance.state is InstanceState.DRAINING and not (instance.adopted and instance.drained_on_request))
         or 0 <= now - instance.created_at < 1.0
         for instance in facts.instances

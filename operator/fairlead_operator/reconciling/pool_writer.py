@@ -8,10 +8,10 @@ from typing import Any
 
 from fairlead.conditions.facts import ActionFailure, ActionFailureReason, GatewayFacts, PoolFacts
 from fairlead.conditions.pool_conditions import only_degraded
-from fairlead.instances import Role
+from fairlead.instances import InstanceState, Role
 from fairlead.pools import PoolSpec
 from fairlead.reconciling.actions import Action, CreateInstance, Drain
-from fairlead.reconciling.observed import PodHealth
+from fairlead.reconciling.observed import ObservedInstance, PodHealth
 from fairlead.tables import MIGRATIONS_PAUSED
 from fairlead_operator.applying.actions import Applier
 from fairlead_operator.applying.others_acts import OthersActs
@@ -30,6 +30,7 @@ from fairlead_operator.reconciling.revisions import Revisions, revision_in_force
 from fairlead_operator.reconciling.roles import role_object_status
 from fairlead_operator.reconciling.rollouts import rollout_note
 from fairlead_operator.reconciling.status import is_urgent, revisions_status, status_document
+from fairlead_operator.sleepers import Sleepers
 from fairlead_operator.times import format_second
 
 
@@ -50,13 +51,20 @@ class PoolWriter:
     """Writes for one pool. What it remembers only saves calls."""
 
     def __init__(
-        self, dependencies: Dependencies, recorder: EventRecorder, retries: ActionRetries, revisions: Revisions, others: OthersActs
+        self,
+        dependencies: Dependencies,
+        recorder: EventRecorder,
+        retries: ActionRetries,
+        revisions: Revisions,
+        others: OthersActs,
+        sleepers: Sleepers,
     ) -> None:
         self._dependencies = dependencies
         self._recorder = recorder
         self._retries = retries
         self._revisions = revisions
         self._others = others
+        self._sleepers = sleepers
         self._children = Children(dependencies.cluster, retries, dependencies.settings.pace.children)
         self._gateway_objects = GatewayObjects(dependencies.cluster, retries, dependencies.settings.picker)
         self._assumed: set[str] = set()
@@ -116,6 +124,7 @@ class PoolWriter:
             self._recorder,
             self._retries,
             self._others,
+            self._sleepers,
             image=settings.engine_image,
             pull_secrets=settings.engine_pull_secrets,
             clock=clock,
@@ -224,10 +233,16 @@ class PoolWriter:
 
 
 def _leaving(round_: PoolRound) -> Mapping[Role, int]:
-    """Per role the ready instances that drain, or will in this round, as their budget must know before they do."""
+    """Per role the ready instances that drain, or will in this round, as their budget must know before they do, and
+    those that sleep or are being woken.
+    """
     begun = {action.instance for action in round_.actions if isinstance(action, Drain)}
     return Counter(
         one.role
         for one in round_.reading.instances
-        if one.health is PodHealth.READY and not one.terminating and (one.draining_since is not None or one.id in begun)
+        if one.health is PodHealth.READY and not one.terminating and (_takes_nothing(one) or one.id in begun)
     )
+
+
+def _takes_nothing(one: ObservedInstance) -> bool:
+    return one.draining_since is not None or one.state is InstanceState.ASLEEP or one.waking

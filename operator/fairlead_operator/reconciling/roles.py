@@ -151,6 +151,7 @@ def desired_roles(
             rollout=RolloutBounds(max_surge=spec.rollout.max_surge, max_unavailable=spec.rollout.max_unavailable),
             warming=Warming(seconds=spec.routing.warming.duration_seconds, first_weight=spec.routing.warming.first_weight),
             nodes=role.spans,
+            asleep=role.asleep,
             adopts=role.selector is not None,
             workload=workloads.get(role.name),
             replace_stalled_after_seconds=spec.engine.replace_stalled_after_seconds,
@@ -209,7 +210,7 @@ def role_object_status(
     """
     return {
         "observedGeneration": int(document["metadata"].get("generation") or 0),
-        "replicas": sum(1 for instance in instances if instance.draining_since is None and not instance.terminating),
+        "replicas": sum(1 for instance in instances if instance.counts),
         "serving": count(instances, InstanceState.SERVING),
         "desired": role.replicas,
         "message": declared.reason,

@@ -77,7 +77,7 @@ def revisions_status(current: str, facts: PoolFacts, revision: str, *, halted: b
 
 
 def _present(instances: Iterable[ObservedInstance]) -> list[ObservedInstance]:
-    return [instance for instance in instances if not instance.terminating and instance.draining_since is None]
+    return [instance for instance in instances if instance.counts]
 
 
 def _role(
@@ -94,6 +94,7 @@ def _role(
         "starting": count(instances, InstanceState.PENDING, InstanceState.STARTING, InstanceState.WARMING),
         "draining": count(instances, InstanceState.DRAINING),
         "lost": count(instances, InstanceState.LOST),
+        **({"asleep": asleep} if (asleep := count(instances, InstanceState.ASLEEP)) or role.asleep else {}),
         **({"lastScale": last} if last else {}),
     }
 

@@ -13,7 +13,7 @@ prompt's do, moves only the used share of its KV cache: it counts tokens and ste
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -125,6 +125,8 @@ class EnginePage(EngineFigures):
 
     ranks: Mapping[int, EngineFigures] = field(default_factory=dict)
     """The figures of each data-parallel rank, by the engine's number of the rank."""
+    asleep: bool = False
+    """Whether it says that it sleeps: it takes requests, answers its health probe, and computes nothing."""
     implausible: str = ""
     """The figures that cannot be true and are left out, in words."""
 
@@ -141,7 +143,8 @@ def read_page(page: bytes, engine_type: str, kv_usage_metric: str) -> EnginePage
     told_sizes = samples.within(names.cache_tokens, CACHE_TOKENS) if names.cache_tokens else samples.configured(names.cache_config)
     sizes = _by_rank(told_sizes, label)
     numbers = samples.ranks({rank for told in (usage, running, waiting) for rank in told if rank})
-    movements = _movements(samples, names, label, running, used)
+    asleep = _asleep(samples, names, label)
+    movements = _movements(samples, names, label, running, used, asleep)
     return EnginePage(
         kv_usage=max(usage.values(), default=None),
         running=round(sum(running.values())) if running else None,
@@ -158,6 +161,7 @@ def read_page(page: bytes, engine_type: str, kv_usage_metric: str) -> EnginePage
             )
             for number, rank in numbers
         },
+        asleep=bool(asleep),
         implausible=samples.faults(),
     )
 
@@ -172,15 +176,24 @@ def fetched_blocks(page: bytes) -> tuple[float, float]:
     return size, sum(value for labels, value in by_source if b'source="external_kv_transfer"' in labels)
 
 
+def _asleep(samples: "_Samples", names: MetricNames, label: re.Pattern[bytes]) -> set[bytes]:
+    """The ranks that say that they sleep."""
+    awake = ((labels, value) for labels, value in samples.of(names.sleep) if b'sleep_state="awake"' in labels) if names.sleep else ()
+    return {rank for rank, value in _by_rank(awake, label).items() if not value}
+
+
 def _movements(
-    samples: "_Samples", names: MetricNames, label: re.Pattern[bytes], running: Mapping[bytes, float], used: Sequence[Mapping[bytes, float]]
+    samples: "_Samples",
+    names: MetricNames,
+    label: re.Pattern[bytes],
+    running: Mapping[bytes, float],
+    used: Sequence[Mapping[bytes, float]],
+    asleep: Collection[bytes],
 ) -> dict[bytes, Movement]:
     """The moving figures of each rank that is awake; empty if no rank shows them."""
     counts = [_by_rank(samples.within(name, COUNT), label) for name in names.steps]
     if not any(counts):
         return {}
-    awake = ((labels, value) for labels, value in samples.of(names.sleep) if b'sleep_state="awake"' in labels) if names.sleep else ()
-    asleep = {rank for rank, value in _by_rank(awake, label).items() if not value}
     return {
         rank: Movement(
             running=round(requests),

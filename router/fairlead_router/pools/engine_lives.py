@@ -23,6 +23,8 @@ from fairlead_router.pools.pool import Pool
 
 logger = logging.getLogger(__name__)
 
+ASLEEP = "its engine sleeps, by its metrics: it takes requests and computes none; wake it up with POST /wake_up, or delete its pod"
+
 EventsHeard = Callable[[str, str], Mapping[int, int]]
 """The count of KV events from this pool and instance, by the rank's name at its engine."""
 
@@ -79,7 +81,7 @@ class EngineLives:
             progress.saw(None if told is None else told.movement, given[target], awake)
             if progress.life is not before and Life.STALLED in (progress.life, before):
                 self._tell(pool, entry, target, progress)
-        self._act(pool, entry, {target: self._progress(pool, target) for target in targets})
+        self._act(pool, entry, {target: self._progress(pool, target) for target in targets}, asleep=page.asleep)
 
     def _hear(self, pool: Pool, entry: InstanceEntry, targets: Sequence[str], awake: float) -> None:
         """Count new KV events of these targets as progress."""
@@ -106,21 +108,26 @@ class EngineLives:
         else:
             logger.warning("engine makes progress again", extra=extra)
 
-    def _act(self, pool: Pool, entry: InstanceEntry, lives: Mapping[str, EngineProgress]) -> None:
+    def _act(self, pool: Pool, entry: InstanceEntry, lives: Mapping[str, EngineProgress], *, asleep: bool) -> None:
         now = self._now()
-        shut = [target for target, progress in lives.items() if progress.life is Life.STALLED and not progress.on_trial]
+        shut = (
+            list(lives)
+            if asleep
+            else [target for target, progress in lives.items() if progress.life is Life.STALLED and not progress.on_trial]
+        )
         for target in lives:
             pool.scheduler.instance_stalled(target, now, stalled=target in shut)
         for life, trouble in ((Life.SLOW, EngineTrouble.ENGINE_SLOW), (Life.STALLED, EngineTrouble.ENGINE_STALLED)):
             found = [target for target, progress in lives.items() if progress.life is life]
             pool.engines.found(entry.id, trouble, _words(life, found) if found else None)
+        pool.engines.found(entry.id, EngineTrouble.ENGINE_ASLEEP, ASLEEP if asleep and entry.accepting else None)
         if not shut:
             self._silences.stalls.pop(entry.address, None)
             return
         others_live = len(shut) < len(lives)
         avoidable = (others_live and entry.accepting) or _avoidable(pool, entry, now)
         ranks = frozenset(rank for target in shut if (rank := rank_of(target)) is not None) if others_live else None
-        self._silences.stalls[entry.address] = Stall(_words(Life.STALLED, shut), avoidable, ranks)
+        self._silences.stalls[entry.address] = Stall(ASLEEP if asleep else _words(Life.STALLED, shut), avoidable, ranks)
 
 
 def _given(pool: Pool, entry: InstanceEntry, targets: Sequence[str], figures: Mapping[str, EngineFigures]) -> Mapping[str, GivenWork]:

@@ -23,6 +23,9 @@ class BlockWatcher(Protocol):
     def removed(self, names: Sequence[bytes]) -> None:
         """Blocks were evicted, in this order."""
 
+    def cleared(self) -> None:
+        """All blocks were forgotten at once."""
+
 
 class PrefixNode:
     """A run of blocks below `parent`. Owned by the pool; requests only carry a reference to their deepest node."""
@@ -141,6 +144,17 @@ class KvBlockPool:
                 self.cached_blocks += current.blocks
                 self._released[current] = None
             current = current.parent
+
+    def forget(self) -> bool:
+        """Forget all cached blocks at once; False, and nothing is forgotten, while a request holds some."""
+        if self.pinned_blocks or self.private_blocks:
+            return False
+        self._root = PrefixNode(None, b"", 0, 1)
+        self._released.clear()
+        self.cached_blocks = 0
+        if self._watcher is not None:
+            self._watcher.cleared()
+        return True
 
     def _child(self, node: PrefixNode, text: bytes, known: int) -> PrefixNode | None:
         start = known * self.block_bytes

@@ -22,7 +22,7 @@ class EngineApp:
     def __init__(self, instance: ServedInstance, connections: Connections, store: ResponseStore | None) -> None:
         self._instance = instance
         self._connections = connections
-        self._routes = RouteTable(store)
+        self._routes = RouteTable(store, sleeps=instance.sleep_mode is not None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -29,6 +29,7 @@ from fairlead_simulator.engine_server.kv_transfers import KvTransfers, TransferS
 from fairlead_simulator.engine_server.pacing import EnginePacer
 from fairlead_simulator.engine_server.protocols.stored_responses import ResponseStore
 from fairlead_simulator.engine_server.served_instance import InstanceSettings, Rank, ServedInstance
+from fairlead_simulator.engine_server.sleeping import SleepMode
 from fairlead_simulator.engine_server.statistics import EngineStatistics
 from fairlead_simulator.engine_server.tokens import ByteTokenizer
 
@@ -128,6 +129,14 @@ _DEFAULTS = preset("simulated")
 @click.option(
     "--kv-events-encoding", type=click.Choice(("maps", "arrays")), default="maps", show_default=True, help="arrays: as in older engines."
 )
+@click.option(
+    "--enable-sleep-mode/--no-enable-sleep-mode",
+    default=False,
+    show_default=True,
+    help="Serve /sleep, /wake_up and /is_sleeping, as vLLM does with VLLM_SERVER_DEV_MODE=1.",
+)
+@click.option("--sleep-seconds", type=NumberOption(), default=0.5, show_default=True, help="Time to fall asleep.")
+@click.option("--wake-seconds", type=NumberOption(), default=1.0, show_default=True, help="Time to wake up.")
 @click.option("--seed", type=WholeOption(-(2**63), 2**63 - 1), default=0, show_default=True, help="Seed of the words in answers.")
 def engine(
     model: str,
@@ -158,6 +167,9 @@ def engine(
     kv_events_topic: str,
     kv_events_buffer_steps: int,
     kv_events_encoding: str,
+    enable_sleep_mode: bool,
+    sleep_seconds: float,
+    wake_seconds: float,
     seed: int,
 ) -> None:
     """Serve a simulated engine that behaves like vLLM."""
@@ -237,12 +249,14 @@ def engine(
     async def serve() -> None:
         ranks = [rank(number) for number in range(data_parallel_size)]
         connections: Connections = {}
+        sleeps = SleepMode([one.pacer for one in ranks], sleep_seconds=sleep_seconds, wake_seconds=wake_seconds)
         instance = ServedInstance(
             instance_settings,
             *ranks[0],
             AnswerBook(seed, bytes_per_token),
             kv_event_sources={str(number): publisher.source() for number, publisher in enumerate(publishers)},
             others=ranks[1:],
+            sleep_mode=sleeps if enable_sleep_mode else None,
         )
         app = EngineApp(instance, connections, ResponseStore() if responses_store else None)
         server = uvicorn.Server(

@@ -45,6 +45,26 @@ class ServedEngine:
         self.instance: Instance[Generation] = Instance("engine", settings, self.memory, statistics)
         self._max_waiting = max_waiting
         self._progress = ServedProgress()
+        self.held: list[Generation] | None = None
+        """Generations that arrived while the engine was paused; None while it is not. No gauge shows them: an engine
+        counts its requests when it makes a step."""
+
+    @property
+    def waiting(self) -> int:
+        """Generations that wait, also for the end of a pause."""
+        return self.instance.waiting + len(self.held or ())
+
+    def pause(self) -> None:
+        """Begin no further generation. Does nothing if the engine is paused."""
+        if self.held is None:
+            self.held = []
+
+    def resume(self, now: float) -> None:
+        """Begin what arrived during the pause."""
+        held, self.held = self.held or (), None
+        self.advance(now)
+        for generation in held:
+            self.instance.submit(generation, now)
 
     def submit(self, generation: Generation, now: float) -> None:
         """Queue a generation. If it cannot be accepted, raises EngineOverloaded or ContextTooLong and keeps nothing."""
@@ -54,12 +74,15 @@ class ServedEngine:
             self.statistics.refused += 1
             raise ContextTooLong(generation.input_tokens, generation.output_tokens, settings.capacity_blocks * settings.block_tokens)
         self.advance(now)
-        if self.instance.waiting >= self._max_waiting:
+        if self.waiting >= self._max_waiting:
             self.statistics.refused += 1
-            raise EngineOverloaded(self.instance.waiting)
+            raise EngineOverloaded(self.waiting)
         if generation.arrived_at < 0:
             generation.arrived_at = now
-        self.instance.submit(generation, now)
+        if self.held is not None:
+            self.held.append(generation)
+        else:
+            self.instance.submit(generation, now)
 
     def release(self, generation: Generation, now: float) -> None:
         """The KV kept for another engine is no longer needed."""
@@ -81,7 +104,9 @@ class ServedEngine:
         Does nothing if it has ended.
         """
         self.advance(now)
-        if generation.phase is not Phase.FINISHED and self.instance.has(generation):
+        if self.held is not None and generation in self.held:
+            self.held.remove(generation)
+        elif generation.phase is not Phase.FINISHED and self.instance.has(generation):
             self.instance.abort(generation, now)
 
     def advance(self, to: float) -> None:

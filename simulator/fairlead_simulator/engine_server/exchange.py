@@ -52,8 +52,12 @@ class Exchange:
 
     def query(self, field: str) -> str | None:
         """A field of the query string."""
-        values = parse_qs(self._scope.get("query_string", b"").decode("latin-1")).get(field)
+        values = self.queries(field)
         return values[-1] if values else None
+
+    def queries(self, field: str) -> list[str]:
+        """All values that the query string has of a field."""
+        return parse_qs(self._scope.get("query_string", b"").decode("latin-1")).get(field, [])
 
     async def body(self) -> bytes:
         """The whole body. Raises BodyTooLarge or ClientGone."""

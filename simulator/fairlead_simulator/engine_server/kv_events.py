@@ -58,6 +58,9 @@ class PrefixCacheEvents:
         )
         return tuple(names)
 
+    def cleared(self) -> None:
+        self._events.append({"type": "AllBlocksCleared"})
+
     def removed(self, names: Sequence[bytes]) -> None:
         """One event per block, as vLLM publishes them."""
         self._events += (

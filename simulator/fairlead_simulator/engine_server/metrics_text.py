@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from types import MappingProxyType
 
 from fairlead_simulator.engine_server.engine import ServedEngine
 from fairlead_simulator.engine_server.statistics import Histogram
@@ -12,9 +13,15 @@ AnswerCounts = Mapping[tuple[str, str, str], int]
 """Number of HTTP answers by handler (the path in the route table), method and class of status such as `2xx`."""
 
 
-def render_metrics(engines: Sequence[ServedEngine], model: str, answered: AnswerCounts) -> bytes:
+SleepGauges = Mapping[str, int]
+"""1 or 0 for each of vLLM's states of sleep."""
+
+AWAKE: SleepGauges = MappingProxyType({"awake": 1, "weights_offloaded": 0, "discard_all": 0})
+
+
+def render_metrics(engines: Sequence[ServedEngine], model: str, answered: AnswerCounts, awake: SleepGauges = AWAKE) -> bytes:
     """All metrics of an instance's engines, one for each data-parallel rank, which have been advanced to now."""
-    by_rank = [_families(_lines(engine, rank, model)) for rank, engine in enumerate(engines)]
+    by_rank = [_families(_lines(engine, rank, model, awake)) for rank, engine in enumerate(engines)]
     merged = [line for families in zip(*by_rank, strict=True) for line in (families[0][0], *chain(*(each[1:] for each in families)))]
     return "".join((*merged, *_http_lines(answered))).encode("utf-8")
 
@@ -35,7 +42,7 @@ def _http_lines(answered: AnswerCounts) -> Iterator[str]:
         yield f'http_requests_total{{handler="{handler}",method="{method}",status="{status}"}} {count}\n'
 
 
-def _lines(engine: ServedEngine, rank: int, model: str) -> Iterator[str]:
+def _lines(engine: ServedEngine, rank: int, model: str, awake: SleepGauges) -> Iterator[str]:
     """All families of one rank, each a header and its samples."""
     statistics, settings = engine.statistics, engine.settings
     labels = f'engine="{rank}",model_name="{_escape(model)}"'
@@ -78,6 +85,9 @@ def _lines(engine: ServedEngine, rank: int, model: str) -> Iterator[str]:
     yield from _single(
         "nixl_num_kv_expired_reqs_total", "counter", "Prompts whose blocks were not fetched.", labels, statistics.transfers_expired
     )
+    yield _header("engine_sleep_state", "gauge", "1 for the state of sleep that the engine is in.")
+    for state, value in awake.items():
+        yield f'vllm:engine_sleep_state{{{labels},sleep_state="{state}"}} {value}\n'
     yield _header("cache_config_info", "gauge", "Shape of the KV cache.")
     info = f'block_size="{settings.block_tokens}",num_gpu_blocks="{settings.capacity_blocks}",enable_prefix_caching="True",engine="{rank}"'
     yield f"vllm:cache_config_info{{{info}}} 1\n"

@@ -93,6 +93,7 @@ class EnginePacer:
         self._due = 0.0
         """When `_timer` fires; stored because a handle of uvloop does not say when it is due if that is soon."""
         self._next_tick = 0.0
+        self._idle = asyncio.Event()
 
     def now(self) -> float:
         """Seconds of engine time."""
@@ -131,6 +132,42 @@ class EnginePacer:
         self._arm()
         return fetched
 
+    def pause(self) -> None:
+        """Begin no generation from now on; those that are submitted meanwhile wait."""
+        self.engine.pause()
+
+    def resume(self) -> None:
+        """Begin the generations that waited."""
+        self.engine.resume(self.now())
+        self._deliver()
+        self._arm()
+
+    def end_all(self) -> None:
+        """End all generations, with the tokens that they have: their clients get an aborted answer. The step in
+        progress ends at once.
+        """
+        ended = {turn: turn.tokens() for turn in self._tickets.values()}
+        for turn, tokens in ended.items():
+            self.abort(turn.generation)
+            turn.generation.generated, turn.generation.finish_reason, turn.generation.phase = tokens, "abort", Phase.FINISHED
+        while (ends := self.engine.next_event_at()) is not None:
+            self.engine.advance(ends)
+        self._deliver()
+        for turn in ended:
+            turn.wake()
+
+    async def until_idle(self) -> None:
+        """Return when every generation has ended."""
+        self._idle.clear()
+        if self._tickets:
+            await self._idle.wait()
+
+    def forget_cache(self) -> bool:
+        """Lose all cached blocks; False, and nothing is lost, while a generation holds some."""
+        lost = self.engine.memory.forget()
+        self._moved()
+        return lost
+
     def wall_seconds(self, engine_seconds: float) -> float:
         """The real seconds that this much engine time takes here."""
         return engine_seconds / self._time_scale
@@ -153,6 +190,8 @@ class EnginePacer:
             if ticket is not None:
                 self._streaming.pop(ticket, None)
                 ticket.wake()
+        if not self._tickets:
+            self._idle.set()
 
     def _on_timer(self) -> None:
         self._timer = None

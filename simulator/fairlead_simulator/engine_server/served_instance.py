@@ -19,6 +19,7 @@ from fairlead_simulator.engine_server.kv_transfers import KvTransfers
 from fairlead_simulator.engine_server.pacing import EnginePacer
 from fairlead_simulator.engine_server.request_errors import RequestInvalid
 from fairlead_simulator.engine_server.requests import Generation
+from fairlead_simulator.engine_server.sleeping import SleepMode
 from fairlead_simulator.engine_server.tokens import ByteTokenizer
 from fairlead_simulator.engine_server.work import Run, StreamForm, Work
 
@@ -61,12 +62,15 @@ class ServedInstance:
         now: Callable[[], float] = time.time,
         kv_event_sources: Mapping[str, Any] | None = None,
         others: Sequence[Rank] = (),
+        sleep_mode: SleepMode | None = None,
     ) -> None:
         self.settings = settings
         self.kv_event_sources = dict(kv_event_sources or {})
         """For each rank, where KV events are published."""
         self.tokenizer = ByteTokenizer(settings.bytes_per_token)
         self.ranks = (Rank(pacer, transfers), *others)
+        self.sleep_mode = sleep_mode
+        """None: the engine has none of the paths by which it is put to sleep."""
         self.load = 0
         """Requests being served on the paths that compute."""
         self.answered: dict[tuple[str, str, str], int] = {}

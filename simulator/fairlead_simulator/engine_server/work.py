@@ -54,6 +54,11 @@ class Run:
         self._block_tokens = block_tokens
 
     @property
+    def finish_reason(self) -> str:
+        """Why the answer ended: by its work, or `abort` if the engine gave it up."""
+        return self.ticket.generation.finish_reason
+
+    @property
     def prompt_tokens(self) -> int:
         return self.ticket.generation.input_tokens
 

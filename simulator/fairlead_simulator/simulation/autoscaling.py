@@ -49,6 +49,8 @@ class SimulatedScaling:
     )
     max_replicas: int = whole("Never more instances of a role than this.", 64, minimum=1, maximum=10_000)
     startup_seconds: float = duration("From a pod's creation until it serves.", "30s", minimum=0.0, maximum=86400.0)
+    asleep: int = whole("Surplus instances of a role that sleep instead of being deleted, as `roles[].warm.asleep`.", 0, maximum=10_000)
+    wake_seconds: float = duration("From the decision to wake an instance until it serves.", "5s", minimum=0.0, maximum=3600.0)
     round_seconds: float = duration("From one round of the operator to the next.", "5s", minimum=1.0, maximum=3600.0)
 
     def range_of(self, role: Role) -> tuple[int, int]:
@@ -140,9 +142,20 @@ class Autoscaler:
         if givers and takers and self._rules.ratio.method is RatioMethod.ROLE_FLIP:
             giver, taker = givers[0], takers[0]
             events += [Flip(at=now, source=giver, target=taker)] * min(-changed[giver], changed[taker])
-        startup = self._rules.startup_seconds
-        events += [ScaleTo(at=now, instances=self._sizes[role], role=role, startup_seconds=startup, victims="cheapest") for role in changed]
+        events += [self._scaled(role, now) for role in changed]
         return tuple(events)
+
+    def _scaled(self, role: Role, now: float) -> ScaleTo:
+        rules = self._rules
+        return ScaleTo(
+            at=now,
+            instances=self._sizes[role],
+            role=role,
+            startup_seconds=rules.startup_seconds,
+            asleep=rules.asleep,
+            wake_seconds=rules.wake_seconds,
+            victims="cheapest",
+        )
 
 
 def cheapest_first(scheduler: PoolScheduler, sessions: Collection[str], names: Sequence[str]) -> list[str]:

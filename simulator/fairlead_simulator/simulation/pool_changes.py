@@ -1,5 +1,6 @@
 """From events on the timeline to new routing tables, as the control API and the operator would make them."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -70,6 +71,10 @@ class PoolChanges:
         self._dead: set[str] = set()
         """Failed and not recovered; the table shows them as accepting until that is detected."""
         self.draining: set[str] = set()
+        self._keeps: dict[Role, int] = {}
+        """The most instances of a role that may sleep."""
+        self._asleep: Counter[Role] = Counter()
+        """How many do. They have lost their caches and are in no table; only their number matters."""
         self._flipping: dict[str, Role] = {}
         """Of these, those that continue in another role."""
 
@@ -111,6 +116,9 @@ class PoolChanges:
         self.draining.difference_update(event.names)
         if not event.names:
             return PoolChange()
+        for entry in table.instances:
+            if entry.id in event.names and entry.id not in self._flipping:
+                self._asleep[entry.role] = min(self._keeps.get(entry.role, 0), self._asleep[entry.role] + 1)
         entries = tuple(
             self._in_role(entry, self._flipping.pop(entry.id)) if entry.id in event.names else entry
             for entry in table.instances
@@ -149,6 +157,7 @@ class PoolChanges:
         return replace(entry, role=role, state=InstanceState.SERVING, anchors=0 if role is Role.DECODE else self._spec.anchors)
 
     def _scale(self, event: ScaleTo, table: RoutingTable) -> PoolChange:
+        self._keeps[event.role] = event.asleep
         staying = self._staying(event.role, table)
         missing = event.instances - len(staying)
         if missing == 0:
@@ -167,8 +176,15 @@ class PoolChanges:
         if event.startup_seconds <= 0:
             return PoolChange(table=next_table(table, (*table.instances, *fresh)), started=names)
         starting = tuple(with_state(entry, InstanceState.STARTING) for entry in fresh)
-        later = _Started(at=event.at + event.startup_seconds, names=names)
-        return PoolChange(table=next_table(table, (*table.instances, *starting)), later=(later,))
+        return PoolChange(table=next_table(table, (*table.instances, *starting)), later=self._woken_and_made(names, event))
+
+    def _woken_and_made(self, names: tuple[str, ...], event: ScaleTo | Drain) -> tuple[_Started, ...]:
+        """When these instances serve: those that slept first."""
+        woken = min(len(names), self._asleep[event.role]) if isinstance(event, ScaleTo) else 0
+        self._asleep[event.role] -= woken
+        wake_seconds = event.wake_seconds if isinstance(event, ScaleTo) else 0.0
+        parts = ((names[:woken], wake_seconds), (names[woken:], event.startup_seconds))
+        return tuple(_Started(at=event.at + seconds, names=part) for part, seconds in parts if part)
 
     def _drain_one(self, event: Drain, table: RoutingTable) -> PoolChange:
         serving = [entry.id for entry in self._staying(event.role, table) if entry.id not in self.draining and entry.accepting]

@@ -13,12 +13,14 @@ Victims = Literal["newest", "cheapest"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleTo:
     """At `at` seconds the pool has `instances` of `role`: new ones serve after `startup_seconds`, surplus ones drain
-    and go."""
+    and go. Up to `asleep` of these sleep instead, and are the first to serve again, after `wake_seconds`."""
 
     at: float
     instances: int
     role: Role = Role.BOTH
     startup_seconds: float = 0.0
+    asleep: int = 0
+    wake_seconds: float = 0.0
     victims: Victims = "newest"
     """Which instances are removed: the newest, or the cheapest by sessions, caches and requests, as the operator
     chooses.

@@ -137,7 +137,8 @@ def pools_that_scale(draw: st.DrawFn) -> dict[str, Any]:
 @st.composite
 def pools_of_an_engine(draw: st.DrawFn) -> dict[str, Any]:
     """Pools that are valid but for their roles, which not every engine takes."""
-    roles = [{"name": name, "template": copy.deepcopy(TEMPLATE)} for name in ("prefill", "decode")]
+    names, warm = draw(st.sampled_from([("prefill", "decode"), ("both",)])), draw(st.sampled_from([{}, {"warm": {"asleep": 1}}]))
+    roles = [{"name": name, "template": copy.deepcopy(TEMPLATE), **warm} for name in names]
     transfers: dict[str, Any] = draw(st.sampled_from([{}, {"kvTransfer": {}}]))
     return {"model": "m", "roles": roles, "engine": {"type": draw(st.sampled_from(["vllm", "sglang"])), **transfers}}
 
@@ -151,6 +152,7 @@ def roles_that_adopt(draw: st.DrawFn) -> dict[str, Any]:
         "scaleTargetRef": {"name": "vllm"},
         "minReplicas": 1,
         "replicas": 1,
+        **draw(st.sampled_from([{}, {"warm": {"asleep": 1}}])),
     }
     for left_out in draw(st.sets(st.sampled_from(["selector", "scaleTargetRef", "minReplicas", "replicas"]), max_size=2)):
         del role[left_out]

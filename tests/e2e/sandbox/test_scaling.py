@@ -4,6 +4,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from fairlead_testing.builders.sandbox_pools import pool, replay_arguments
 from fairlead_testing.running.sandbox import RunningSandbox, result_of, until
 
@@ -13,6 +15,31 @@ SCALING: dict[str, Any] = {
     "scaleUp": {"stabilizationWindow": "2s", "instances": 2, "period": "5s"},
     "scaleDown": {"stabilizationWindow": "8s", "instances": 4, "percent": 100, "period": "2s", "cooldown": "2s"},
 }
+
+
+def test_a_surplus_instance_sleeps_under_load_and_is_woken_before_one_is_made(sandbox: RunningSandbox, tmp_path: Path) -> None:
+    def of(replicas: int) -> dict[str, Any]:
+        return pool("naps", replicas=replicas, roles=[{"name": "both", "maxReplicas": 3, "warm": {"asleep": 1}}])
+
+    def states() -> dict[str, str]:
+        return {one["id"]: one["state"] for one in sandbox.everything("/v1/pools/default/naps/instances")}
+
+    sandbox.apply_pool(of(2)).raise_for_status()
+    sandbox.until_ready("naps", 2)
+    output = tmp_path / "naps.json"
+    replay = sandbox.replay(*replay_arguments("naps", 400, 6), "--loop", "--json", str(output))
+    made = set(states())
+    sandbox.apply_pool(of(1)).raise_for_status()
+    until(lambda: sorted(states().values()) == ["Asleep", "Serving"], "one sleeps and one serves")
+    [sleeper] = [one for one in sandbox.everything("/v1/pools/default/naps/instances") if one["state"] == "Asleep"]
+    assert httpx.get(f"http://{sleeper['address']}/is_sleeping", trust_env=False).json() == {"is_sleeping": True}
+    assert sandbox.ask("/v1/pools/default/naps")["pool"]["asleep"] == 1
+    sandbox.apply_pool(of(2)).raise_for_status()
+    until(lambda: sorted(states().values()) == ["Serving", "Serving"], "both serve again")
+    assert set(states()) == made, "none was made"
+    replay.send_signal(signal.SIGINT)
+    assert result_of(replay, output, code=130)["failed"] == 0
+    sandbox.delete_pool("naps")
 
 
 def test_a_pool_grows_under_load_and_shrinks_after_it_and_advice_only_says_so(sandbox: RunningSandbox, tmp_path: Path) -> None:

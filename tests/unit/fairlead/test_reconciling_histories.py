@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from fairlead.instances import InstanceState, Role
-from fairlead.reconciling.actions import CreateInstance, DeleteInstance, Drain, EndDrain, FlipRole
+from fairlead.reconciling.actions import CreateInstance, DeleteInstance, Drain, EndDrain, FlipRole, WakeInstance
 from fairlead.reconciling.observed import DesiredPool, DesiredRole, Halt, PodHealth, RoleChange, RolloutBounds, Warming
 from fairlead_testing.examples import examples
 from fairlead_testing.worlds.cluster_worlds import ClusterWorld
@@ -82,6 +82,19 @@ class Histories(RuleBasedStateMachine):
     @rule(pick=picks, rollout=bounds)
     def rollout(self, pick: int, rollout: RolloutBounds) -> None:
         self._edit(self._role(pick), rollout=rollout)
+
+    @rule(pick=picks, asleep=st.integers(0, 2))
+    def keep_asleep(self, pick: int, asleep: int) -> None:
+        self._edit(self._role(pick), asleep=asleep)
+
+    @rule(pick=picks, asleep=st.booleans())
+    def somebody_else_puts_to_sleep_or_wakes(self, pick: int, asleep: bool) -> None:
+        name = self._pod(pick)
+        known = self.world.desired.role(self.world.pods[name].role) if name else None
+        if known is not None and known.asleep and asleep:
+            self.world.asleep.add(name)
+        else:
+            self.world.asleep.discard(name)
 
     @rule(method=st.sampled_from(RoleChange))
     def role_change(self, method: RoleChange) -> None:
@@ -270,7 +283,7 @@ def check_calm(world: ClusterWorld, began: int, before: set[str]) -> None:
     """Under constant input nothing flaps: what was made or moved stays."""
     flipped: set[str] = set()
     for action in world.history[began:]:
-        if isinstance(action, FlipRole | EndDrain):
+        if isinstance(action, FlipRole | EndDrain) or (isinstance(action, WakeInstance) and action.begins):
             flipped.add(action.instance)
         elif isinstance(action, Drain | DeleteInstance):
             assert action.instance in before, f"made and given up again: {action}"

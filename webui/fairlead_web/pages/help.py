@@ -35,6 +35,7 @@ GLOSSARY = (
     ("Hit rate", "Share of prompt tokens that were already in the instance's prefix cache."),
     ("TTFT", "Time to first token, as the client sees it. TPOT: time per output token after that."),
     ("In time", "Share of requests within the SLO, by TTFT and TPOT both: attainment. TTFT in time: share of first tokens alone."),
+    ("Asleep", "An instance kept for the next need: it holds no cache, gets no request, and wakes up in seconds."),
     (
         "Early rejection",
         "Refusing a request at once (429, Retry-After) when no instance could meet its SLO. Disabled; Load, "

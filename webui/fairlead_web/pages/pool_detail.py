@@ -46,6 +46,7 @@ class RoleRow:
     cordoned: int
     draining: int
     lost: int
+    asleep: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +185,7 @@ def role_rows(detail: PoolDetail) -> list[RoleRow]:
                 cordoned=states[InstanceState.CORDONED],
                 draining=states[InstanceState.DRAINING],
                 lost=states[InstanceState.LOST],
+                asleep=states[InstanceState.ASLEEP],
             )
         )
     return rows

@@ -1,4 +1,4 @@
-"""Changes the least and the most instances of a role."""
+"""Changes the least and the most instances of a role, and how many of those that are too many sleep."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any
 from fairlead.errors import InvalidInput
 from fairlead.instances import MAX_REPLICAS, Role
 from fairlead.pools import PoolSpec
+from fairlead.role_specs import MAX_ASLEEP
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead_api.plans.changes import Asked, Change, Kind, Spec, SpecQuestion, checked
 from fairlead_api.plans.kinds.revert import joined
@@ -16,6 +17,7 @@ from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_client.resources.plans import PlanEffect
 
 _BOUNDS = ("minReplicas", "maxReplicas")
+_WARM = "warm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,7 @@ def bounds_in_words(spec: PoolSpec) -> list[str]:
     alone = len(spec.roles) == 1
     return [
         f"Scaling and schedules keep {'the pool' if alone else role.name.value} between {role.min_replicas} and {role.max_replicas} instances."
+        + (f" Up to {role.asleep} more sleep instead of being deleted." if role.asleep else "")
         for role in spec.roles
     ]
 
@@ -52,7 +55,7 @@ def bounds_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
     """The merge patch of the pool's spec. A declared number outside the bounds becomes the nearest one within them,
     because the pool would be refused otherwise. Raises InvalidInput.
     """
-    wanted = {name: _bound(name, value) for name, value in (request.fields or {}).items()}
+    wanted = {name: _asleep(value) if name == _WARM else _bound(name, value) for name, value in (request.fields or {}).items()}
     roles = [dict(role) for role in spec.get("roles") or [{"name": Role.BOTH.value}]]
     mine = roles[asked_role(request, roles)]
     mine.update({name: value for name, value in wanted.items() if value is not None})
@@ -68,9 +71,19 @@ def bounds_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
     return {"roles": roles} if within == declared else {"replicas": within, "roles": roles}
 
 
+def _asleep(value: Any) -> dict[str, Any] | None:
+    """The section `warm` of a role; None to take it out."""
+    if value is None or value == {"asleep": None}:
+        return None
+    number = value.get("asleep") if isinstance(value, dict) and len(value) == 1 else None
+    if isinstance(number, bool) or not isinstance(number, int | float) or number != int(number) or not 0 <= number <= MAX_ASLEEP:
+        raise InvalidInput("warm.asleep", number if isinstance(value, dict) else value, f"write a whole number from 0 to {MAX_ASLEEP}")
+    return {"asleep": int(number)}
+
+
 def _bound(name: str, value: Any) -> int | None:
     if name not in _BOUNDS:
-        raise InvalidInput(f"fields.{name}", value, f"remove it; a plan of kind bounds takes {' and '.join(_BOUNDS)}")
+        raise InvalidInput(f"fields.{name}", value, f"remove it; a plan of kind bounds takes {', '.join(_BOUNDS)} and {_WARM}")
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or not 0 <= value <= MAX_REPLICAS:

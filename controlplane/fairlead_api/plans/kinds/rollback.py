@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlead.errors import InvalidInput
-from fairlead.instances import InstanceState, Role
+from fairlead.instances import NOT_COUNTED, Role
 from fairlead.revisions import revision_data, revision_name, rolled_back
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead_api.plans.changes import Asked, Change, Kind, Spec, checked
@@ -102,7 +102,7 @@ def rollback_effect(pool: PoolUse, asked: Rollback) -> PlanEffect:
     """
     replaced, sessions, tokens, found, gone = 0, 0.0, 0.0, [], []
     for role in asked.roles:
-        present = [use for use in pool.instances if use.role is role and use.state is not InstanceState.DRAINING]
+        present = [use for use in pool.instances if use.role is role and use.state not in NOT_COUNTED]
         count = min(len(present), asked.updated.get(role, len(present)))
         replaced += count
         share = count / len(present) if present else 0.0

@@ -1,6 +1,6 @@
 """Pauses or resumes a rollout, or changes its bounds."""
 
-from fairlead.instances import InstanceState
+from fairlead.instances import NOT_COUNTED
 from fairlead.rollout_specs import RolloutSpec
 from fairlead_api.plans.changes import SpecQuestion, section_kind
 from fairlead_api.plans.evidence import InstanceUse, PoolUse
@@ -23,7 +23,7 @@ def rollout_effect(pool: PoolUse, rollout: RolloutSpec) -> PlanEffect:
     """The effect on the rollout from now on."""
     if rollout.paused:
         return PlanEffect(notes=["Outdated instances stay; a lost one is replaced with the template it had."])
-    present: list[InstanceUse] = [use for use in pool.instances if use.state is not InstanceState.DRAINING]
+    present: list[InstanceUse] = [use for use in pool.instances if use.state not in NOT_COUNTED]
     words = f"at most {rollout.max_surge} above the desired number and {rollout.max_unavailable} missing"
     return PlanEffect(notes=[f"Outdated instances among the {len(present)} are replaced, {words} at a time; a stopped rollout continues."])
 

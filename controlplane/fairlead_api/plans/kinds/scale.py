@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlead.errors import InvalidInput
-from fairlead.instances import ACCEPTING, MAX_REPLICAS, InstanceState, Role
+from fairlead.instances import ACCEPTING, MAX_REPLICAS, NOT_COUNTED, InstanceState, Role
 from fairlead.pools import parse_spec
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.scaling.specs import ScalingMode
@@ -110,7 +110,7 @@ def scale_effect(pool: PoolUse, role: Role, before: int, after: int) -> PlanEffe
     The instances removed are those that the operator would choose: first those that do not serve yet, then those with
     the least bound sessions × cached tokens.
     """
-    present = [use for use in pool.instances if use.role is role and use.state is not InstanceState.DRAINING]
+    present = [use for use in pool.instances if use.role is role and use.state not in NOT_COUNTED]
     ranked = sorted(present, key=_worth)
     victims = ranked[: max(0, min(len(ranked), before - after))]
     affected = sum(use.bound_sessions for use in victims)

@@ -118,6 +118,7 @@ WHERE pool_id = ANY(:pools) AND at > CAST(:now AS timestamptz) - interval '5 min
 """
 _STATES = """
 SELECT pool_id, count(*) FILTER (WHERE state = 'Serving') AS serving, count(*) FILTER (WHERE state = 'Draining') AS draining,
+       count(*) FILTER (WHERE state = 'Asleep') AS asleep,
        string_agg(id || ' ' || state, ',' ORDER BY id) AS each
 FROM instances WHERE pool_id = ANY(:pools) AND gone_at IS NULL GROUP BY pool_id
 """
@@ -176,6 +177,7 @@ def _summary(
         desired=sum(desired_of(row).values()),
         serving=states.serving if states else 0,
         draining=states.draining if states else 0,
+        asleep=states.asleep if states else 0,
         attainment=share(traffic.within, traffic.total) if traffic else None,
         slo_attainment=share(traffic.within_slo, traffic.judged) if traffic else None,
         slo_percentile=slo.percentile,

@@ -80,7 +80,7 @@ class _SoundForm:
 
     def closing(self, words: bytes, run: Run, extra: dict[str, Any]) -> bytes:
         usage = run.usage()
-        last = self._chunk(choices=[{"delta": {"content": words.decode("ascii")}, "finish_reason": run.work.finish_reason}])
+        last = self._chunk(choices=[{"delta": {"content": words.decode("ascii")}, "finish_reason": run.finish_reason}])
         counts = {"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens, "total_tokens": usage.total_tokens}
         told = self._chunk(choices=[], usage=counts, **extra) if self._tells_usage or extra else b""
         return last + told + DONE

@@ -116,7 +116,7 @@ def _choice(index: int, run: Run) -> dict[str, Any]:
         "index": index,
         "message": message | {"reasoning": None},
         "logprobs": None,
-        "finish_reason": run.work.finish_reason,
+        "finish_reason": run.finish_reason,
         "stop_reason": None,
         "token_ids": None,
         "routed_experts": None,

@@ -135,7 +135,7 @@ class ChunkForm:
         usage, shape = run.usage(), self._shape
         told = self._options.include_usage or bool(extra)
         fingerprint = b',"system_fingerprint":' + self._fingerprint
-        reason = b',"finish_reason":"%b","stop_reason":null,%b}]' % (run.work.finish_reason.encode("ascii"), self._ids(words))
+        reason = b',"finish_reason":"%b","stop_reason":null,%b}]' % (run.finish_reason.encode("ascii"), self._ids(words))
         last = self._continuous(usage.completion_tokens) + (b"" if told else fingerprint) + b"}\n\n"
         parts = [self._before, words, shape.after, reason, last]
         if told:

@@ -88,7 +88,7 @@ def _completion(instance: ServedInstance, exchange: Exchange, request_id: str, r
                 "index": index,
                 "text": run.text(),
                 "logprobs": None,
-                "finish_reason": run.work.finish_reason,
+                "finish_reason": run.finish_reason,
                 "stop_reason": None,
                 "token_ids": None,
                 "prompt_logprobs": None,

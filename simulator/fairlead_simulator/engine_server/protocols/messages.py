@@ -41,7 +41,7 @@ async def serve_message(instance: ServedInstance, exchange: Exchange) -> None:
             "role": "assistant",
             "content": [{"type": "text", "text": run.text()}],
             "model": instance.settings.model,
-            "stop_reason": _STOP_REASONS[work.finish_reason],
+            "stop_reason": _STOP_REASONS.get(run.finish_reason),
             "usage": _usage_document(run.usage()),
             **({} if run.held is None else {"kv_transfer_params": run.held}),
             **(run.timing() if exchange.timing else {}),
@@ -98,7 +98,7 @@ class MessageForm:
         return head + words + b'"},"index":0}\n\n'
 
     def closing(self, words: bytes, run: Run, extra: dict[str, Any]) -> bytes:
-        delta = {"stop_reason": _STOP_REASONS[run.work.finish_reason], "stop_sequence": None}
+        delta = {"stop_reason": _STOP_REASONS.get(run.finish_reason), "stop_sequence": None}
         return b"".join(
             (
                 self.content(words, 0) if words else b"",

@@ -183,7 +183,7 @@ def _continued(asked: _Asked, run: Run) -> bytes:
 
 
 def _completed(document: dict[str, Any], message_id: str, run: Run) -> dict[str, Any]:
-    limited = run.work.finish_reason == "length"
+    limited = run.finish_reason == "length"
     text: dict[str, Any] = {"annotations": [], "text": run.text(), "type": "output_text", "logprobs": None}
     message = {"id": message_id, "content": [text], "role": "assistant", "status": "completed", "type": "message", "phase": None}
     return document | {

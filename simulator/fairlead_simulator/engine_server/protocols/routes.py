@@ -33,10 +33,17 @@ def _itself(path: str, serve: Serve) -> Route:
     return Route(path=path, serve=serve, computes=False, tells_itself=True)
 
 
-class RouteTable:
-    """All paths. A path may contain `{name}`: a part without slashes."""
+_SLEEPING = (
+    ("POST", Route(path="/sleep", serve=about.serve_sleep, computes=False)),
+    ("POST", Route(path="/wake_up", serve=about.serve_wake_up, computes=False)),
+    ("GET", Route(path="/is_sleeping", serve=about.serve_is_sleeping, computes=False)),
+)
 
-    def __init__(self, store: ResponseStore | None) -> None:
+
+class RouteTable:
+    """All paths, those of sleep only if the engine `sleeps`. A path may contain `{name}`: a part without slashes."""
+
+    def __init__(self, store: ResponseStore | None, *, sleeps: bool = False) -> None:
         responses = Responses(store)
         transcriptions = Audio("transcription", "trsc", tells_usage=True)
         translations = Audio("translation", "trsl", tells_usage=False)
@@ -66,6 +73,7 @@ class RouteTable:
             ("POST", Route(path="/classify", serve=pooling.serve_classification)),
             *(("POST", Route(path=path, serve=scoring.serve_score)) for path in ("/score", "/v1/score")),
             *(("POST", Route(path=path, serve=scoring.serve_rerank)) for path in ("/rerank", "/v1/rerank", "/v2/rerank")),
+            *((methods, route) for methods, route in _SLEEPING if sleeps),
             ("POST", Route(path="/generative_scoring", serve=scoring.serve_generative_score)),
             ("POST", Route(path="/v1/audio/transcriptions", serve=transcriptions.serve)),
             ("POST", Route(path="/v1/audio/translations", serve=translations.serve)),

@@ -23,8 +23,11 @@ TRANSITIONS: dict[InstanceState, frozenset[InstanceState]] = {
     InstanceState.LOST: frozenset(
         {InstanceState.STARTING, InstanceState.WARMING, InstanceState.CORDONED, InstanceState.DRAINING, InstanceState.GONE}
     ),
+    InstanceState.ASLEEP: frozenset({InstanceState.STARTING, InstanceState.WARMING, InstanceState.DRAINING, InstanceState.LOST}),
     InstanceState.GONE: frozenset(),
 }
+for _ready in set(InstanceState) - {InstanceState.GONE, InstanceState.ASLEEP}:
+    TRANSITIONS[_ready] |= {InstanceState.ASLEEP}  # whoever put its engine to sleep
 
 
 def is_legal(before: InstanceState, after: InstanceState) -> bool:

@@ -22,9 +22,11 @@ from fairlead.reconciling.actions import (
     RecordState,
     ReleaseInstance,
     ScaleWorkload,
+    SleepInstance,
+    WakeInstance,
 )
 from fairlead.reconciling.next_actions import next_actions
-from fairlead.reconciling.observed import DesiredPool, DesiredRole, ObservedInstance, PodHealth
+from fairlead.reconciling.observed import DesiredPool, DesiredRole, EngineSleep, ObservedInstance, PodHealth
 from fairlead.reconciling.rollouts import room
 from fairlead_testing.builders.instance_states import is_legal
 from fairlead_testing.worlds.pool_worlds import answer, instance, seen
@@ -48,12 +50,18 @@ class ClusterWorld:
     """The highest ordinal that the pool's status has; written at the end of a round that went well."""
     plan: list[Action] = field(default_factory=list)
     went_well: bool = True
+    asleep: set[str] = field(default_factory=set)
+    """The instances whose engines sleep."""
+    rousing: set[str] = field(default_factory=set)
+    """Of these, those that are awake when time has passed."""
     history: list[Action] = field(default_factory=list)
 
     # What happens in the cluster
 
     def pods_advance(self) -> None:
-        """Every pod comes one step nearer to ready; what terminates is gone."""
+        """Every pod comes one step nearer to ready; what terminates is gone; what is woken is awake."""
+        self.asleep -= self.rousing
+        self.rousing.clear()
         self.pods = {
             name: replace(pod, health=_NEARER.get(pod.health, pod.health)) for name, pod in self.pods.items() if not pod.terminating
         }
@@ -80,7 +88,8 @@ class ClusterWorld:
     def observe(self) -> None:
         """Make a plan of what is seen now, and check it as a whole."""
         observations = self._observations()
-        self.plan = list(next_actions(self.desired, tuple(self.pods.values()), observations, self.now, last_ordinal=self.last_ordinal))
+        observed = tuple(replace(pod, sleep=self._sleep_of(pod)) for pod in self.pods.values())
+        self.plan = list(next_actions(self.desired, observed, observations, self.now, last_ordinal=self.last_ordinal))
         self.went_well = True
         self._check_plan(observations)
 
@@ -119,11 +128,24 @@ class ClusterWorld:
         return count
 
     def is_settled(self) -> bool:
-        """Whether every role has its instances, all serving the current template."""
-        return all(
-            sorted((pod.state, pod.spec_hash) for pod in self.of(role.role)) == [(S.SERVING, role.spec_hash)] * role.replicas
-            for role in self.desired.roles
-        ) and len(self.pods) == sum(role.replicas for role in self.desired.roles)
+        """Whether every role has its instances, all serving the current template, and no more sleep than it keeps."""
+        awake = {role.role: [pod for pod in self.of(role.role) if pod.state is not S.ASLEEP] for role in self.desired.roles}
+        return (
+            all(
+                sorted((pod.state, pod.spec_hash) for pod in awake[role.role]) == [(S.SERVING, role.spec_hash)] * role.replicas
+                and len(self.of(role.role)) - role.replicas <= role.asleep
+                for role in self.desired.roles
+            )
+            and {pod.id for pod in self.pods.values() if pod.state is S.ASLEEP} == self.asleep & self.pods.keys()
+        )
+
+    def _sleep_of(self, pod: ObservedInstance) -> EngineSleep:
+        """What its engine answers, if the operator asks it."""
+        role = self.desired.role(pod.role)
+        slept = pod.state is S.ASLEEP or pod.waking
+        if pod.health is not PodHealth.READY or not (slept or (role is not None and role.asleep)):
+            return EngineSleep.UNASKED
+        return EngineSleep.ASLEEP if pod.id in self.asleep else EngineSleep.AWAKE
 
     def of(self, role: Role) -> list[ObservedInstance]:
         return [pod for pod in self.pods.values() if pod.role is role]
@@ -161,7 +183,8 @@ class ClusterWorld:
         created = sum(1 for action in self.plan if isinstance(action, CreateInstance) and action.role is role.role)
         deleted = {action.instance for action in self.plan if isinstance(action, DeleteInstance)}
         here = [pod for pod in self.of(role.role) if not pod.terminating and pod.id not in deleted]
-        live = [pod for pod in here if pod.draining_since is None]
+        live = [pod for pod in here if pod.draining_since is None and pod.state is not S.ASLEEP]
+        here = [pod for pod in here if pod.state is not S.ASLEEP]
         rolled = [pod for pod in here if pod.draining_since is None or (pod.flip_to is None and not pod.drained_as_surplus)]
         outdated = [pod for pod in rolled if pod.spec_hash != role.spec_hash]
         succeeded = sum(1 for pod in live if pod.drain_requested)
@@ -177,7 +200,7 @@ class ClusterWorld:
             assert not made or set(made) == {role.spec_hash}, f"{role.role} gets another template: {self.plan}"
         elif halt.former_hash != role.spec_hash:
             going = {action.instance for action in self.plan if isinstance(action, DeleteInstance | Drain)}
-            here = [pod for pod in self.of(role.role) if not pod.terminating and pod.draining_since is None and pod.id not in going]
+            here = [pod for pod in self.of(role.role) if pod.counts and pod.id not in going]
             updated = sum(1 for pod in here if pod.spec_hash == role.spec_hash)
             assert set(made) <= {role.spec_hash, halt.former_hash}
             assert not made[role.spec_hash] or updated + made[role.spec_hash] <= halt.updated, f"a halted rollout goes on: {self.plan}"
@@ -201,6 +224,11 @@ class ClusterWorld:
             self._check_flip(action, pod)
         elif isinstance(action, DeleteInstance):
             self._check_deletion(action, pod)
+        elif isinstance(action, SleepInstance):
+            assert pod.state is S.DRAINING, "an instance in service was put to sleep"
+            assert self._is_empty(pod) or self._timed_out(pod), "put to sleep with requests in flight"
+        elif isinstance(action, WakeInstance):
+            assert pod.state is (S.ASLEEP if action.begins else S.STARTING)
         elif isinstance(action, ReleaseInstance):
             assert pod.adopted, "one of the pool's own pods was released"
 
@@ -230,9 +258,11 @@ class ClusterWorld:
         if action.reason is DeletionReason.DRAINED:
             assert self._is_empty(pod), "deleted before the routers knew, or with requests in flight"
         if action.reason is DeletionReason.DRAIN_TIMED_OUT:
-            timeout = (self.desired.role(pod.role) or self.desired.roles[0]).drain_timeout_seconds
-            assert pod.draining_since is not None
-            assert self.now - pod.draining_since >= timeout
+            assert self._timed_out(pod)
+
+    def _timed_out(self, pod: ObservedInstance) -> bool:
+        timeout = (self.desired.role(pod.role) or self.desired.roles[0]).drain_timeout_seconds
+        return pod.draining_since is not None and self.now - pod.draining_since >= timeout
 
     def _is_empty(self, pod: ObservedInstance) -> bool:
         return self.table.get(pod.id) == (S.DRAINING, pod.role) and self.in_flight[pod.id] == 0
@@ -254,9 +284,17 @@ class ClusterWorld:
             role = action.role if isinstance(action, FlipRole) else self.pods[action.instance].role
             self.change(action.instance, role=role, state=S.WARMING, state_since=self.now, draining_since=None, flip_to=None)
             self.change(action.instance, drained_on_request=False, drained_as_surplus=False)
+        elif isinstance(action, SleepInstance):
+            self.asleep.add(action.instance)
+        elif isinstance(action, WakeInstance):
+            self.rousing.add(action.instance)
+            if action.begins:
+                self.change(action.instance, state=S.STARTING, state_since=self.now, waking=True)
         else:
             state = S.DRAINING if isinstance(action, Drain) else action.state
-            self.change(action.instance, state=state, state_since=self.now)
+            self.change(action.instance, state=state, state_since=self.now, waking=False)
+            if state is S.ASLEEP:
+                self.change(action.instance, draining_since=None, flip_to=None, drained_on_request=False, drained_as_surplus=False)
             if state is S.DRAINING:
                 self.change(action.instance, draining_since=self.now)
             if isinstance(action, Drain):

@@ -27,6 +27,7 @@ from fairlead_operator.reconciling.dependencies import Dependencies
 from fairlead_operator.reconciling.finalizing import FINALIZER
 from fairlead_operator.reconciling.pool_reconciler import PoolReconciler
 from fairlead_operator.settings import ControlPlaneSettings, OperatorSettings
+from fairlead_operator.sleepers import Engines, NoEngines
 from fairlead_operator.times import format_second
 from fairlead_testing.fakes.cluster import FakeCluster
 
@@ -125,6 +126,7 @@ class VirtualStage:
     api: FakeControlPlane = field(default_factory=FakeControlPlane)
     settings: OperatorSettings = SETTINGS
     news: GatewayNews = field(default_factory=GatewayNews)
+    engines: Engines | None = None
     reconciler: PoolReconciler | None = None
     events: list[tuple[str, str, str]] = field(default_factory=list)
     """Kubernetes Events posted: type, reason, message."""
@@ -141,6 +143,7 @@ class VirtualStage:
             clock=lambda: self.clock() if self.clock is not None else self.now,
             post_event=self._post_event,
             gateways=self.news,
+            engines=self.engines if self.engines is not None else NoEngines(),
         )
         self.reconciler = PoolReconciler(KEY, dependencies)
 

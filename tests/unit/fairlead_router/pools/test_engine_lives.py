@@ -17,6 +17,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.routing.knowledge.progress import Life
 from fairlead.routing.scheduling.scheduler import PoolScheduler
+from fairlead.targets import instance_of
 from fairlead_process.clock import AwakeClock
 from fairlead_router.engines.engine_pages import read_page
 from fairlead_router.engines.silences import Silences
@@ -88,7 +89,8 @@ class Stage:
     first_rank_serves: bool = False
     now: float = 1000.0
     hung: set[str] = field(default_factory=set)
-    asleep: bool = False
+    asleep: set[str] = field(default_factory=set)
+    """Instances whose engines sleep."""
     steps: dict[str, int] = field(default_factory=dict)
     sent: list[Sent] = field(default_factory=list)
     events: dict[str, int] = field(default_factory=dict)
@@ -145,7 +147,7 @@ class Stage:
         if running and target not in self.hung:
             self.steps[target] = self.steps.get(target, 0) + 20
         steps, label = self.steps.get(target, 0), f'engine="{rank}"'
-        awake = "" if not self.asleep else f'vllm:engine_sleep_state{{{label},sleep_state="awake"}} 0\n'
+        awake = "" if instance_of(target) not in self.asleep else f'vllm:engine_sleep_state{{{label},sleep_state="awake"}} 0\n'
         return (
             f"{awake}vllm:num_requests_running{{{label}}} {running}\nvllm:iteration_tokens_total_count{{{label}}} {steps}\n"
             f"vllm:generation_tokens_total{{{label}}} {3 * steps}\nvllm:kv_cache_usage_perc{{{label}}} 0.5\n"
@@ -308,10 +310,32 @@ def test_what_the_router_slept_through_is_no_engines_silence(pauses: list[float]
 @in_loop
 def test_an_engine_that_sleeps_on_demand_is_not_judged() -> None:
     stage, _, instance = after_a_while()
-    stage.asleep = True
+    stage.asleep.add(instance)
     stage.hang(instance)
     stage.seconds(120)
     assert stage.life(instance) is Life.UNKNOWN
+    assert stage.troubles() == [(instance, EngineTrouble.ENGINE_ASLEEP)], "it is not taken for stalled, which would replace it"
+
+
+@given(asleep=st.sets(st.integers(0, 2), max_size=2), sessions=st.integers(1, 12))
+@in_loop
+def test_no_request_goes_to_an_engine_seen_asleep_while_another_is_awake(asleep: set[int], sessions: int) -> None:
+    stage = Stage()
+    homes = [stage.send(f"before-{number}") for number in range(sessions)]
+    sleepers = {stage.table.instances[number].id for number in asleep}
+    stage.asleep |= sleepers
+    stage.second()
+    for number in range(sessions):
+        for name in (f"before-{number}", f"new-{number}"):
+            verdict = stage.send(name).ticket.verdict
+            assert not isinstance(verdict, Dispatch) or verdict.instance not in sleepers
+    stage.seconds(2)
+    for home in homes:
+        assert isinstance(home.ticket.verdict, Dispatch)
+        assert (home.connection.failure is not None) is (home.ticket.verdict.instance in sleepers), "what waits there goes on elsewhere"
+    stage.asleep.clear()
+    stage.second()
+    assert stage.troubles() == []
 
 
 @in_loop

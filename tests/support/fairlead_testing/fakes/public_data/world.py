@@ -133,6 +133,7 @@ class World:
             desired=self.desired[pool],
             serving=serving,
             draining=sum(one.state == "Draining" for one in found),
+            asleep=sum(one.state == "Asleep" for one in found),
             attainment=None if behind else self.attainment[pool],
             slo_percentile=self.percentile[pool],
             ttft_slo_seconds=SLO_TTFT[pool],

@@ -50,12 +50,24 @@ def test_bounds_of_a_pool_that_declares_no_roles_are_written() -> None:
         ({"minReplicas": -1}, "minReplicas: -1 cannot be used; write a whole number from 0"),
         ({"maxReplicas": 2.5}, "maxReplicas: 2.5"),
         ({"maxReplicas": True}, "maxReplicas: True"),
+        ({"warm": {"asleep": 65}}, "warm.asleep: 65 cannot be used; write a whole number from 0 to 64"),
+        ({"warm": {"asleep": "many"}}, "warm.asleep: 'many'"),
+        ({"warm": 2}, "warm.asleep: 2"),
+        ({"warm": {"asleep": 1, "level": 2}}, "warm.asleep"),
         ({"replicas": 3}, "fields.replicas: 3 cannot be used; remove it"),
     ],
 )
 def test_what_is_no_bound_is_refused_by_its_name(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words.replace("(", r"\(")):
         after(BOTH, **fields)
+
+
+@pytest.mark.parametrize("nothing", [None, {"asleep": None}])
+def test_how_many_sleep_is_written_said_and_taken_out(nothing: object) -> None:
+    found = after(BOTH, warm={"asleep": 2})
+    assert found["roles"] == [{**BOTH["roles"][0], "warm": {"asleep": 2}}]
+    assert "Up to 2 more sleep instead of being deleted." in bounds_in_words(parse_spec(found))[0]
+    assert after(found, warm=nothing) == BOTH
 
 
 def test_a_pair_is_asked_which_role() -> None:

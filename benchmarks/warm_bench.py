@@ -1,0 +1,153 @@
+"""What instances that sleep are worth: peaks met by a cold start, by sleepers, and by a pool that is always large.
+
+    .venv/bin/python -m benchmarks.warm_bench [--cold 240] [--wake 5] [--asleep 4] [--peaks 4] [--calm 900] [--rush 600]
+        [--seeds 3]
+
+Virtual time, with the router's own scheduler and the operator's own scaling (mode SLO). A calm and a rush take turns;
+the rush has about three times the requests. In `cold` each instance that a rush needs starts for `--cold` seconds. In
+`sleepers` up to `--asleep` of the surplus ones sleep (`roles[].warm`) and wake within `--wake` seconds; the first rush
+finds none asleep, as in a new pool. `large` has the greatest number that `cold` ever had, all the time.
+
+An hour asleep costs no GPU where another pool computes on it meanwhile, and a whole one where the GPU stays reserved
+for the sleeper: both costs are given, in hours of an instance's GPUs. Late: not served within the TTFT, or refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+from pathlib import Path
+
+from benchmarks.command_line import above_zero, count
+from reproductions.scaling_runs import WHOLE, WHOLE_TARGETS, Scaled, cell, phased, run
+from reproductions.sections import Context
+
+from fairlead.instances import Role
+from fairlead.scaling.specs import ScalingMode, ScalingSpec
+from fairlead_simulator.experiments.arrival_plans import Workload
+from fairlead_simulator.simulation.autoscaling import SimulatedScaling, SizeChange
+from fairlead_simulator.workloads.phases import Phase
+
+CALM, RUSH = 2.5, 8.0
+"""Requests a second."""
+HOUR = 3600.0
+LOW = ScalingSpec(mode=ScalingMode.SLO)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """Arguments of a comparison; times in seconds."""
+
+    cold: float
+    wake: float
+    asleep: int
+    peaks: int
+    calm: float
+    rush: float
+
+    def load(self, seed: int) -> Workload:
+        """The peaks, the same for each way of meeting them."""
+        calm = Phase(seconds=self.calm, requests_per_second=CALM, input_median=5000, output_median=200)
+        return phased(calm, replace(calm, seconds=self.rush, requests_per_second=RUSH), cycles=self.peaks, seed=seed)
+
+    def rules(self, asleep: int) -> SimulatedScaling:
+        """Scaling by the SLO, with or without sleepers."""
+        return SimulatedScaling(
+            scaling=LOW, min_replicas=2, max_replicas=16, startup_seconds=self.cold, asleep=asleep, wake_seconds=self.wake
+        )
+
+    def begins(self) -> list[float]:
+        """When each rush begins."""
+        return [number * (self.calm + self.rush) + self.calm for number in range(self.peaks)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One way of meeting the peaks under one seed: shares 0 to 1, hours of instances."""
+
+    way: str
+    attainment: float
+    in_rushes: float
+    first_minutes: float
+    """In time within five minutes of the begin of a rush other than the first."""
+    late: int
+    awake_hours: float
+    asleep_hours: float
+
+
+def held(changes: Sequence[SizeChange], start: int, end: float, asleep: int) -> tuple[float, float]:
+    """Hours of instances awake or starting, and asleep, until `end` (seconds), by the changes of their number."""
+    steps = [SizeChange(at=0.0, role=Role.BOTH, replicas=start), *(one for one in changes if one.at < end)]
+    sleeping, before, awake_seconds, asleep_seconds = 0, start, 0.0, 0.0
+    for one, following in pairwise(chain(steps, [SizeChange(at=end, role=Role.BOTH, replicas=0)])):
+        surplus = before - one.replicas
+        sleeping = min(asleep, sleeping + surplus) if surplus > 0 else max(0, sleeping + surplus)
+        awake_seconds += one.replicas * (following.at - one.at)
+        asleep_seconds += sleeping * (following.at - one.at)
+        before = one.replicas
+    return awake_seconds / HOUR, asleep_seconds / HOUR
+
+
+def row(one: Scaled, terms: Terms, start: int, asleep: int) -> Row:
+    """The figures of a run."""
+    begins = terms.begins()
+    rushes = [ask.in_time for ask in one.asked if any(begin <= ask.at < begin + terms.rush for begin in begins)]
+    first = [ask.in_time for ask in one.asked if any(begin <= ask.at < begin + min(300.0, terms.rush) for begin in begins[1:])]
+    awake, sleeping = held(one.sizes(Role.BOTH), start, one.last_arrival, asleep)
+    return Row(
+        way=one.label,
+        attainment=one.attainment(),
+        in_rushes=sum(rushes) / max(1, len(rushes)),
+        first_minutes=sum(first) / max(1, len(first)),
+        late=sum(not ask.in_time for ask in one.asked),
+        awake_hours=awake,
+        asleep_hours=sleeping,
+    )
+
+
+def compare(terms: Terms, seed: int) -> Iterator[Row]:
+    """The three ways under one seed."""
+    load, quiet = terms.load(seed), Context(docs=Path(), say=lambda _: None)
+    cells = [
+        (load, cell(load, WHOLE, terms.rules(asleep), way, WHOLE_TARGETS)) for way, asleep in (("cold", 0), ("sleepers", terms.asleep))
+    ]
+    cold, sleepers = run(quiet, cells)
+    yield row(cold, terms, WHOLE.instances, 0)
+    yield row(sleepers, terms, WHOLE.instances, terms.asleep)
+    most = max((change.replicas for change in cold.sizes(Role.BOTH)), default=WHOLE.instances)
+    (large,) = run(quiet, [(load, cell(load, replace(WHOLE, instances=most), None, "large", WHOLE_TARGETS))])
+    yield row(large, terms, most, 0)
+
+
+def line(seed: int, found: Row) -> str:
+    """A row of the printed table."""
+    return (
+        f"{seed:4}  {found.way:8}  {found.attainment:8.1%}  {found.in_rushes:9.1%}  {found.first_minutes:10.1%}  {found.late:6}"
+        f"  {found.awake_hours:6.2f}  {found.asleep_hours:6.2f}  {found.awake_hours + found.asleep_hours:8.2f}"
+    )
+
+
+def main() -> None:
+    """Print a row for each seed and way."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cold", type=above_zero, default=240.0, help="seconds that a cold start takes")
+    parser.add_argument("--wake", type=above_zero, default=5.0, help="seconds that waking takes")
+    parser.add_argument("--asleep", type=count, default=4, help="most instances that sleep")
+    parser.add_argument("--peaks", type=count, default=4, help="how many rushes there are")
+    parser.add_argument("--calm", type=above_zero, default=900.0, help="seconds of a calm")
+    parser.add_argument("--rush", type=above_zero, default=600.0, help="seconds of a rush")
+    parser.add_argument("--seeds", type=count, default=3)
+    asked = parser.parse_args()
+    terms = Terms(cold=asked.cold, wake=asked.wake, asleep=asked.asleep, peaks=asked.peaks, calm=asked.calm, rush=asked.rush)
+    print("seed  way       in time   in rushes  after begin    late   awake  asleep  reserved")
+    for seed in range(asked.seeds):
+        for found in compare(terms, seed):
+            print(line(seed, found))
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

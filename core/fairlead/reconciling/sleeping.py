@@ -1,0 +1,97 @@
+"""Instances that sleep: where a role leaves those that are too many, and finds the next ones that it needs.
+
+A sleeping engine has lost its KV cache, so all sleepers of a role are alike. The instance whose cache is worth least
+goes to sleep, since that is the one which a scale-in drains; it is drained as for its deletion, and only its end
+differs. A sleeper has no anchors, counts in no desired number, and no router's table names it. Its engine alone says
+whether it sleeps: the recorded state follows what the engine says, whoever woke it or put it to sleep.
+"""
+
+from fairlead.instances import InstanceState
+from fairlead.reconciling.actions import DeletionReason, SleepInstance
+from fairlead.reconciling.observed import DesiredRole, EngineSleep, ObservedInstance, PodHealth
+from fairlead.reconciling.round_plan import RoundPlan
+
+PATIENCE_SECONDS = 300.0
+"""How long an engine may take to fall asleep or to wake up before its instance is deleted: as long as a start takes."""
+_CAN_SLEEP = frozenset({EngineSleep.AWAKE, EngineSleep.ASLEEP})
+_SURPLUS = "ScaledDown"
+
+
+def lay_down(plan: RoundPlan, desired: DesiredRole, instance: ObservedInstance) -> bool:
+    """Have a drained instance sleep instead of deleting it; False if it must be deleted: it is not merely too many, its
+    template is an old one, enough others sleep, its engine cannot sleep, or takes too long to.
+    """
+    is_surplus = instance.drained_as_surplus and not (instance.drain_requested or instance.cordoned or instance.adopted)
+    late = plan.elapsed(instance) >= desired.drain_timeout_seconds + PATIENCE_SECONDS
+    if not is_surplus or late or instance.spec_hash != desired.kept_hash or instance.health is not PodHealth.READY:
+        return False
+    if _room(plan, desired) <= 0 or instance.sleep not in _CAN_SLEEP:
+        return instance.sleep is EngineSleep.SILENT and plan.elapsed(instance) < desired.drain_timeout_seconds
+    if instance.sleep is EngineSleep.ASLEEP:
+        plan.record(instance, InstanceState.ASLEEP, _SURPLUS)
+    else:
+        plan.put_to_sleep(instance)
+    return True
+
+
+def wake(plan: RoundPlan, desired: DesiredRole, missing: int) -> None:
+    """Begin to wake up to `missing` sleepers."""
+    able = [one for one in _sleepers(plan, desired) if _is_kept(desired, one) and one.sleep is EngineSleep.ASLEEP]
+    for instance in able[: max(0, missing)]:
+        plan.wake(instance)
+
+
+def go_on_waking(plan: RoundPlan, desired: DesiredRole) -> None:
+    """Ask the engines again that should wake up and still sleep: an operator may have ended before it asked them."""
+    for instance in plan.live(desired.role):
+        if instance.waking and instance.sleep is EngineSleep.ASLEEP and instance.id not in plan.actions:
+            plan.wake(instance)
+
+
+def give_back(plan: RoundPlan, desired: DesiredRole, surplus: int) -> int:
+    """Let instances sleep on that are being woken and needed no more; returns how much of the surplus is left."""
+    waking = [one for one in plan.live(desired.role) if one.waking and one.sleep is EngineSleep.ASLEEP and one.id not in plan.actions]
+    for instance in waking[: max(0, min(surplus, _room(plan, desired)))]:
+        plan.record(instance, InstanceState.ASLEEP, _SURPLUS)
+        surplus -= 1
+    return surplus
+
+
+def keep_in_bounds(plan: RoundPlan, desired: DesiredRole) -> None:
+    """Delete sleepers beyond the number that the role keeps, outdated ones, those that a person wants drained, and
+    instances that did not wake up in time.
+    """
+    sleepers = _sleepers(plan, desired)
+    for instance in sleepers:
+        if not _is_kept(desired, instance) and not instance.cordoned:
+            plan.delete(instance, DeletionReason.SLEEPS_UNNEEDED)
+    able = [one for one in sleepers if one.id not in plan.actions]
+    for instance in able[: max(0, -_room(plan, desired))]:
+        plan.delete(instance, DeletionReason.SLEEPS_UNNEEDED)
+    for instance in plan.live(desired.role):
+        if instance.waking and instance.id not in plan.actions and plan.elapsed(instance) >= PATIENCE_SECONDS:
+            plan.delete(instance, DeletionReason.NOT_WOKEN)
+
+
+def _sleepers(plan: RoundPlan, desired: DesiredRole) -> list[ObservedInstance]:
+    """The role's sleepers without an action in this round, in the order in which they are woken."""
+    found = (one for one in plan.free() if one.role is desired.role and one.state is InstanceState.ASLEEP)
+    return sorted(found, key=lambda one: (one.ordinal, one.id))
+
+
+def _is_kept(desired: DesiredRole, instance: ObservedInstance) -> bool:
+    return instance.spec_hash == desired.kept_hash and not (instance.drain_requested or instance.cordoned)
+
+
+def _room(plan: RoundPlan, desired: DesiredRole) -> int:
+    """How many more instances may sleep: negative if too many do. Those on their way to sleep count."""
+    return desired.asleep - sum(_counts(plan, desired, one) for one in plan.observed)
+
+
+def _counts(plan: RoundPlan, desired: DesiredRole, instance: ObservedInstance) -> bool:
+    if instance.role is not desired.role or instance.terminating:
+        return False
+    action = plan.actions.get(instance.id)
+    if action is None:
+        return instance.state is InstanceState.ASLEEP
+    return isinstance(action, SleepInstance) or getattr(action, "state", None) is InstanceState.ASLEEP

@@ -1,0 +1,153 @@
+"""Asks a pool's engines whether they sleep, and orders them to, by vLLM's `/is_sleeping`, `/sleep` and `/wake_up`.
+
+An engine answers only when it has fallen asleep or is awake, which takes seconds. So orders go out in the background,
+and the next rounds see the result in its own answer: a lost answer, or an operator that was killed, changes nothing.
+Danger: the paths are for developers. Whoever reaches an engine's port may call them too.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Collection, Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Protocol
+
+import aiohttp
+
+from fairlead.instances import InstanceState, Role
+from fairlead.reconciling.observed import EngineSleep, PodHealth
+from fairlead.reconciling.sleeping import PATIENCE_SECONDS
+from fairlead_operator.observing.pods import Pod
+
+logger = logging.getLogger(__name__)
+
+_ANSWER_SECONDS = 2.0
+_ANSWER_BYTES = 4096
+_AT_ONCE = 32
+
+
+class Engines(Protocol):
+    """The calls to an engine at `address` (host:port). None raises an error."""
+
+    async def is_sleeping(self, address: str) -> EngineSleep:
+        """Whether it sleeps, by its own answer."""
+
+    async def sleep(self, address: str) -> bool:
+        """Have it move its weights to the host's memory (level 1); False if it refuses."""
+
+    async def wake(self, address: str) -> bool:
+        """Have it compute again; False if it refuses."""
+
+
+class NoEngines:
+    """Engines that nobody can reach."""
+
+    async def is_sleeping(self, address: str) -> EngineSleep:
+        return EngineSleep.SILENT
+
+    async def sleep(self, address: str) -> bool:
+        return True
+
+    async def wake(self, address: str) -> bool:
+        return True
+
+
+class HttpEngines:
+    """Engines over HTTP. The session opens with the first call."""
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+        self._places = asyncio.Semaphore(_AT_ONCE)
+
+    async def is_sleeping(self, address: str) -> EngineSleep:
+        async with self._places:
+            status, body = await self._call("GET", address, "/is_sleeping", _ANSWER_SECONDS)
+        return read_answer(status, body)
+
+    async def sleep(self, address: str) -> bool:
+        status, _ = await self._call("POST", address, "/sleep?level=1", PATIENCE_SECONDS)
+        return status is None or status == 200
+
+    async def wake(self, address: str) -> bool:
+        status, _ = await self._call("POST", address, "/wake_up", PATIENCE_SECONDS)
+        return status is None or status == 200
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def _call(self, method: str, address: str, path: str, seconds: float) -> tuple[int | None, bytes]:
+        """The status, None without an answer, and the beginning of the body."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        limit = aiohttp.ClientTimeout(total=seconds)
+        try:
+            async with self._session.request(method, f"http://{address}{path}", timeout=limit, allow_redirects=False) as answer:
+                return answer.status, await answer.content.read(_ANSWER_BYTES)
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return None, b""
+
+
+def read_answer(status: int | None, body: bytes) -> EngineSleep:
+    """The answer to `GET /is_sleeping`. An engine without that path says so by 404, one that is broken is silent."""
+    if status in {404, 405, 501}:
+        return EngineSleep.UNABLE
+    with suppress(ValueError, TypeError, KeyError):
+        told = json.loads(body)["is_sleeping"]
+        if status == 200 and isinstance(told, bool):
+            return EngineSleep.ASLEEP if told else EngineSleep.AWAKE
+    return EngineSleep.SILENT
+
+
+class Sleepers:
+    """The engines of one pool: how they answered last, and the orders in progress."""
+
+    def __init__(self, engines: Engines) -> None:
+        self._engines = engines
+        self._addresses: dict[str, str] = {}
+        self._refusing: set[str] = set()
+        """Instances whose engines have the endpoint and refused to sleep."""
+        self._orders: dict[str, asyncio.Task[None]] = {}
+
+    async def asked(self, pods: tuple[Pod, ...], roles: Collection[Role]) -> tuple[Pod, ...]:
+        """The pods, with the answers of the engines of these `roles`, which keep sleepers, and of those that slept."""
+        able = [pod for pod in pods if pod.address is not None and _is_asked(pod, roles)]
+        self._addresses = {pod.instance.id: pod.address for pod in able if pod.address is not None}
+        self._refusing &= self._addresses.keys()
+        if not able:
+            return pods
+        answers = await asyncio.gather(*(self._engines.is_sleeping(address) for address in self._addresses.values()))
+        known = dict(zip(self._addresses, answers, strict=True)) | dict.fromkeys(self._refusing, EngineSleep.UNABLE)
+        return tuple(replace(pod, instance=replace(pod.instance, sleep=known.get(pod.instance.id, pod.instance.sleep))) for pod in pods)
+
+    def put_to_sleep(self, instance: str) -> None:
+        """Order an engine to sleep, unless another order to it is in progress."""
+        self._order(instance, self._sleep(instance))
+
+    def wake(self, instance: str) -> None:
+        """Order an engine to wake up, unless another order to it is in progress."""
+        self._order(instance, self._wake(instance))
+
+    def _order(self, instance: str, call: Coroutine[Any, Any, None]) -> None:
+        order = self._orders.get(instance)
+        if instance not in self._addresses or (order is not None and not order.done()):
+            call.close()
+            return
+        self._orders = {name: task for name, task in self._orders.items() if not task.done()}
+        self._orders[instance] = asyncio.create_task(call, name=f"sleep of {instance}")
+
+    async def _sleep(self, instance: str) -> None:
+        if not await self._engines.sleep(self._addresses[instance]):
+            logger.warning("the engine refuses to sleep", extra={"instance": instance})
+            self._refusing.add(instance)
+
+    async def _wake(self, instance: str) -> None:
+        if not await self._engines.wake(self._addresses[instance]):
+            logger.warning("the engine refuses to wake up", extra={"instance": instance})
+
+
+def _is_asked(pod: Pod, roles: Collection[Role]) -> bool:
+    one = pod.instance
+    slept = one.state is InstanceState.ASLEEP or one.waking
+    return one.health is PodHealth.READY and not one.terminating and not one.adopted and (slept or one.role in roles)
