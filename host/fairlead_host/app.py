@@ -7,8 +7,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead_api.access.guards import IN_PROCESS
 from fairlead_api.app import Cluster, create_api
+from fairlead_api.infra.autoscaler_ports import AutoscalerPorts
 from fairlead_api.settings import Settings
 from fairlead_web.app import create_web_app
+from fairlead_web.frame.metrics import WebMetrics
 
 SIMULATOR = (sys.executable, "-m", "fairlead_simulator.what_if")
 """The command that runs simulations for the API, which must not depend on the simulator."""
@@ -17,15 +19,18 @@ API_PATHS = ("/v1", "/internal", "/healthz", "/readyz", "/metrics", "/openapi.js
 """Paths that the API answers; all others go to the web UI."""
 
 
-def create_app(settings: Settings, public_url: str, cluster: Cluster | None = None) -> ASGIApp:
+def create_app(settings: Settings, public_url: str, cluster: Cluster | None = None, ports: AutoscalerPorts | None = None) -> ASGIApp:
     """The API together with the web UI. Nothing is connected or migrated before the app's lifespan starts. `cluster`
-    replaces the Kubernetes API.
+    replaces the Kubernetes API; `ports` are those for other people's autoscalers.
 
     Raises InvalidInput for an unusable `public_url`.
     """
-    api = create_api(settings, cluster=cluster, simulator=SIMULATOR)
+    api = create_api(settings, cluster=cluster, simulator=SIMULATOR, ports=ports)
     web = create_web_app(
-        api_urls="http://fairlead-api", api_transport=httpx.ASGITransport(app=api, client=(IN_PROCESS, 0)), public_url=public_url
+        api_urls="http://fairlead-api",
+        api_transport=httpx.ASGITransport(app=api, client=(IN_PROCESS, 0)),
+        public_url=public_url,
+        metrics=WebMetrics(api.state.telemetry.registry),
     )
     return BesideWeb(api, web)
 

@@ -1,0 +1,90 @@
+"""The documents of `external.metrics.k8s.io/v1beta1`, which a HorizontalPodAutoscaler reads."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from fairlead_api.autoscalers.figures import WINDOWS, Sample
+from fairlead_api.autoscalers.label_selectors import holds, parsed
+
+GROUP, VERSION = "external.metrics.k8s.io", "v1beta1"
+GROUP_VERSION = f"{GROUP}/{VERSION}"
+
+_VERSION = {"groupVersion": GROUP_VERSION, "version": VERSION}
+_GROUP = {"name": GROUP, "versions": [_VERSION], "preferredVersion": _VERSION}
+
+DISCOVERY: Mapping[str, Mapping[str, Any]] = {
+    "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_GROUP]},
+    f"/apis/{GROUP}": {"kind": "APIGroup", "apiVersion": "v1", **_GROUP},
+    f"/apis/{GROUP_VERSION}": {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": GROUP_VERSION,
+        "resources": [
+            {"name": metric, "singularName": "", "namespaced": True, "kind": "ExternalMetricValueList", "verbs": ["get"]}
+            for metric in WINDOWS
+        ],
+    },
+}
+"""What says which metrics there are, by path."""
+
+
+def metric_at(path: str) -> tuple[str, str] | None:
+    """Namespace and metric of a path; None for one that is not a metric's."""
+    match path.removeprefix(f"/apis/{GROUP_VERSION}/").split("/"):
+        case ["namespaces", namespace, metric] if namespace and metric and path.startswith(f"/apis/{GROUP_VERSION}/"):
+            return namespace, metric
+    return None
+
+
+def value_list(samples: Sequence[Sample], metric: str, selector: str, at: datetime) -> Mapping[str, Any]:
+    """The metric's series that the selector chooses. Raises InvalidInput for one that cannot be read."""
+    requirements = parsed(selector)
+    chosen = [one for one in samples if one.metric == metric and holds(requirements, one.labels)]
+    return {
+        "kind": "ExternalMetricValueList",
+        "apiVersion": GROUP_VERSION,
+        "metadata": {},
+        "items": [_item(one, at) for one in chosen],
+    }
+
+
+def _item(sample: Sample, at: datetime) -> Mapping[str, Any]:
+    window = WINDOWS[sample.metric]
+    return {
+        "metricName": sample.metric,
+        "metricLabels": sample.labels,
+        "timestamp": at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        **({} if window is None else {"window": window}),
+        "value": quantity(sample.value),
+    }
+
+
+def quantity(value: float) -> str:
+    """A number as Kubernetes writes it, to a thousandth: 3, -50m."""
+    thousandths = round(value * 1000)
+    return f"{thousandths}m" if thousandths % 1000 else str(thousandths // 1000)
+
+
+_REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    503: "ServiceUnavailable",
+}
+
+
+def status(code: int, message: str, **details: Any) -> Mapping[str, Any]:
+    """A refusal as Kubernetes words it."""
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": _REASONS[code],
+        **({"details": details} if details else {}),
+        "code": code,
+    }
