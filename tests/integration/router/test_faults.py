@@ -166,7 +166,8 @@ async def test_a_refusal_holds_where_the_second_engine_fails(world: World, how: 
     refusing.refuses, failing.raw, failing.hangs_up_after_raw = 400, FAILS[how], True
     answer = await running.ask(script="raw", stream=stream)
     assert (answer.status_code, answer.json()) == (400, {"error": {"message": "not here"}})
-    assert len(failing.seen) == 1
+    most = 2 if how == "before its answer" else 1  # a connection that was used before may have been closed before the request
+    assert 1 <= len(failing.seen) <= most
     await until(lambda: running.busy() == 0)
     assert (running.pool.counters.rejected_by_engine, running.pool.counters.failed) == (1, 0)
     assert running.pool.choice.opinions.left < instance_choice.OPINIONS_AT_ONCE - 0.5, "nobody has contradicted it"

@@ -9,7 +9,10 @@ from fairlead_client.resources.series import SERIES_METRICS, Annotation, Annotat
 from fairlead_testing.fakes.public_data.loads import HOSTILE, INSTANCES, SLO_TTFT, cell, noise
 
 GAP = range(40, 46)
-"""Minutes of every hour of which nothing is known."""
+"""Minutes of every hour of which nothing is known, but for the latest: what a live page shows must not depend on the
+minute in which a test runs.
+"""
+LATEST = timedelta(minutes=20)
 SUMS = {"running", "waiting", "pending_prefill_tokens", "requests", "failed"}
 MEANS = {"kv_usage", "hit_rate", "ttft_p95", "tpot_p95"}
 STEPS = {"goal": 0.9, "tpot_limit": 0.1}
@@ -58,17 +61,18 @@ def lines_of(
         wanted: dict[int, float | None] = {index: 6.0 + 2.0 * (index * 2 >= where.count) for index in range(where.count)}
         return [line(name, unit, where, wanted, "both", Drawn.STEPS)]
     drawn = Drawn.POINTS if name in POINTS else Drawn.LINE
-    return [line(name, unit, where, _values(name, part, pool, instance, where), part, drawn) for part in PARTS.get(name, (None,))]
+    return [line(name, unit, where, _values(name, part, pool, instance, where, now), part, drawn) for part in PARTS.get(name, (None,))]
 
 
-def _values(name: str, part: str | None, pool: str | None, instance: str | None, where: Steps) -> dict[int, float | None]:
+def _values(name: str, part: str | None, pool: str | None, instance: str | None, where: Steps, now: datetime) -> dict[int, float | None]:
     found: dict[int, float | None] = {}
     for index in range(where.count):
         at = where.start + index * where.length
         if name in POINTS:
             found[index] = _wave(name, part, at) if index % 7 == 3 else None
         else:
-            found[index] = None if at.minute in GAP else _loaded(name, part, pool, instance, at)
+            is_known = at.minute not in GAP or at > now - LATEST
+            found[index] = _loaded(name, part, pool, instance, at) if is_known else None
     return found
 
 
