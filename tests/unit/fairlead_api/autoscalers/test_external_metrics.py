@@ -24,9 +24,8 @@ from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
 from fairlead_api.autoscalers import metrics_port
-from fairlead_api.autoscalers.external_metrics import quantity
+from fairlead_api.autoscalers.external_metrics import holds, parsed, quantity
 from fairlead_api.autoscalers.figures import OLDEST_SECONDS, LatestFigures
-from fairlead_api.autoscalers.label_selectors import holds, parsed
 from fairlead_api.autoscalers.metrics_port import serving_metrics
 from fairlead_api.infra.errors import ClusterUnavailable
 from fairlead_api.infra.kubernetes import Kubernetes
