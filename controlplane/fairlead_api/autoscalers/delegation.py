@@ -1,8 +1,8 @@
-"""Who asks at an aggregated API and whether they may: both are the Kubernetes API's to say.
+"""The caller of an aggregated API, and whether it may ask: both are the Kubernetes API's to say.
 
 As an extension API server does (`k8s.io/apiserver`, `DelegatingAuthenticationOptions` and `…AuthorizationOptions`): the
 API server's front proxy shows a certificate of the authority in the ConfigMap `extension-apiserver-authentication`, and
-names its caller in headers, which count from nobody else. Whoever else comes shows a token, which a TokenReview judges.
+names its caller in headers, which count from nobody else. Any other caller shows a token, which a TokenReview judges.
 What a caller may do, a SubjectAccessReview says; the group `system:masters` may all.
 """
 
@@ -169,7 +169,7 @@ class Delegation:
         self._told = problem
 
     async def user_of(self, certificate: Mapping[str, Any] | None, headers: Headers) -> User | None:
-        """Who asks; None if that is not known. Raises ClusterUnavailable, Denied."""
+        """The caller; None if it is not known. Raises ClusterUnavailable, Denied."""
         named = user_by_headers(self._proxy, certificate, headers)
         if named is not None:
             return named
