@@ -28,10 +28,10 @@ from benchmarks.picker_servers import CannedStream, canned
 
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
+from fairlead_process.grpc_server import http2
+from fairlead_process.grpc_server.grpc_connection import GrpcConnection
+from fairlead_process.grpc_server.grpc_stream import Opener
 from fairlead_router.main import Router
-from fairlead_router.picking import http2
-from fairlead_router.picking.grpc_connection import GrpcConnection
-from fairlead_router.picking.grpc_stream import Opener
 from fairlead_router.settings import RouterSettings
 
 CONNECTIONS: dict[str, Callable[[Opener, int, Callable[[Any], None]], Any]] = {"ours": GrpcConnection, "h2": PickerOnH2}

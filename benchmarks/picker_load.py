@@ -18,7 +18,7 @@ import uvloop
 from benchmarks.costs import session_cpu_seconds
 from envoy.service.ext_proc.v3.external_processor_pb2 import ProcessingRequest
 
-from fairlead_router.picking import http2
+from fairlead_process.grpc_server import http2
 
 CONNECTIONS = 2
 METHOD = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"

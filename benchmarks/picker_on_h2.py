@@ -16,10 +16,10 @@ from h2.connection import H2Connection
 from h2.events import DataReceived, RequestReceived, StreamEnded, StreamReset, WindowUpdated
 from h2.settings import SettingCodes, Settings
 
-from fairlead_router.picking.frame_reader import FRAME_SIZE, LARGEST_HEADERS
-from fairlead_router.picking.grpc_connection import CONNECTION_WINDOW, MOST_STREAMS
-from fairlead_router.picking.grpc_stream import STREAM_WINDOW, GrpcStream, Opener
-from fairlead_router.picking.http2 import DEFAULT_WINDOW
+from fairlead_process.grpc_server.frame_reader import FRAME_SIZE, LARGEST_HEADERS
+from fairlead_process.grpc_server.grpc_connection import CONNECTION_WINDOW, MOST_STREAMS
+from fairlead_process.grpc_server.grpc_stream import STREAM_WINDOW, GrpcStream, Opener
+from fairlead_process.grpc_server.http2 import DEFAULT_WINDOW
 from fairlead_router.serving.body_memory import BodyMemory
 
 OPENING = ((b":status", b"200"), (b"content-type", b"application/grpc"))

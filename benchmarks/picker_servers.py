@@ -15,9 +15,9 @@ import grpc
 import uvloop
 from benchmarks.picker_load import METHOD
 
+from fairlead_process.grpc_server.grpc_connection import GrpcConnection
+from fairlead_process.grpc_server.grpc_stream import GrpcStream
 from fairlead_router.picking import wire
-from fairlead_router.picking.grpc_connection import GrpcConnection
-from fairlead_router.picking.grpc_stream import GrpcStream
 from fairlead_router.picking.messages import PassBody, PassHeaders, Side
 
 KINDS = ("own", "grpc-aio", "grpc-sync")

@@ -8,15 +8,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from generated_page import DOCS, settle, table
+from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.parser import text_string_to_metric_families
 
 from fairlead_api.http.telemetry import Telemetry
+from fairlead_operator.metrics import OperatorMetrics
+from fairlead_process.process_metrics import count_log_lines
 from fairlead_router.metrics.metrics import RouterMetrics
+from fairlead_serve.metrics import SourceMetrics
 from fairlead_simulator.engine_model.presets import preset
 from fairlead_simulator.engine_server.engine import ServedEngine
 from fairlead_simulator.engine_server.metrics_text import render_metrics
 from fairlead_simulator.engine_server.statistics import EngineStatistics
+from fairlead_web.frame.metrics import WebMetrics
 
 INTRODUCTION = """
 # Metrics
@@ -24,8 +29,6 @@ INTRODUCTION = """
 Every metric of every process, as Prometheus reads it. This page is written by `make generate` from the objects that count. A histogram `x_seconds` has
 the series `x_seconds_bucket`, `x_seconds_count` and `x_seconds_sum`. The chart's alerts and dashboard (`monitoring` in its values) read them; a test
 holds both to this page. A family is there from the start, a series of it once there is something to tell.
-
-The operator, the web UI and `fairlead serve`'s source have no metrics: what they do is in the pools' conditions, in events and in the history.
 """
 
 LABELS = {
@@ -39,6 +42,7 @@ LABELS = {
     "job": "name of the background job",
     "kind": "what is counted of several",
     "known": "how much of a prompt's tokens was known",
+    "level": "level of the line: `WARNING`, `ERROR` or `CRITICAL`",
     "method": "method of the HTTP request",
     "of": "what an error is of, or the mean that it compares with",
     "obstacle": "why an answer did not go on elsewhere: see gateway.md",
@@ -56,6 +60,7 @@ LABELS = {
     "route": "path of the route, with names in braces",
     "source": "how a figure is known: `measured`, `fitted`, `declared` or `unknown`",
     "state": "which state is meant",
+    "step": "`reconcile`, `finalize` or `report-deletion`",
     "status": "status of the answer",
 }
 ENGINE_LABELS = {
@@ -95,8 +100,20 @@ def of_routers() -> list[Family]:
 
 def of_the_api() -> list[Family]:
     """What the control API shows."""
-    found = [metric for metric in vars(Telemetry()).values() if isinstance(metric, MetricWrapperBase)]
-    return [family(one._name, one._type, one._labelnames, one._documentation) for one in found]
+    return of_registry(Telemetry().registry)
+
+
+def of_registry(registry: CollectorRegistry) -> list[Family]:
+    """What a process shows whose counters are all in one registry, its own figures last."""
+    labels = {vars(one)["_name"]: vars(one)["_labelnames"] for one in registry._collector_to_names if isinstance(one, MetricWrapperBase)}
+    families = [family(one.name, one.type or "", labels.get(one.name, ()), one.documentation) for one in registry.collect()]
+    return sorted(families, key=lambda one: one.name.startswith("process_"))
+
+
+def counted(registry: CollectorRegistry) -> CollectorRegistry:
+    """The registry, with the lines of the log."""
+    count_log_lines(registry)
+    return registry
 
 
 def of_simulated_engines() -> list[Family]:
@@ -133,6 +150,25 @@ def page() -> str:
                 "`GET /metrics` with a token of the role viewer (`Authorization: Bearer …`); of this process, since it started.",
                 of_the_api(),
                 LABELS,
+            ),
+            section(
+                "Operator",
+                "`GET /metrics` beside its health: `FAIRLEAD_OPERATOR_HEALTH_PORT`. Of this process, since it started.",
+                of_registry(counted(OperatorMetrics().registry)),
+                LABELS | {"outcome": "`ok`, `unavailable` (the Kubernetes API gave no answer), `refused` (it said no) or `broke`"},
+            ),
+            section(
+                "Web UI",
+                "On the page of the control API, in whose process it is. Alone (`python -m fairlead_web.main`): `GET /metrics` at `--admin-port`, "
+                "with the figures of its process and log.",
+                of_registry(WebMetrics(CollectorRegistry()).registry),
+                LABELS | {"route": "path of the page, with names in braces; `other`: sign-in, static files, unknown addresses"},
+            ),
+            section(
+                "Source of `fairlead serve`",
+                "`GET /metrics` on 127.0.0.1:9001 or the next free port, as its summary says.",
+                of_registry(counted(SourceMetrics().registry)),
+                LABELS | {"outcome": "`ok` or `broke`", "state": "state of the engine"},
             ),
             section(
                 "Simulated engine",

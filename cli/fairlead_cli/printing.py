@@ -8,10 +8,10 @@ from typing import Any
 import click
 import msgspec
 from rich.console import Console
-from rich.table import Table
 
 from fairlead_process.commands import ExitCode
 from fairlead_process.option_types import output_option
+from fairlead_process.tables import plain_table, print_whole, seconds_words
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,10 +47,10 @@ def confirm(yes: bool, question: str) -> None:
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Prints rows below the column names, without lines."""
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    table = plain_table(columns)
     for row in rows:
         table.add_row(*row)
-    Console(soft_wrap=True, highlight=False, markup=False, emoji=False, width=240).print(table)
+    print_whole(Console(highlight=False, markup=False, emoji=False), table)
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
@@ -70,8 +70,8 @@ def percent(share: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A duration with three digits; `-` if there is none."""
-    return "-" if value is None else f"{value:.3g} s"
+    """A duration as people read it; `-` if there is none."""
+    return "-" if value is None else seconds_words(value)
 
 
 def short(text: object, most: int = 60) -> str:

@@ -1,7 +1,6 @@
 """`fairlead what-if` tries policies on a pool's own traffic, in simulations that the control API runs."""
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +8,10 @@ import click
 import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-from rich.table import Table
 
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.planning import Approval, approval_options, tell_and_apply
-from fairlead_cli.printing import json_option, print_done, print_json
+from fairlead_cli.printing import json_option, print_done, print_json, print_table, seconds
 from fairlead_client.resources.simulations import (
     EngineModel,
     SimulatedPolicy,
@@ -120,7 +118,7 @@ def list_simulations(name: str, as_json: bool, url: tuple[str, ...], token: str 
         print_json(found)
         return
     rows = [(one.id, one.created_at.strftime("%Y-%m-%d %H:%M"), one.state.value, _share(one), _names(one), one.created_by) for one in found]
-    _print_table(("id", "asked (UTC)", "state", "done", "policies", "by"), rows)
+    print_table(("id", "asked (UTC)", "state", "done", "policies", "by"), rows)
 
 
 @what_if.command()
@@ -198,7 +196,7 @@ def _print(found: Simulation, as_json: bool) -> None:
             click.echo(line)
         if found.results:
             columns = ("", "rate", "policy", "in time", "change", "refused", "TTFT p50", "p90", "p99", "TPOT p90", "hit rate")
-            _print_table(columns, [_row(found, number) for number in range(len(found.results))])
+            print_table(columns, [_row(found, number) for number in range(len(found.results))])
             best = found.policies[found.winner or 0]
             click.echo(f"Best: {_policy_text(best)}. Plan it: fairlead what-if apply {found.pool} {found.id}")
         for note in found.notes:
@@ -231,7 +229,7 @@ def _row(found: Simulation, number: int) -> tuple[str, ...]:
         f"{one.attainment:.1%}",
         f"{100 * one.attainment_change:+.1f}" if place else "",
         f"{one.refused_share:.1%}",
-        *("-" if value is None else f"{value:.3g} s" for value in latencies),
+        *map(seconds, latencies),
         f"{one.hit_rate:.1%} of {one.ideal_hit_rate:.1%}",
     )
 
@@ -246,11 +244,3 @@ def _names(one: SimulationItem) -> str:
 
 def _share(one: SimulationItem) -> str:
     return f"{one.done / one.total:.0%}" if one.total else "0%"
-
-
-def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    table = Table(*columns)
-    for row in rows:
-        table.add_row(*row)
-    width = None if Console().is_terminal else 150
-    Console(markup=False, emoji=False, width=width).print(table)

@@ -1,5 +1,6 @@
 """Wiring of the control API: turns settings into an ASGI app from a list of subjects, each of which builds itself."""
 
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -14,6 +15,8 @@ from fairlead_api.access.guards import Guard, Identify
 from fairlead_api.advice import routes as advice
 from fairlead_api.advice.sizing import LOOK_SECONDS
 from fairlead_api.audit import routes as audit
+from fairlead_api.autoscalers import routes as autoscalers
+from fairlead_api.autoscalers.figures import LatestFigures
 from fairlead_api.canaries import routes as canaries
 from fairlead_api.canaries.judging import LOOK_SECONDS as JUDGING_SECONDS
 from fairlead_api.costs import routes as costs
@@ -27,6 +30,7 @@ from fairlead_api.http.stale import StaleReads
 from fairlead_api.http.strictness import StrictBodies
 from fairlead_api.http.tags import Tagging
 from fairlead_api.http.telemetry import Instrument
+from fairlead_api.infra.autoscaler_ports import AutoscalerPorts
 from fairlead_api.loads import routes as loads
 from fairlead_api.moves import routes as moves
 from fairlead_api.plans import routes as plans
@@ -88,10 +92,12 @@ def create_api(
     cluster: Cluster | None = None,
     patience: float = 1.0,
     simulator: Sequence[str] = (),
+    ports: AutoscalerPorts | None = None,
 ) -> FastAPI:
     """The API alone. `cluster` replaces the Kubernetes API of `settings.kubeconfig`; the database may take `patience`
     times as long as usual before it counts as busy or away. `simulator` is the command of a process that simulates
     jobs (`fairlead_client.simulation_jobs`); without it nothing is simulated. `clock` replaces the database's.
+    `ports` are those for other people's autoscalers.
     """
     infra, kubernetes = infra_of(settings, clock, patience, simulator), KubernetesCluster(settings.kubeconfig)
     callers = access.access_of(infra, kubernetes)
@@ -99,6 +105,7 @@ def create_api(
     objects: Cluster = cluster or kubernetes
     planned = plans.plans_of(infra, objects, expected)
     care, sizing = upkeep.upkeep_of(infra, planned.close_left_open), advice.sizing_of(infra)
+    figures = LatestFigures(time.monotonic)
     deliveries, foreseen = webhooks.deliveries_of(infra), forecasts.forecasting_of(infra)
     proposing, foreseeing = advice.proposing_of(infra, planned, foreseen)
     judging = canaries.judging_of(infra)
@@ -114,12 +121,13 @@ def create_api(
         "watching": (partial(care.alone, "watching", foreseen.watch), forecasts.LOOK_SECONDS),
     }
     features = (
-        upkeep.feature(infra, guard, lambda: openapi(app), care, jobs),
+        upkeep.feature(infra, guard, lambda: openapi(app), care, jobs, figures),
         access.feature(infra, guard, callers),
         plans.feature(infra, guard, objects, planned, expected),
         simulations.feature(infra, guard, planned),
         pods.feature(guard, objects),
         forecasts.feature(infra, guard),
+        autoscalers.feature(figures, ports or AutoscalerPorts(), kubernetes),
         *(subject.feature(infra, guard) for subject in PLAIN),
     )
 
@@ -146,6 +154,7 @@ def create_api(
     app.add_middleware(StaleReads)
     app.add_middleware(Identify, access=callers, clock=infra.clock)
     app.add_middleware(Instrument, telemetry=infra.telemetry)
+    app.state.telemetry = infra.telemetry
     app.state.upkeep = care
     app.state.sizing = sizing
     app.state.budgets = budgets

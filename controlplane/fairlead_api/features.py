@@ -63,7 +63,8 @@ class Infra:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
     """What a subject adds: routes, tasks that run until the process ends, listeners to notices of other processes
-    (`on_gap`: some notices may be missing), and jobs that run in the background while the context is open.
+    (`on_gap`: some notices may be missing), jobs that run in the background, and `ports` of its own; both while their
+    context is open.
     """
 
     routes: Sequence[Routes]
@@ -71,6 +72,7 @@ class Feature:
     on_notice: Callable[[Notice], Awaitable[None]] | None = None
     on_gap: Callable[[], None] | None = None
     jobs: Callable[[], AbstractAsyncContextManager[None]] | None = None
+    ports: Callable[[], AbstractAsyncContextManager[None]] | None = None
 
 
 def infra_of(settings: Settings, clock: Callable[[], datetime] | None, patience: float, simulator: Sequence[str]) -> Infra:
@@ -134,4 +136,6 @@ async def running(infra: Infra, features: Sequence[Feature]) -> AsyncIterator[No
         for feature in features:
             if infra.settings.background and feature.jobs is not None:
                 await stack.enter_async_context(feature.jobs())
+            if feature.ports is not None:
+                await stack.enter_async_context(feature.ports())
         yield

@@ -17,7 +17,7 @@ from fairlead_process.starting import begin, one_line_errors
 def main(place: Place) -> None:
     """Serve the control API alone; `fairlead api` serves it with the web UI."""
     with one_line_errors("api"):
-        serve(begin(read_settings), place, lambda settings, _: create_api(settings))
+        serve(begin(read_settings), place, lambda settings, _, ports: create_api(settings, ports=ports))
 
 
 if __name__ == "__main__":

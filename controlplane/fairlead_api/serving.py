@@ -17,6 +17,7 @@ import psycopg
 from starlette.types import ASGIApp
 
 from fairlead.errors import FairleadError, InvalidInput
+from fairlead_api.infra.autoscaler_ports import AutoscalerPorts, bound, plans_of
 from fairlead_api.infra.connections import connected, unfit_encoding
 from fairlead_api.infra.upgrading import upgrade
 from fairlead_api.settings import Settings
@@ -65,8 +66,8 @@ def where_to_serve(command: Callable[[Place], None]) -> Callable[..., None]:
     return with_place
 
 
-def serve(settings: Settings, place: Place, app: Callable[[Settings, str], ASGIApp]) -> None:
-    """Serves until a signal. `app` makes the served app from the settings and its URL.
+def serve(settings: Settings, place: Place, app: Callable[[Settings, str, AutoscalerPorts], ASGIApp]) -> None:
+    """Serves until a signal. `app` makes the served app from the settings, its URL and the ports for autoscalers.
 
     Raises InvalidInput for an error in the settings or on the command line, DatabaseAway.
     """
@@ -78,8 +79,9 @@ def serve(settings: Settings, place: Place, app: Callable[[Settings, str], ASGIA
     listener = bind("--host/--port", place.host, place.port)
     listener.listen(2048)  # a client that calls while the app starts waits instead of being refused
     url = f"http://{place.host}:{listener.getsockname()[1]}"
-    door = Door(take_files(DoorPlan(name="clients", wanted=CONNECTIONS, files=2))["clients"])
-    server = http_server(app(replace(settings, migrate=False), url), door, timeout_graceful_shutdown=3)
+    files = take_files(DoorPlan(name="clients", wanted=CONNECTIONS, files=2), *plans_of(settings.autoscalers))
+    ports = bound(settings.autoscalers, place.host, files)
+    server = http_server(app(replace(settings, migrate=False), url, ports), Door(files["clients"]), timeout_graceful_shutdown=3)
     logging.getLogger(__name__).info("control API listening", extra={"url": url})
     # A post of reports is thousands of objects and no cycle among them; to look for some at the default rate, through
     # all that lives as long as the process, cost as much as to check the rows.

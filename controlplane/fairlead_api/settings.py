@@ -11,6 +11,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from fairlead.errors import InvalidInput
+from fairlead_api.autoscaler_settings import AutoscalerSettings
 from fairlead_api.oidc_settings import OidcSettings
 from fairlead_client.resources.access import AccessRole
 from fairlead_process.environment import group, read, variable
@@ -240,6 +241,7 @@ class Settings:
             default_shown="none",
         ),
     )
+    autoscalers: AutoscalerSettings = field(default_factory=AutoscalerSettings, metadata=group(AutoscalerSettings))
     retention: Retention = field(default_factory=Retention, metadata=group(Retention))
     logs: LogSettings = field(default_factory=LogSettings, metadata=group(LogSettings))
     background: bool = True
@@ -249,6 +251,7 @@ class Settings:
     def __post_init__(self) -> None:
         """Raises InvalidInput for settings that do not fit together."""
         self.oidc.check(self.auth_mode)
+        self.autoscalers.check()
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:

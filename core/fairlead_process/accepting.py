@@ -37,7 +37,7 @@ class VisitingProtocol(Visitor, Protocol):
 class BoundedServer:
     """Serves at `listener`: each connection gets a protocol from `make`. Those that the door does not let in get what
     `farewell` returns, and are closed. `lost` is called for these, and where a handshake fails; it must leave the door,
-    and a protocol must call it when its connection is lost.
+    and a protocol must call it when its connection is lost. Each connection's TLS is what `tls` returns then.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class BoundedServer:
         make: Callable[[], VisitingProtocol],
         lost: Callable[[Any], None],
         farewell: Callable[[], bytes],
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         self.sockets = [listener]
         self._listener = listener
@@ -110,10 +110,10 @@ class BoundedServer:
         meeting.add_done_callback(self._meeting.discard)
 
     async def _meet(self, accepted: socket.socket, visitor: VisitingProtocol) -> None:
-        seconds = HANDSHAKE_SECONDS if self._tls is not None else None
+        tls, seconds = (None, None) if self._tls is None else (self._tls(), HANDSHAKE_SECONDS)
         made: Any = lambda: visitor  # noqa: E731  # asyncio wants a factory
         try:
-            await self._loop.connect_accepted_socket(made, accepted, ssl=self._tls, ssl_handshake_timeout=seconds)
+            await self._loop.connect_accepted_socket(made, accepted, ssl=tls, ssl_handshake_timeout=seconds)
         except OSError:  # it left before its handshake was done, or took too long
             accepted.close()
             self._lost(visitor)

@@ -4,8 +4,10 @@ Uvicorn alone accepts a head of any length for any time, a body that never ends,
 """
 
 import asyncio
+import contextlib
 import socket
-from collections.abc import Callable
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import uvicorn
@@ -39,17 +41,23 @@ KEEP_ALIVE_SECONDS = 75.0
 
 
 class HttpServer(uvicorn.Server):
-    """Uvicorn, whose connections come in by `door`. Those beyond it get what `farewell` returns."""
+    """Uvicorn, whose connections come in by `door`. Those beyond it get what `farewell` returns. `tls` gives the TLS of
+    a new connection.
+    """
 
-    def __init__(self, config: uvicorn.Config, door: Door, farewell: Callable[[], bytes]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, door: Door, farewell: Callable[[], bytes], tls: Callable[[], ssl.SSLContext] | None = None
+    ) -> None:
         super().__init__(config)
         self._door = door
         self._farewell = farewell
+        self._tls = tls
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=[])
         for listener in sockets or ():
-            self.servers.append(BoundedServer(listener, self._door, self._connection, self._door.leave, self._farewell))  # type: ignore[arg-type]  # it is closed like one of asyncio's
+            server = BoundedServer(listener, self._door, self._connection, self._door.leave, self._farewell, self._tls)
+            self.servers.append(server)  # type: ignore[arg-type]  # it is closed like one of asyncio's
 
     def _connection(self) -> Any:
         made: Any = self.config.http_protocol_class
@@ -76,6 +84,33 @@ def http_server(app: Any, door: Door, **more: Any) -> HttpServer:
     """A server of an app, as `http_config` says."""
     words = refusal(503, f"{door.most} connections are open at this port already; try again", retry=True)
     return HttpServer(http_config(app, door, **more), door, lambda: words)
+
+
+class _BesideServer(HttpServer):
+    """Leaves signals to the process's main server."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextlib.asynccontextmanager
+async def serving_beside(
+    app: Any, listener: socket.socket, door: Door, name: str, tls: Callable[[], ssl.SSLContext] | None = None
+) -> AsyncIterator[uvicorn.Server]:
+    """Serve an app on `listener` while the block runs, beside what the process mainly serves. Clients may show
+    certificates where `tls` asks for them: the verified one is `state["client_certificate"]` of a request.
+    """
+    made = type("BesideAtDoor", (_Certified,), {"door": door})
+    config = http_config(app, door, http=made, ws="none", lifespan="off", timeout_graceful_shutdown=1)
+    words = refusal(503, f"{door.most} connections are open at this port already; try again", retry=True)
+    server = _BesideServer(config, door, lambda: words, tls)
+    task = asyncio.create_task(server.serve(sockets=[listener]), name=name)
+    try:
+        yield server
+    finally:
+        server.should_exit = True
+        await task
 
 
 class TooManyWaiting(Exception):
@@ -252,6 +287,14 @@ class BoundedConnection(HttpToolsProtocol):
         self._tell_apps()
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
+
+
+class _Certified(BoundedConnection):
+    """Names the certificate that the client showed, as `ssl.SSLSocket.getpeercert` does; None without one."""
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["state"]["client_certificate"] = self.transport.get_extra_info("peercert") or None
 
 
 _PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 431: b"Request Header Fields Too Large", 503: b"Service Unavailable"}

@@ -7,6 +7,7 @@ import click
 from starlette.types import ASGIApp
 
 from fairlead_api.app import create_api
+from fairlead_api.infra.autoscaler_ports import AutoscalerPorts
 from fairlead_api.serving import Place, serve, where_to_serve
 from fairlead_api.settings import Settings
 from fairlead_host.app import SIMULATOR, create_app
@@ -22,10 +23,10 @@ def main(place: Place) -> None:
     with one_line_errors("api"):
         settings = begin(read_settings)
 
-        def app(api: Settings, url: str) -> ASGIApp:
+        def app(api: Settings, url: str, ports: AutoscalerPorts) -> ASGIApp:
             if not settings.web:
-                return create_api(api, simulator=SIMULATOR)
-            return create_app(api, settings.public_url or url, links=settings.links, clusters=settings.clusters)
+                return create_api(api, simulator=SIMULATOR, ports=ports)
+            return create_app(api, settings.public_url or url, links=settings.links, clusters=settings.clusters, ports=ports)
 
         serve(settings.api, place, app)
 

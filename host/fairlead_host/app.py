@@ -7,8 +7,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead_api.access.guards import IN_PROCESS
 from fairlead_api.app import Cluster, create_api
+from fairlead_api.infra.autoscaler_ports import AutoscalerPorts
 from fairlead_api.settings import Settings
 from fairlead_web.app import create_web_app
+from fairlead_web.frame.metrics import WebMetrics
 from fairlead_web.live.clusters import NO_CLUSTERS, ClusterSettings
 from fairlead_web.text.outside_links import NO_LINKS, LinkPatterns
 
@@ -25,20 +27,22 @@ def create_app(
     cluster: Cluster | None = None,
     links: LinkPatterns = NO_LINKS,
     clusters: ClusterSettings = NO_CLUSTERS,
+    ports: AutoscalerPorts | None = None,
 ) -> ASGIApp:
     """The API together with the web UI. Nothing is connected or migrated before the app's lifespan starts. `cluster`
-    replaces the Kubernetes API; `links` lead from the pages to other tools, and
-    `clusters` are those that a page shows beside this one.
+    replaces the Kubernetes API; `links` lead from the pages to other tools, `clusters` are those that a page shows
+    beside this one, and `ports` are those for other people's autoscalers.
 
     Raises InvalidInput for an unusable `public_url`.
     """
-    api = create_api(settings, cluster=cluster, simulator=SIMULATOR)
+    api = create_api(settings, cluster=cluster, simulator=SIMULATOR, ports=ports)
     web = create_web_app(
         api_urls="http://fairlead-api",
         api_transport=httpx.ASGITransport(app=api, client=(IN_PROCESS, 0)),
         public_url=public_url,
         links=links,
         clusters=clusters,
+        metrics=WebMetrics(api.state.telemetry.registry),
     )
     return BesideWeb(api, web)
 

@@ -1,6 +1,6 @@
 """The operator's health endpoints.
 
-`/healthz` answers while the process lives, `/readyz` once it can work; both describe its state.
+`/healthz` answers while the process lives, `/readyz` once it can work; both describe its state. `/metrics` counts.
 """
 
 import asyncio
@@ -10,8 +10,10 @@ from typing import cast
 
 import aiohttp
 from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from fairlead_operator.leader_election import Lease
+from fairlead_operator.metrics import OperatorMetrics
 from fairlead_process.accepting import BoundedServer
 from fairlead_process.doors import STRANGER_SECONDS, Door
 from fairlead_process.starting import bind
@@ -82,9 +84,10 @@ class RefusedReads:
 
 
 class Health:
-    """The operator's health. `waiting_for` names what keeps the operator from working; empty if nothing does."""
+    """The operator's health and metrics. `waiting_for` names what keeps it from working; empty if nothing does."""
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: OperatorMetrics | None = None) -> None:
+        self.metrics = metrics or OperatorMetrics()
         self.waiting_for = "the Kubernetes API"
         self.reads = RefusedReads()
         self._watched: tuple[Lease, Sized] | None = None
@@ -117,7 +120,7 @@ class Health:
     async def serve(self, host: str, port: int) -> None:
         """Answer on this address until `close`. Raises InvalidInput if the address is taken."""
         app = web.Application()
-        app.add_routes([web.get("/healthz", self._alive), web.get("/readyz", self._ready)])
+        app.add_routes([web.get("/healthz", self._alive), web.get("/readyz", self._ready), web.get("/metrics", self._metrics)])
         self._runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=1.0, access_log=None)
         await self._runner.setup()
         serve, door = self._runner.server, Door(CONNECTIONS)
@@ -140,3 +143,11 @@ class Health:
         stops the holder.
         """
         return web.json_response(self.document(), status=200 if self.is_ready() else 503)
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        leading = self.document()["state"] == "leading"
+        self.metrics.leading.set(leading)
+        self.metrics.ready.set(self.is_ready())
+        self.metrics.pools.set(len(self._watched[1]) if leading and self._watched is not None else 0)
+        self.metrics.refused_reads.set(len(self.reads.paths))
+        return web.Response(body=generate_latest(self.metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -8,8 +8,10 @@ import kopf
 from fairlead.errors import InvalidInput
 from fairlead_operator import handlers
 from fairlead_operator.cluster import ClusterUnavailable, HttpCluster
+from fairlead_operator.metrics import OperatorMetrics
 from fairlead_operator.settings import OperatorSettings, read_settings
 from fairlead_process.commands import run_program
+from fairlead_process.process_metrics import count_log_lines
 from fairlead_process.starting import begin, bind, one_line_errors
 
 __all__ = ["handlers", "main"]
@@ -21,7 +23,9 @@ def main() -> None:
     with one_line_errors("operator"):
         settings = begin(read_settings)
         asyncio.run(require_startable(settings))
-        while lead_once(settings):
+        metrics = OperatorMetrics()
+        count_log_lines(metrics.registry)
+        while lead_once(settings, metrics):
             pass
 
 
@@ -46,12 +50,12 @@ class UnusableSetting(InvalidInput):
         self.args = (line,)
 
 
-def lead_once(settings: OperatorSettings) -> bool:
+def lead_once(settings: OperatorSettings, metrics: OperatorMetrics) -> bool:
     """Run kopf, first as a standby and then as the leader.
 
     Returns True if the Lease was lost and the process should be a standby again, False if it was asked to stop.
     """
-    memo = kopf.Memo(lease_lost=asyncio.Event())
+    memo = kopf.Memo(lease_lost=asyncio.Event(), metrics=metrics)
     kopf.run(clusterwide=not settings.namespaces, namespaces=settings.namespaces, standalone=True, stop_flag=memo.lease_lost, memo=memo)
     return bool(memo.lease_lost.is_set())
 

@@ -6,11 +6,12 @@ A pool never takes two steps at once.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from fairlead.tables import PoolKey
 from fairlead_operator.cluster import ClusterError, ClusterUnavailable
+from fairlead_operator.metrics import OperatorMetrics
 from fairlead_operator.settings import Pace
 
 logger = logging.getLogger(__name__)
@@ -45,13 +46,14 @@ class Reconciles(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """Shared by the workers of all pools: the pauses, the limit of simultaneous steps, and random numbers (0 to 1) that
-    spread settled pools over time.
+    """Shared by the workers of all pools: the pauses, the limit of simultaneous steps, random numbers (0 to 1) that
+    spread settled pools over time, and the metrics.
     """
 
     pace: Pace
     places: asyncio.Semaphore
     chance: Callable[[], float]
+    metrics: OperatorMetrics = field(default_factory=OperatorMetrics)
 
 
 class PoolWorker:
@@ -79,36 +81,41 @@ class PoolWorker:
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
-        await self._repeat(self._pool.reconcile)
+        await self._repeat("reconcile", self._pool.reconcile)
 
     async def finalize(self) -> None:
         """Return when the deleted pool may be removed."""
-        await self._repeat(self._pool.finalize)
+        await self._repeat("finalize", self._pool.finalize)
 
     async def report_deletion(self) -> None:
         """Return when the control API knows that the pool is gone."""
-        await self._repeat(self._pool.report_deletion)
+        await self._repeat("report-deletion", self._pool.report_deletion)
 
-    async def _repeat(self, step: Callable[[], Awaitable[float | None]]) -> None:
+    async def _repeat(self, name: str, step: Callable[[], Awaitable[float | None]]) -> None:
         """Take step after step until one returns None.
 
         A failed step is repeated after 0.5, 1, 2, … seconds, at most as long as a settled pool waits, and not before
         the server wishes, whatever happens meanwhile.
         """
         pace, failures = self._turns.pace, 0
+        loop = asyncio.get_running_loop()
         while True:
-            least = pace.least
+            least, outcome = pace.least, "ok"
             async with self._turn, self._turns.places:
                 self._wish.clear()
+                begun = loop.time()
                 try:
                     due, failures = await step(), 0
                 except ClusterError as error:
                     logger.warning("reconciling failed", extra={"pool": self._name, "error": str(error)})
                     due, failures = min(pace.settled, 0.5 * 2 ** min(failures, 10)), failures + 1
-                    least = max(least, error.retry_after) if isinstance(error, ClusterUnavailable) else least
+                    outcome = "refused"
+                    if isinstance(error, ClusterUnavailable):
+                        least, outcome = max(least, error.retry_after), "unavailable"
                 except Exception:  # one pool's bug must not end the operator; it is logged with its traceback and the step repeated
                     logger.exception("reconciling broke", extra={"pool": self._name})
-                    due, failures = min(pace.settled, 0.5 * 2 ** min(failures, 10)), failures + 1
+                    due, failures, outcome = min(pace.settled, 0.5 * 2 ** min(failures, 10)), failures + 1, "broke"
+                self._turns.metrics.taken(name, self._name, outcome, loop.time() - begun)
             if due is None:
                 return
             await self._pause(due, least)

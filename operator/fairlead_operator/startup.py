@@ -32,6 +32,7 @@ from fairlead_operator.cluster import FIELD_MANAGER, ClusterError, ClusterUnavai
 from fairlead_operator.control_plane import PacedControlPlane
 from fairlead_operator.health import Health
 from fairlead_operator.leader_election import FencedCluster, LeaderElection, Lease
+from fairlead_operator.metrics import OperatorMetrics
 from fairlead_operator.observing.nodes import LeavingNodes
 from fairlead_operator.polling import UntoldDeletions
 from fairlead_operator.pool_identity import PoolIdentity
@@ -107,7 +108,7 @@ async def start(memo: kopf.Memo, kopf_settings: kopf.OperatorSettings) -> None:
     try:
         settings = read_settings(os.environ)
         cluster = await HttpCluster.connect(settings.kubeconfig)
-        health = Health()
+        health = Health(memo.get("metrics"))
         if settings.health_port:
             await health.serve(settings.health_host, settings.health_port)
     except (InvalidInput, ClusterUnavailable, OSError) as error:
@@ -118,7 +119,7 @@ async def start(memo: kopf.Memo, kopf_settings: kopf.OperatorSettings) -> None:
         await wait_for_kubernetes(cluster, health)
         await configure(kopf_settings, settings, cluster)
         lease = _lease(settings, cluster)
-        memo.workers, watches = _pool_workers(memo, settings, FencedCluster(cluster, lease))
+        memo.workers, watches = _pool_workers(memo, settings, FencedCluster(cluster, lease), health.metrics)
         health.watch(lease, memo.workers)
         election = LeaderElection(lease, settings.lease.retry_seconds)
         await election.win()
@@ -140,7 +141,7 @@ def _lease(settings: OperatorSettings, cluster: HttpCluster) -> Lease:
 
 
 def _pool_workers(
-    memo: kopf.Memo, settings: OperatorSettings, cluster: FencedCluster
+    memo: kopf.Memo, settings: OperatorSettings, cluster: FencedCluster, metrics: OperatorMetrics
 ) -> tuple[PoolWorkers, dict[str, Callable[[], Coroutine[Any, Any, None]]]]:
     """The workers of pools, none yet; and by name the loops that watch for changes without events, to wake workers:
     requests held for pools at zero, gateways' statuses, nodes that are taken away, and deleted pools that the control
@@ -165,7 +166,7 @@ def _pool_workers(
         nodes=LeavingNodes(settings.leaving_nodes),
         engines=engines,
     )
-    turns = Turns(pace=settings.pace, places=asyncio.Semaphore(settings.pace.reconciles_at_once), chance=random.random)
+    turns = Turns(pace=settings.pace, places=asyncio.Semaphore(settings.pace.reconciles_at_once), chance=random.random, metrics=metrics)
 
     workers = PoolWorkers(lambda pool: PoolWorker(PoolReconciler(pool, dependencies), str(pool), turns))
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import uvicorn
 
 from fairlead_process.doors import Door
-from fairlead_process.http_connections import HttpServer, http_config, refusal
+from fairlead_process.http_connections import serving_beside
 from fairlead_router.gateway.informing import Informing, Scope, Send, send_answer, send_json
 from fairlead_router.protocols.refusals import BadRequest
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
-FULL = refusal(503, "the operators' port has as many connections as it may; try again", retry=True)
 ADMIN_PATHS = ("/metrics", "/debug/pools", "/healthz", "/readyz")
 
 
@@ -45,22 +43,6 @@ class AdminApp:
             await send_json(send, 200, {"status": "alive"})
 
 
-class _AdminServer(HttpServer):
-    """Leaves signals to the gateway's server."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-@contextlib.asynccontextmanager
-async def serving_admin(informing: Informing, listener: socket.socket, door: Door) -> AsyncIterator[uvicorn.Server]:
+def serving_admin(informing: Informing, listener: socket.socket, door: Door) -> AbstractAsyncContextManager[uvicorn.Server]:
     """Serve the operators' port on `listener` while the block runs."""
-    config = http_config(AdminApp(informing), door, ws="none", lifespan="off", timeout_graceful_shutdown=1)
-    server = _AdminServer(config, door, lambda: FULL)
-    task = asyncio.create_task(server.serve(sockets=[listener]), name="admin")
-    try:
-        yield server
-    finally:
-        server.should_exit = True
-        await task
+    return serving_beside(AdminApp(informing), listener, door, "admin")

@@ -5,11 +5,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from fairlead_process.tables import plain_table, print_whole
 from fairlead_sandbox.command_lines import command_line
 from fairlead_sandbox.ending import supervisor_of
 from fairlead_sandbox.state_directory import ProcessNote, RunNote, StateDirectory
@@ -55,14 +54,12 @@ def show(directory: StateDirectory, console: Console) -> bool:
     running = supervisor_of(note) is not None
     rows = asyncio.run(rows_of(note))
     if running or any(row.pid for row in rows):
-        table = Table(box=SIMPLE_HEAD, pad_edge=False)
-        for column in ("Process", "PID", "Uptime", "Restarts", "State", ""):
-            table.add_column(column, justify="right" if column in {"PID", "Uptime", "Restarts"} else "left")
+        table = plain_table(("Process", "PID", "Uptime", "Restarts", "State", ""), right={"PID", "Uptime", "Restarts"})
         for row in rows:
             table.add_row(
                 row.name, row.pid, row.uptime, row.restarts, Text(row.readiness, style=COLOURS.get(row.readiness, "")), row.detail
             )
-        console.print(table)
+        print_whole(console, table)
     if not running:
         left = sum(bool(row.pid) for row in rows)
         more = f"; {left} of its processes are left, `{command_line('down', directory.root)}` ends them" if left else ""

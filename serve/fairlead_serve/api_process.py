@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 from starlette.types import ASGIApp
 
+from fairlead_api.infra.autoscaler_ports import AutoscalerPorts
 from fairlead_api.serving import Place, serve
 from fairlead_api.settings import Settings
 from fairlead_host.app import create_app
@@ -27,8 +28,8 @@ def main(host: str, port: int, state_dir: Path, file: Path) -> None:
         settings = begin(read_settings)
         cluster = FileCluster(StateFiles(root=state_dir, pool_file=file), installed_policies())
 
-        def app(api: Settings, url: str) -> ASGIApp:
-            return create_app(api, settings.public_url or url, cluster)
+        def app(api: Settings, url: str, ports: AutoscalerPorts) -> ASGIApp:
+            return create_app(api, settings.public_url or url, cluster, ports)
 
         serve(settings.api, Place(host=host, port=port, wait_for_database=10.0), app)
 

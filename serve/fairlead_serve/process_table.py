@@ -15,7 +15,7 @@ from fairlead_serve.source_process import SourceSettings
 from fairlead_serve.state_files import StateFiles
 
 ROUTER = "router-0"
-PREFERRED_PORTS = {ROUTER: 8100, "api": 8080, f"metrics-of-{ROUTER}": 9000}
+PREFERRED_PORTS = {ROUTER: 8100, "api": 8080, f"metrics-of-{ROUTER}": 9000, "metrics-of-source": 9001}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +44,10 @@ class ServePlan:
     @property
     def metrics_url(self) -> str:
         return f"http://{HOST}:{self.ports[f'metrics-of-{ROUTER}']}/metrics"
+
+    @property
+    def source_metrics_url(self) -> str:
+        return f"http://{HOST}:{self.ports['metrics-of-source']}/metrics"
 
 
 def process_table(plan: ServePlan) -> tuple[Node, ...]:
@@ -78,7 +82,7 @@ def _api(plan: ServePlan) -> ProcessSpec:
 def _source(plan: ServePlan) -> ProcessSpec:
     return ProcessSpec(
         name="source",
-        command=python_module("fairlead_serve.source_process", *_files(plan)),
+        command=python_module("fairlead_serve.source_process", *_files(plan), "--metrics-port", str(plan.ports["metrics-of-source"])),
         readiness=PrintedLine(prefix="ready"),
         reads=names(SourceSettings, FaultSettings),
         environment={"FAIRLEAD_API_URL": plan.api_url, "FAIRLEAD_API_TOKEN": plan.tokens.operator},

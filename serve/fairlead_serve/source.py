@@ -7,6 +7,7 @@ needs after a restart is on disk, so it may be stopped between any two steps.
 import asyncio
 import logging
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -23,6 +24,7 @@ from fairlead_operator.reconciling.state_exchange import StateExchange
 from fairlead_operator.settings import Pace
 from fairlead_router.engines.engine_pages import ToldModels
 from fairlead_serve.engine_states import Health, ServedEngine, WantedEngine, next_round, warm_shares
+from fairlead_serve.metrics import SourceMetrics
 from fairlead_serve.pool_files import NAMESPACE, PoolFile, digest, parse_pool_file
 from fairlead_serve.pool_reports import conditions, pool_state, wanted_engines
 from fairlead_serve.probing import keyless_words
@@ -61,7 +63,9 @@ class PoolSource:
         health: KnowsHealth,
         policies: PolicyCatalogue,
         now: Callable[[], float],
+        metrics: SourceMetrics | None = None,
     ) -> None:
+        self.metrics = metrics or SourceMetrics()
         self._files = files
         self._control_plane = control_plane
         self._health = health
@@ -84,6 +88,7 @@ class PoolSource:
         """One round; returns the pause in seconds until the next, unless something changes earlier."""
         now = self._now()
         self._read_files()
+        self.metrics.file_refused.set(self._problem is not None)
         wanted = wanted_engines(self._file, self._marks)
         known = self._memory.engines if self._memory is not None else ()
         self._health.watch({one.address for one in wanted} | {engine.address for engine in known})
@@ -93,7 +98,14 @@ class PoolSource:
         memory = self._advanced(memory, wanted, now)
         self._remember(memory)
         await self._tell(memory, wanted, now)
+        self._count(memory)
         return LOOK_SECONDS
+
+    def _count(self, memory: Memory) -> None:
+        states = Counter(engine.state.value for engine in memory.engines)
+        for state in InstanceState:
+            self.metrics.engines.labels(state.value).set(states[state.value])
+        self.metrics.untold_events.set(len(self._events))
 
     def _read_files(self) -> None:
         """Read the pool's file and the marks again; a file that cannot be used leaves the last good one in force."""
@@ -224,6 +236,7 @@ class PoolSource:
         answer = await self._exchange.exchange(state)
         self._answer = answer.trusted
         if answer.trusted is None:
+            self.metrics.untaken.inc()
             self._retry_at = now + answer.retry_in
             return
         self._told = (said, now)
@@ -256,11 +269,13 @@ async def run(source: PoolSource, changed: asyncio.Event) -> None:
     """Runs rounds until cancelled; a change of an engine's health starts one at once."""
     while True:
         changed.clear()
+        outcome, begun = "ok", asyncio.get_running_loop().time()
         try:
             pause = await source.step()
         except Exception:
             logger.exception("a round broke; it is begun again")
-            pause = 1.0
+            pause, outcome = 1.0, "broke"
+        source.metrics.rounds.labels(outcome).observe(asyncio.get_running_loop().time() - begun)
         try:
             async with asyncio.timeout(pause):
                 await changed.wait()

@@ -5,6 +5,7 @@ It prints `ready` after its first round.
 
 import asyncio
 import signal
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,13 +16,20 @@ from fairlead_client.internal import SystemApi
 from fairlead_operator.settings import ControlPlaneSettings
 from fairlead_process.clock import SteadyClock
 from fairlead_process.commands import run_program
+from fairlead_process.doors import Door
 from fairlead_process.environment import group, read
+from fairlead_process.http_connections import serving_beside
 from fairlead_process.logs import LogSettings
 from fairlead_process.policies import installed_policies
-from fairlead_process.starting import begin, one_line_errors
+from fairlead_process.process_metrics import MetricsPage, count_log_lines
+from fairlead_process.starting import begin, bind, one_line_errors
+from fairlead_serve.metrics import SourceMetrics
 from fairlead_serve.probing import HealthWatch, Prober
 from fairlead_serve.source import PoolSource, run
 from fairlead_serve.state_files import StateFiles
+
+CONNECTIONS = 64
+"""At the port of the metrics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,18 +48,23 @@ def read_settings(environment: Mapping[str, str]) -> SourceSettings:
 @click.command()
 @click.option("--state-dir", type=click.Path(path_type=Path), required=True)
 @click.option("--file", "file", type=click.Path(path_type=Path), required=True)
-def main(state_dir: Path, file: Path) -> None:
+@click.option("--metrics-port", type=click.IntRange(0, 65535), required=True, help="Port of /metrics on 127.0.0.1; 0 takes a free one.")
+def main(state_dir: Path, file: Path, metrics_port: int) -> None:
     """Report the engines of a file to the control API until stopped."""
     with one_line_errors("serve"):
-        asyncio.run(_run(begin(read_settings), StateFiles(root=state_dir, pool_file=file)))
+        settings = begin(read_settings)
+        listener = bind("--metrics-port", "127.0.0.1", metrics_port)
+        asyncio.run(_run(settings, StateFiles(root=state_dir, pool_file=file), listener))
 
 
-async def _run(settings: SourceSettings, files: StateFiles) -> None:
-    changed, prober = asyncio.Event(), Prober()
+async def _run(settings: SourceSettings, files: StateFiles, listener: socket.socket) -> None:
+    changed, prober, metrics = asyncio.Event(), Prober(), SourceMetrics()
+    count_log_lines(metrics.registry)
     watch = HealthWatch(prober, changed)
     place = settings.control_plane
-    async with SystemApi(place.urls, place.token, timeout_seconds=place.timeout_seconds) as api:
-        source = PoolSource(files, api, watch, installed_policies(), SteadyClock())
+    page = serving_beside(MetricsPage(metrics.registry), listener, Door(CONNECTIONS), "metrics")
+    async with SystemApi(place.urls, place.token, timeout_seconds=place.timeout_seconds) as api, page:
+        source = PoolSource(files, api, watch, installed_policies(), SteadyClock(), metrics)
         await source.step()
         print("ready", flush=True)
         running = asyncio.create_task(run(source, changed))

@@ -92,7 +92,12 @@ class ServeRun:
             if claims.ports[name] != port and known.get(name) != claims.ports[name] and name not in asked
         ]
         notices += strange(self._environment, [node for node in nodes if isinstance(node, ProcessSpec)])
-        urls = {"api": plan.api_url, ROUTER: plan.gateway_url, f"metrics-of-{ROUTER}": plan.metrics_url}
+        urls = {
+            "api": plan.api_url,
+            ROUTER: plan.gateway_url,
+            f"metrics-of-{ROUTER}": plan.metrics_url,
+            "metrics-of-source": plan.source_metrics_url,
+        }
         summary = partial(self._summary, plan, file, findings, notices)
         return PreparedRun(nodes=nodes, ports=claims.ports, urls=urls, claims=claims, summary=summary)
 
@@ -106,7 +111,7 @@ class ServeRun:
             gateway=plan.gateway_url,
             dashboard=plan.api_url,
             login_link=await make_login_link((plan.api_url,), plan.tokens.admin),
-            metrics=plan.metrics_url,
+            metrics=f"{plan.metrics_url} (gateway), {plan.source_metrics_url} (source)",
             pool=str(file.pool.key),
             model=model,
             pool_file=plan.files.pool_file,

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from fairlead.errors import FairleadError
 from fairlead.instances import Role
 from fairlead_process.option_types import InputUnusable, NumberOption, WholeOption, output_option
+from fairlead_process.tables import print_whole
 from fairlead_simulator.engine_fit.engine_files import read_engine
 from fairlead_simulator.engine_model.block_caches import Eviction
 from fairlead_simulator.engine_model.presets import PRESETS, EnginePreset, preset
@@ -419,7 +420,7 @@ def _tell(results: list[CellResult], workload: Workload, options: dict[str, Any]
         click.echo(_document(workload, results).decode())
     else:
         for table in result_tables(results):
-            console.print(table)
+            print_whole(console, table)
         for line in scaling_lines(results):
             console.print(line, highlight=False, soft_wrap=True)
     if options["json_path"] is not None:

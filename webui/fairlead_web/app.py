@@ -31,6 +31,7 @@ from fairlead_process.clock import utc_now
 from fairlead_web import pages as page_modules
 from fairlead_web.forms.uploaded_traces import MOST_BYTES
 from fairlead_web.frame.assets import load_assets
+from fairlead_web.frame.metrics import Measured, WebMetrics
 from fairlead_web.frame.rendering import Renderer
 from fairlead_web.frame.routes import Handler, Routes
 from fairlead_web.frame.security import SAFE_METHODS, Shield, csrf_matches, session_of
@@ -65,13 +66,15 @@ def create_web_app(
     clock: Callable[[], datetime] = utc_now,
     links: LinkPatterns = NO_LINKS,
     clusters: ClusterSettings = NO_CLUSTERS,
+    metrics: WebMetrics | None = None,
 ) -> ASGIApp:
     """The web UI as an ASGI app. `api_transport` reaches the API in this process; None: over the network at `api_urls`.
 
     `public_url` is the address that people open; with `secure_cookies` None, its scheme decides. `links` lead to
-    other tools, `clusters` are those that a page shows beside this one. Raises InvalidInput for an address
-    that cannot be used.
+    other tools, `clusters` are those that a page shows beside this one. Requests count in `metrics`. Raises
+    InvalidInput for an address that cannot be used.
     """
+    metrics = metrics or WebMetrics()
     settings, assets = web_settings(public_url, secure_cookies), load_assets()
     site = Site(
         settings=settings,
@@ -84,6 +87,7 @@ def create_web_app(
         fragments=Fragments(),
         turns=Turns(),
         paces=Paces(),
+        metrics=metrics,
     )
 
     @asynccontextmanager
@@ -104,7 +108,7 @@ def create_web_app(
         lifespan=lifespan,
         exception_handlers={HTTPException: refused},
     )
-    return Shield(GZipMiddleware(app, minimum_size=1024, compresslevel=5), settings)
+    return Measured(Shield(GZipMiddleware(app, minimum_size=1024, compresslevel=5), settings), metrics)
 
 
 def _routes(site: Site, base: str) -> list[BaseRoute]:
@@ -168,7 +172,7 @@ def signed_in(site: Site, path: str, handler: Handler, *, people_wait: bool = Tr
     for_programs = path.endswith(errors.LISTY)
 
     async def endpoint(request: Request) -> Response:
-        request.state.for_programs = for_programs
+        request.state.for_programs, request.state.route = for_programs, path
         token = session_of(request, site.settings)
         if not token or len(token) > access.LONGEST_COOKIE or not (token.isascii() and token.isprintable()):
             return errors.session_ended(site, request)
@@ -192,6 +196,7 @@ def signed_in(site: Site, path: str, handler: Handler, *, people_wait: bool = Tr
             named = replace(visit, identity=await visit.api.whoami())  # the API must know the person before a shared part is sent
             return await site.fragments.get(shared_key(named), lambda: handler(named), SECONDS if regions_of(request) else PICTURE_SECONDS)
         except ClientError as error:
+            site.metrics.api_problems.labels(str(error.problem.status) if isinstance(error, ApiProblem) else "0").inc()
             return await errors.answer(site, request, error)
 
     return endpoint

@@ -10,11 +10,12 @@ from collections import Counter as Counts
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead.tables import PoolKey
+from fairlead_process.process_metrics import process_registry
 
 _log = logging.getLogger(__name__)
 MAX_BODY_BYTES = 32 * 1024 * 1024
@@ -27,7 +28,7 @@ class Telemetry:
     """This process's metrics."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+        self.registry = process_registry()
         buckets = (0.002, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
         self.seconds = Histogram(
             "fairlead_api_request_seconds",

@@ -14,7 +14,6 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from fairlead_api.http.telemetry import Telemetry
 from fairlead_api.infra.errors import StoreUnavailable
-from fairlead_api.pools.scaling_figures import ScalingFigures
 from fairlead_api.upkeep.upkeep import Upkeep
 from fairlead_client.resources.audit import AuditHead
 
@@ -31,7 +30,7 @@ async def scheduled(
     others: Mapping[str, tuple[Job, int]],
     audit_head: Callable[[], Awaitable[AuditHead | None]],
     loss_noticed_at: Callable[[datetime], Awaitable[float]],
-    scaling_figures: Callable[[datetime], Awaitable[ScalingFigures]],
+    tell_scaling_figures: Job,
     telemetry: Telemetry,
     clock: Callable[[], datetime],
 ) -> AsyncIterator[None]:
@@ -52,10 +51,6 @@ async def scheduled(
 
     async def tell_rollup_lag(now: datetime) -> None:
         telemetry.rollup_lag.set(await upkeep.rollup_lag(now))
-
-    async def tell_scaling_figures(now: datetime) -> None:
-        figures = await scaling_figures(now)
-        telemetry.tell_scaling(figures.wanted, figures.headroom)
 
     scheduler = AsyncIOScheduler(timezone="UTC", job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None})
     jobs: dict[str, tuple[Job, int]] = {

@@ -9,12 +9,15 @@ from fastapi import Depends, Response
 
 from fairlead.reports.batches import ROW_KINDS
 from fairlead_api.access.guards import Guard
+from fairlead_api.autoscalers.figures import LatestFigures
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.routes import Routes
+from fairlead_api.http.telemetry import Telemetry
 from fairlead_api.infra.audit_log import PostgresAudit
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.pulse import Pulse
 from fairlead_api.loads.store.samples import PostgresLoads
+from fairlead_api.pools.scaling_figures import ScalingFigures
 from fairlead_api.pools.store.reads import PostgresScalingFigures
 from fairlead_api.settings import Retention
 from fairlead_api.upkeep.jobs import Job, scheduled
@@ -73,13 +76,34 @@ def keep(retention: Retention) -> Keep:
 
 
 def feature(
-    infra: Infra, guard: Guard, document: Callable[[], dict[str, Any]], upkeep: Upkeep, jobs: Mapping[str, tuple[Job, int]]
+    infra: Infra,
+    guard: Guard,
+    document: Callable[[], dict[str, Any]],
+    upkeep: Upkeep,
+    jobs: Mapping[str, tuple[Job, int]],
+    latest: LatestFigures,
 ) -> Feature:
     """Health, and the background jobs: those of upkeep, and `jobs` of other subjects with their intervals in seconds.
-    `document` is the OpenAPI document.
+    `document` is the OpenAPI document; `latest` gets the figures for autoscalers.
     """
     head, figures = PostgresAudit(infra.reads).head, PostgresScalingFigures(infra.background).read
     return Feature(
         routes=(health_routes(guard, document, infra.pulse, infra.telemetry.exposition),),
-        jobs=partial(scheduled, upkeep, jobs, head, infra.lost_commits.look, figures, infra.telemetry, infra.clock),
+        jobs=partial(
+            scheduled,
+            upkeep,
+            jobs,
+            head,
+            infra.lost_commits.look,
+            partial(_told, figures, latest, infra.telemetry),
+            infra.telemetry,
+            infra.clock,
+        ),
     )
+
+
+async def _told(read: Callable[[datetime], Awaitable[ScalingFigures]], latest: LatestFigures, telemetry: Telemetry, now: datetime) -> None:
+    """Reads the figures for autoscalers, and shows them at all doors."""
+    figures = await read(now)
+    telemetry.tell_scaling(figures.wanted, figures.headroom)
+    latest.take(figures, now)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from fairlead.errors import InvalidInput
 from fairlead_process.accepting import BoundedServer
+from fairlead_process.certificates import Certificate
 from fairlead_process.doors import Door
+from fairlead_process.grpc_server import http2
+from fairlead_process.grpc_server.grpc_connection import GrpcConnection
+from fairlead_process.grpc_server.grpc_stream import GrpcStream, Listener
 from fairlead_process.starting import bind
 from fairlead_router.limits import PICKER, PICKER_HEALTH
-from fairlead_router.picking import http2
-from fairlead_router.picking.grpc_connection import GrpcConnection
-from fairlead_router.picking.grpc_stream import GrpcStream, Listener
 from fairlead_router.picking.picker import Picker
 from fairlead_router.picking.streams import HEALTH_CHECK, HEALTH_WATCH, PROCESS, HealthStream, PickerStream
 from fairlead_router.settings import RouterSettings, Timeouts
@@ -32,9 +30,6 @@ MOST_HEALTH_STREAMS = 256
 
 FAREWELL = http2.settings({}) + http2.goaway(0, http2.NO_ERROR, b"too many connections; try again")
 """To a connection beyond those that the port may have."""
-
-LOOK_SECONDS = 60.0
-"""Pause between two looks at the files of the certificate; a Secret that is mounted changes about as often."""
 
 logger = logging.getLogger(__name__)
 
@@ -63,14 +58,14 @@ class PickerServer:
         self._health: set[HealthStream] = set()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._tls: PickerTls | None = None
+        self._tls: Certificate | None = None
 
     @property
     def active(self) -> int:
         """Requests whose streams are open."""
         return len(self._streams)
 
-    async def listen(self, listener: socket.socket, *, health_only: bool = False, tls: PickerTls | None = None) -> None:
+    async def listen(self, listener: socket.socket, *, health_only: bool = False, tls: Certificate | None = None) -> None:
         """Serve at a bound socket, until `close`; `tls` is kept up to date."""
         opener = self.open_health_check if health_only else self.open
         plan = PICKER_HEALTH if health_only else PICKER
@@ -87,7 +82,7 @@ class PickerServer:
             return made
 
         self._tls = tls or self._tls
-        context = tls.context if tls is not None else None
+        context = None if tls is None else tls.context
         self._servers.append(BoundedServer(listener, door, connection, lost, lambda: FAREWELL, context))
 
     def _is_full(self) -> bool:
@@ -147,77 +142,21 @@ class PickerServer:
             connection.close()
 
 
-def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """TLS for HTTP/2 with this certificate. Raises InvalidInput."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["h2"])
-    try:
-        context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
-        reason = error.strerror or str(error)
-        remedy = f"write paths of a certificate and its key in PEM that this process can read ({reason})"
-        raise InvalidInput("FAIRLEAD_PICKER_TLS_CERT_FILE, FAIRLEAD_PICKER_TLS_KEY_FILE", f"{certificate}, {key}", remedy) from None
-    return context
-
-
-class PickerTls:
-    """TLS with the certificate and key of two files; each new connection gets their current content."""
-
-    def __init__(self, certificate: Path, key: Path) -> None:
-        """Raises InvalidInput."""
-        self._files = certificate, key
-        self._read = self._times()
-        self._looked_at = float("-inf")
-        self._problem = ""
-        self.context = tls_context(certificate, key)
-
-    def look(self, now: float) -> None:
-        """Read the files again if they have changed, at most once a minute; an unusable pair changes nothing and is
-        logged once.
-        """
-        if now - self._looked_at < LOOK_SECONDS:
-            return
-        self._looked_at, times = now, self._times()
-        if times == self._read:
-            return
-        try:
-            tls_context(*self._files)  # first in a context of its own: a key that does not fit would spoil the one in use
-            self.context.load_cert_chain(*self._files)
-        except (InvalidInput, OSError) as problem:
-            if str(problem) != self._problem:
-                self._problem = str(problem)
-                logger.warning("the picker's certificate is not replaced; the last one stays", extra={"error": self._problem})
-            return
-        self._read, self._problem = times, ""
-        logger.info("the picker's certificate was read again", extra={"file": str(self._files[0])})
-
-    def _times(self) -> tuple[int, ...]:
-        return tuple(_changed_at(path) for path in self._files)
-
-
-def _changed_at(path: Path) -> int:
-    """When the file changed, in nanoseconds; 0 while it is not there."""
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
 @dataclass(frozen=True, slots=True)
 class PickerListeners:
     """The picker's sockets, bound; None if the settings name no port."""
 
     picker: socket.socket | None
     health: socket.socket | None
-    tls: PickerTls | None
+    tls: Certificate | None
 
     @staticmethod
     def bind(settings: RouterSettings, host: str, *, shared: bool) -> PickerListeners:
         """Bind the sockets that the settings name. Raises InvalidInput."""
         tls = None
         if settings.picker_tls_cert_file is not None and settings.picker_tls_key_file is not None:
-            tls = PickerTls(settings.picker_tls_cert_file, settings.picker_tls_key_file)
+            variables = "FAIRLEAD_PICKER_TLS_CERT_FILE, FAIRLEAD_PICKER_TLS_KEY_FILE"
+            tls = Certificate(settings.picker_tls_cert_file, settings.picker_tls_key_file, variables, ["h2"])
         port, health_port = settings.picker_port, settings.picker_health_port
         return PickerListeners(
             None if port is None else bind("FAIRLEAD_PICKER_PORT", host, port, shared=shared),

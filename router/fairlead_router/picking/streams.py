@@ -5,6 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
+from fairlead_process.grpc_server.grpc_stream import (
+    DEADLINE_EXCEEDED,
+    INTERNAL,
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    RESOURCE_EXHAUSTED,
+    UNAVAILABLE,
+    GrpcStream,
+)
 from fairlead_router.picking import wire
 from fairlead_router.picking.accounts import Account, NoAccount
 from fairlead_router.picking.exchange import (
@@ -19,15 +28,6 @@ from fairlead_router.picking.exchange import (
     Stage,
     TooLarge,
     Whole,
-)
-from fairlead_router.picking.grpc_stream import (
-    DEADLINE_EXCEEDED,
-    INTERNAL,
-    INVALID_ARGUMENT,
-    NOT_FOUND,
-    RESOURCE_EXHAUSTED,
-    UNAVAILABLE,
-    GrpcStream,
 )
 from fairlead_router.picking.messages import AnswerAtOnce, BodyCame, HeaderList, Incoming, PassHeaders, Side
 from fairlead_router.picking.picked_request import PickedRequest

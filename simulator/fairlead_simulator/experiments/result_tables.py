@@ -17,7 +17,7 @@ def result_tables(results: Sequence[CellResult]) -> Iterator[Table]:
     for mode in modes:
         of_mode = [result for result in results if result.cell.spec.early_rejection == mode]
         table = Table(title=f"early rejection {mode.lower()}", title_justify="left")
-        table.add_column("policy", min_width=12, overflow="fold")
+        table.add_column("policy", min_width=12, no_wrap=True)
         for name in (
             "rate/s",
             "in time",

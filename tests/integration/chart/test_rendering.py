@@ -1,5 +1,6 @@
 """What the chart renders, by Helm itself: valid objects that fit each other."""
 
+import base64
 import json
 import re
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 
 from fairlead.instance_marks import POOL_LABEL
 from fairlead_operator.pod_marks import ADOPTED_ROLE_LABEL, ROLE_LABEL
@@ -16,7 +18,10 @@ from fairlead_testing.running.helm import Document, Helm, HelmRefused, Release
 from fairlead_testing.worlds.chart_values import BUNDLED, EVERYTHING, EXTERNAL, merged
 from processkube.testing.clients import KubernetesClient
 
-NAMESPACED = merged(EVERYTHING, {"operator": {"watchNamespaces": ["rendering", "default"]}})
+NAMESPACED = merged(
+    EVERYTHING,
+    {"operator": {"watchNamespaces": ["rendering", "default"]}, "autoscalers": {"externalMetrics": {"enabled": False}}},
+)
 VARIANTS = {"bundled": BUNDLED, "external": EXTERNAL, "everything": EVERYTHING, "namespaced": NAMESPACED}
 
 
@@ -109,6 +114,11 @@ def test_backends_and_scraped_services_exist(release: Release) -> None:
                 assert len(found) == 1
                 named = {one["name"] for one in found[0]["spec"]["ports"]}
                 assert {one["port"] for one in document["spec"]["endpoints"]} <= named
+            case "PodMonitor" if document["metadata"]["name"].endswith("-operator"):
+                (scraped,) = document["spec"]["podMetricsEndpoints"]
+                [name] = selected(document["spec"]["selector"]["matchLabels"], release)
+                [template] = [template for workload, template in pod_templates(release) if workload["metadata"]["name"] == name]
+                assert scraped["port"] in {one["name"] for one in template["spec"]["containers"][0]["ports"]}
             case "PodMonitor":
                 wanted = {one["key"]: one["operator"] for one in document["spec"]["selector"]["matchExpressions"]}
                 assert wanted == {POOL_LABEL: "Exists"}, "what instances have, made or adopted"
@@ -150,6 +160,10 @@ def test_objects_of_the_release_are_in_its_namespace_and_those_of_the_cluster_ha
             assert document["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
         elif document["kind"].startswith("Cluster"):
             assert name.startswith("test-fairlead-")
+        elif document["kind"] == "APIService":
+            assert name == "v1beta1.external.metrics.k8s.io"
+        elif document.get("roleRef", {}).get("name") == "extension-apiserver-authentication-reader":
+            assert document["metadata"]["namespace"] == "kube-system"
         else:
             assert document["metadata"]["namespace"] in {"rendering", "default"}
             assert name.startswith("test-fairlead-")
@@ -211,7 +225,23 @@ def test_the_migrations_job_has_annotations_of_its_own_and_an_end(render: Render
     assert job["spec"]["activeDeadlineSeconds"] == 120
 
 
+def test_the_certificate_for_external_metrics_is_the_charts_own_and_kept_by_an_upgrade(render: Render) -> None:
+    values = merged(BUNDLED, {"autoscalers": {"externalMetrics": {"enabled": True}}})
+    made = {one["kind"]: one for one in render(values).every() if "autoscalers" in one["metadata"]["name"] or one["kind"] == "APIService"}
+    data = {name: base64.b64decode(text) for name, text in made["Secret"]["data"].items()}
+    assert made["APIService"]["spec"]["caBundle"] == made["Secret"]["data"]["ca.crt"]
+    certificate, authority = (x509.load_pem_x509_certificate(data[name]) for name in ("tls.crt", "ca.crt"))
+    certificate.verify_directly_issued_by(authority)
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName)
+    service = made["APIService"]["spec"]["service"]
+    assert f"{service['name']}.{service['namespace']}.svc" in names, "the name by which the Kubernetes API asks"
+    assert [one["port"] for one in made["Service"]["spec"]["ports"]] == [service["port"]]
+
+
 WRONG: dict[str, tuple[Document, str]] = {
+    "a certificate for external metrics that nobody can judge": (
+        merged(BUNDLED, {"autoscalers": {"externalMetrics": {"enabled": True}, "tls": {"existingSecret": "cert"}}}), "autoscalers.tls.caBundle"
+    ),
     "no database": ({}, "name a Secret that holds the URL of a Postgres"),
     "two databases": (merged(BUNDLED, EXTERNAL), "choose one of"),
     "an identity provider without its address": (merged(BUNDLED, {"api": {"login": "oidc"}}), "api.login: oidc needs"),

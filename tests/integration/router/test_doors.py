@@ -7,8 +7,8 @@ from contextlib import suppress
 import httpx
 import pytest
 
+from fairlead_process.grpc_server import http2
 from fairlead_router.kv_events import zmtp
-from fairlead_router.picking import http2
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_testing.worlds.router_worlds import World, until
 from fairlead_testing.worlds.small_routers import MEBIBYTE, small_router, status_of

@@ -16,7 +16,6 @@ import click
 import pytest
 
 from fairlead_cli import main as command_line
-from fairlead_cli import what_if
 from fairlead_cli.printing import print_table
 from fairlead_cli.subcommands import SUBCOMMANDS, Subcommand
 from fairlead_client.resources.moves import Migration
@@ -159,9 +158,8 @@ def test_a_schedule_is_shown_with_its_windows_and_conflicts_in_words(run: Comman
 
 
 def test_names_with_colons_and_brackets_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    for prints in (print_table, what_if._print_table):
-        prints(["pool"], [["team-:car:-[bold]x[/y]"]])
-        assert "team-:car:-[bold]x[/y]" in capsys.readouterr().out
+    print_table(["pool"], [["team-:car:-[bold]x[/y]"]])
+    assert "team-:car:-[bold]x[/y]" in capsys.readouterr().out
 
 
 def test_an_export_whose_reader_leaves_has_done_what_was_wanted(fake: FakePublicApi, monkeypatch: pytest.MonkeyPatch) -> None:

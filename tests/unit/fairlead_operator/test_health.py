@@ -57,6 +57,31 @@ async def test_the_namespace_that_lets_the_operator_read_nothing_is_named_until_
         assert health.document() == leading
 
 
+async def test_the_operators_metrics_are_beside_its_health(server: tuple[Server, str]) -> None:
+    _, url = server
+    health, lease, port = Health(), Lease(LeaseSettings(), "one", FakeCluster(), asyncio.get_running_loop().time, lambda: 0.0), free_port()
+    await health.serve("127.0.0.1", port)
+    health.metrics.taken("reconcile", "a/b", "ok", 0.02)
+    async with aiohttp.ClientSession(trace_configs=[health.reads.trace]) as session:
+
+        async def page() -> str:
+            async with session.get(f"http://127.0.0.1:{port}/metrics") as answer:
+                return await answer.text()
+
+        waiting = await page()
+        assert await lease.hold()
+        health.waiting_for = ""
+        health.watch(lease, ("a/b", "a/c"))
+        await session.get(f"{url}{PODS}?watch=true")
+        leading = await page()
+    await health.close()
+    for name, before, after in (("leading", 0, 1), ("ready", 0, 1), ("pools", 0, 2), ("refused_reads", 0, 1)):
+        assert f"fairlead_operator_{name} {before}.0\n" in waiting
+        assert f"fairlead_operator_{name} {after}.0\n" in leading
+    assert 'fairlead_operator_step_seconds_count{outcome="ok",step="reconcile"} 1.0' in leading
+    assert "process_cpu_seconds_total" in leading
+
+
 async def test_strangers_at_the_health_port_take_few_files_and_probes_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fairlead_operator.health, "STRANGER_SECONDS", 0.1)
     monkeypatch.setattr(fairlead_operator.health, "VISIT_SECONDS", 2.0)

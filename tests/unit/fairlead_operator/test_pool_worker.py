@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from fairlead.tables import PoolKey
-from fairlead_operator.cluster import ClusterUnavailable
+from fairlead_operator.cluster import ClusterRefused, ClusterUnavailable
 from fairlead_operator.pool_worker import PoolWorker, PoolWorkers, Turns
 from fairlead_operator.settings import Pace
 from fairlead_testing.waiting import PATIENCE_SECONDS
@@ -111,6 +111,25 @@ async def test_failed_steps_are_repeated_and_do_not_end_the_daemon() -> None:
     script = Script([ClusterUnavailable("away"), ValueError("a bug"), 3600.0])
     async with daemon(PoolWorker(script, "ns/chat", turns())):
         await until(lambda: len(script.steps) == 3)
+
+
+async def test_steps_count_by_how_they_ended_and_failed_ones_by_pool() -> None:
+    script = Script([RuntimeError("a bug"), ClusterUnavailable("away"), ClusterRefused(403, "Forbidden", "no"), 60.0])
+    counted = turns()
+    async with daemon(PoolWorker(script, "a/b", counted)):
+        await until(lambda: len(script.steps) == 4 and not script.running)
+        await asyncio.sleep(0)
+
+    def value(name: str, **labels: str) -> float | None:
+        return counted.metrics.registry.get_sample_value(name, labels)
+
+    ended = {
+        outcome: value("fairlead_operator_step_seconds_count", step="reconcile", outcome=outcome)
+        for outcome in ("ok", "broke", "unavailable", "refused")
+    }
+    assert ended == {"ok": 1.0, "broke": 1.0, "unavailable": 1.0, "refused": 1.0}
+    failed = {outcome: value("fairlead_operator_failed_steps_total", pool="a/b", outcome=outcome) for outcome in ended}
+    assert failed == {"ok": None, "broke": 1.0, "unavailable": 1.0, "refused": 1.0}
 
 
 async def test_no_event_wakes_a_pool_before_the_server_wishes_to_be_asked_again() -> None:

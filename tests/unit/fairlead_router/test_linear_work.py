@@ -11,23 +11,23 @@ import msgspec
 import pytest
 import yaml
 
+import fairlead_process.grpc_server.frame_reader
 import fairlead_process.json_documents
 import fairlead_process.yaml_documents
 import fairlead_router.engines.engine_pages
 import fairlead_router.kv_events.wire
-import fairlead_router.picking.frame_reader
 import fairlead_router.protocols.answers
 import fairlead_router.protocols.squeezing
 import fairlead_router.serving.forms
 from fairlead.kv_events.block_index import BlockIndex
 from fairlead.kv_events.sources import Source
+from fairlead_process.grpc_server.frame_reader import FrameReader
+from fairlead_process.grpc_server.http2 import PREFACE, ConnectionFailed
 from fairlead_process.yaml_documents import read_yaml
 from fairlead_router.engines.engine_pages import fetched_blocks, read_models, read_page
 from fairlead_router.engines.model_cards import read_cards
 from fairlead_router.kv_events.sources import SourcesUnreadable, read_sources
 from fairlead_router.kv_events.wire import decode
-from fairlead_router.picking.frame_reader import FrameReader
-from fairlead_router.picking.http2 import PREFACE, ConnectionFailed
 from fairlead_router.protocols.answers import StreamReader, parse_event, read_whole, split_events
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.refusals import BadRequest
@@ -187,7 +187,7 @@ def test_frames_of_http2(shape: Shape, piece: int) -> None:
             for start in range(0, len(data), piece):
                 reader.read(CountedBytes(bytes.__getitem__(data, slice(start, start + piece))))
 
-    assert_linear(read, shape, 20_000, fairlead_router.picking.frame_reader)
+    assert_linear(read, shape, 20_000, fairlead_process.grpc_server.frame_reader)
 
 
 def stored(number: int, **more: object) -> dict[str, object]:

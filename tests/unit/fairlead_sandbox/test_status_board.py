@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from fairlead_sandbox.commands import status
-from fairlead_sandbox.state_directory import RunNote, StateDirectory
+from fairlead_sandbox.state_directory import ProcessNote, RunNote, StateDirectory
 from fairlead_sandbox.status_board import show
 from processkube.identities import identity_of
 
@@ -43,3 +43,17 @@ def test_what_a_process_said_is_shown_as_it_said_it(tmp_path: Path) -> None:
     StateDirectory(root=tmp_path).write_run(RunNote(phase="failed", supervisor_pid=1, supervisor_started_ticks=1, urls={}, problem=problem))
     found = CliRunner().invoke(status, ["--state-dir", str(tmp_path)])
     assert (found.exit_code, problem in found.output) == (1, True)
+
+
+def test_processes_with_long_names_are_whole_in_a_narrow_window(tmp_path: Path) -> None:
+    me = identity_of(os.getpid())
+    assert me is not None
+    directory = StateDirectory(root=tmp_path)
+    names = [f"router-{number}-of-the-pool-chat-with-a-long-name" for number in (0, 1)]
+    processes = tuple(
+        ProcessNote(name=name, state="ready", pid=me.pid, started_ticks=me.started_ticks, restarts=0, detail="it answers") for name in names
+    )
+    directory.write_run(RunNote(phase="ready", supervisor_pid=me.pid, supervisor_started_ticks=me.started_ticks, processes=processes))
+    text = io.StringIO()
+    assert show(directory, Console(file=text, width=40))
+    assert [line.split()[0] for line in text.getvalue().splitlines() if line.startswith("router")] == names

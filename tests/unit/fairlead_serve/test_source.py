@@ -244,6 +244,23 @@ async def test_while_the_control_api_is_away_no_engine_leaves_as_drained(tmp_pat
     assert "EngineRemoved" in {event.reason for event in world.api.events}
 
 
+async def test_rounds_reports_and_a_refused_file_are_counted(tmp_path: Path) -> None:
+    world = await serving(tmp_path)
+    metrics = world.source.metrics
+
+    def value(name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(name, labels)
+
+    await world.rounds()
+    assert value("fairlead_source_engines", state="Serving") == 2.0
+    assert (value("fairlead_source_file_refused"), value("fairlead_source_reports_failed_total")) == (0.0, 0.0)
+    world.write(policy={"name": "nonsense"})
+    world.api.is_away = True
+    await world.rounds()
+    assert value("fairlead_source_file_refused") == 1.0
+    assert (value("fairlead_source_reports_failed_total") or 0.0) > 0
+
+
 @pytest.mark.parametrize("successor", [{"url": f"http://{A}", "name": "gpu"}, {"url": "http://c:8000", "name": "gpu"}])
 async def test_the_marks_of_an_engine_do_not_outlive_it(successor: dict[str, str], tmp_path: Path) -> None:
     engine, other = {"url": f"http://{A}", "name": "gpu"}, {"url": f"http://{B}"}

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 CHART = ROOT / "helm" / "fairlead"
 METRICS = ROOT / "docs" / "metrics.md"
 MONITORING = ROOT / "docs" / "monitoring.md"
-FROM_SCRAPING = {"pod", "exported_job", "le"}
+FROM_SCRAPING = {"pod", "exported_job", "job", "le"}
 """Labels that Prometheus adds."""
 
 
@@ -47,7 +47,7 @@ def test_other_variables_of_the_api_are_none_that_the_chart_makes() -> None:
 def series() -> dict[str, set[str]]:
     """Name of each time series that docs/metrics.md tells of → its labels. Another test holds that page to the code."""
     found: dict[str, set[str]] = {}
-    rows = re.findall(r"^\| `(fairlead_\w+)` \| (\w+) \| ([^|]*) \|", METRICS.read_text(encoding="utf-8"), re.MULTILINE)
+    rows = re.findall(r"^\| `((?:fairlead|process)_\w+)` \| (\w+) \| ([^|]*) \|", METRICS.read_text(encoding="utf-8"), re.MULTILINE)
     for name, kind, labels in rows:
         endings = ("_bucket", "_count", "_sum") if kind == "histogram" else ("",)
         found |= {name + ending: set(re.findall(r"\w+", labels)) for ending in endings}
@@ -71,11 +71,11 @@ def expressions() -> Iterator[str]:
 @pytest.mark.parametrize("expression", list(expressions()))
 def test_every_metric_and_label_that_is_read_exists(expression: str) -> None:
     known = series()
-    named = re.findall(r"(fairlead_\w+)(?:\{([^}]*)\})?", expression)
+    named = re.findall(r"((?:fairlead|process)_\w+)(?:\{([^}]*)\})?", expression)
     assert named
     labels: set[str] = set()
     for name, matchers in named:
-        assert name in known, f"{name} is not a metric of router or API"
+        assert name in known, f"{name} is not a metric of any process"
         labels |= known[name]
         for label in re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers):
             assert label in known[name], f"{name} has no label {label}"

@@ -24,6 +24,7 @@ from fairlead_client.resources.pools import PoolSummary
 from fairlead_client.resources.problems import Problem
 from fairlead_web.drawing.findings import Finding
 from fairlead_web.frame.assets import Assets
+from fairlead_web.frame.metrics import WebMetrics
 from fairlead_web.frame.rendering import Context, Renderer
 from fairlead_web.frame.security import csrf_token
 from fairlead_web.frame.settings import WebSettings
@@ -67,6 +68,7 @@ class Site:
     fragments: Fragments
     turns: Turns
     paces: Paces
+    metrics: WebMetrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from typing import Any
 
 
-def _definition(group: str, kind: str, plural: str) -> dict[str, Any]:
+def _definition(group: str, kind: str, plural: str, scope: str = "Namespaced") -> dict[str, Any]:
     free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": free}}}
     return {
@@ -12,7 +12,7 @@ def _definition(group: str, kind: str, plural: str) -> dict[str, Any]:
         "metadata": {"name": f"{plural}.{group}", "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"}},
         "spec": {
             "group": group,
-            "scope": "Namespaced",
+            "scope": scope,
             "names": {"plural": plural, "singular": kind.lower(), "kind": kind},
             "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
         },
@@ -24,6 +24,7 @@ FOREIGN_DEFINITIONS = (
     _definition("monitoring.coreos.com", "PodMonitor", "podmonitors"),
     _definition("monitoring.coreos.com", "PrometheusRule", "prometheusrules"),
     _definition("gateway.networking.k8s.io", "HTTPRoute", "httproutes"),
+    _definition("apiregistration.k8s.io", "APIService", "apiservices", "Cluster"),
 )
 """Only so that their objects are taken: their schemas are not here."""
 
@@ -68,6 +69,12 @@ EVERYTHING: dict[str, Any] = {
         "routerClients": _PEER,
         "pickerClients": _PEER,
         "kvEventsEngines": _PEER,
+        "scalerClients": _PEER,
+    },
+    "autoscalers": {
+        "scaler": {"enabled": True},
+        "externalMetrics": {"enabled": True},
+        "tls": {"existingSecret": "autoscalers-cert", "caBundle": "-----BEGIN CERTIFICATE-----"},
     },
     "monitoring": {
         "serviceMonitors": {"enabled": True},

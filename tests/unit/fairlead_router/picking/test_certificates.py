@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from fairlead_router.picking.serving import LOOK_SECONDS, PickerServer, PickerTls
+from fairlead.errors import InvalidInput
+from fairlead_process.certificates import LOOK_SECONDS, Certificate
+from fairlead_router.picking.serving import PickerServer
 from fairlead_router.settings import Timeouts
 from processkube.kubernetes_api.serving.certificates import ensure_certificates
 
@@ -47,7 +49,7 @@ async def served(tmp_path: Path) -> AsyncIterator[tuple[Served, PickerServer]]:
     server = PickerServer(picker, lambda: True, Timeouts(), lambda: place.now)
     listener = socket.create_server(("127.0.0.1", 0))
     place.port = listener.getsockname()[1]
-    await server.listen(listener, tls=PickerTls(tmp_path / "apiserver.crt", tmp_path / "apiserver.key"))
+    await server.listen(listener, tls=Certificate(tmp_path / "apiserver.crt", tmp_path / "apiserver.key", "CERT_FILE, KEY_FILE", ["h2"]))
     server.sweep()
     yield place, server
     server.close()
@@ -75,7 +77,7 @@ async def test_a_pair_that_does_not_fit_leaves_the_last_one_and_is_logged_once(
         place.now += LOOK_SECONDS
         server.sweep()
         assert await place.shown() == first
-    assert [record.message for record in caplog.records].count("the picker's certificate is not replaced; the last one stays") == 1
+    assert [record.message for record in caplog.records].count("a certificate is not replaced; the last one stays") == 1
     (place.folder / "apiserver.key").unlink()
     place.now += LOOK_SECONDS
     server.sweep()
@@ -84,3 +86,9 @@ async def test_a_pair_that_does_not_fit_leaves_the_last_one_and_is_logged_once(
     place.now += LOOK_SECONDS
     server.sweep()
     assert await place.shown() == second
+
+
+def test_a_certificate_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="CERT_FILE, KEY_FILE"):
+        Certificate(tmp_path / "none.pem", tmp_path / "none.key", "CERT_FILE, KEY_FILE", ["h2"])
+    assert ssl.HAS_ALPN

@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 import json
-import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable
 from hashlib import sha256
@@ -16,16 +15,14 @@ from envoy.service.ext_proc.v3.external_processor_pb2 import ProcessingResponse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.errors import InvalidInput
 from fairlead.gateway_keys import GatewayKeyFacts
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
+from fairlead_process.grpc_server import http2
+from fairlead_process.grpc_server.grpc_connection import GrpcConnection
+from fairlead_process.grpc_server.grpc_stream import OK
 from fairlead_router.main import Router
-from fairlead_router.picking import http2
 from fairlead_router.picking.accounts import WHOLE_ANSWER_BYTES
-from fairlead_router.picking.grpc_connection import GrpcConnection
-from fairlead_router.picking.grpc_stream import OK
-from fairlead_router.picking.serving import tls_context
 from fairlead_router.picking.streams import PickerStream
 from fairlead_router.pools.pool import Pool
 from fairlead_router.settings import RouterSettings
@@ -357,12 +354,6 @@ async def test_a_router_that_closes_breaks_off_what_is_under_way(proxied: Proxie
     proxied.router.picker.close()
     assert heard.ends == [14]  # UNAVAILABLE
     assert proxied.open_accounts() == 0
-
-
-def test_a_certificate_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="FAIRLEAD_PICKER_TLS_CERT_FILE"):
-        tls_context(tmp_path / "none.pem", tmp_path / "none.key")
-    assert ssl.HAS_ALPN
 
 
 async def test_no_header_of_a_proxy_becomes_a_line_of_its_own_at_an_engine(proxied: Proxied) -> None:

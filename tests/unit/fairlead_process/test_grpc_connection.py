@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_router.picking import grpc_connection, http2
-from fairlead_router.picking.frame_reader import MOST_STEPS, STREAM_STEPS
-from fairlead_router.picking.grpc_connection import GrpcConnection
-from fairlead_router.picking.grpc_stream import MOST_WAITING, STREAM_WINDOW, GrpcStream
+from fairlead_process.grpc_server import grpc_connection, http2
+from fairlead_process.grpc_server.frame_reader import MOST_STEPS, STREAM_STEPS
+from fairlead_process.grpc_server.grpc_connection import GrpcConnection
+from fairlead_process.grpc_server.grpc_stream import MOST_WAITING, STREAM_WINDOW, GrpcStream
 from fairlead_router.serving.body_memory import BodyMemory
 from fairlead_testing.waiting import PATIENCE_SECONDS
 

@@ -10,8 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from fairlead_router.picking import http2
-from fairlead_router.serving.body_memory import BodyMemory
+from fairlead_process.grpc_server import http2
 
 STREAM_WINDOW = 512 * 1024
 """Bytes that a peer may send on a stream before it gets leave for more."""
@@ -40,11 +39,20 @@ class Listener(Protocol):
         """The stream is gone; nothing can be sent on it."""
 
 
-class Connection(Protocol):
-    """What a stream uses of its connection. `memory` counts what its streams wait to send."""
+class Memory(Protocol):
+    """Counts the bytes that are `held` in it."""
 
-    memory: BodyMemory
+    held: int
+
+
+class Connection(Protocol):
+    """What a stream uses of its connection."""
+
     body_bytes: int
+
+    @property
+    def memory(self) -> Memory:
+        """Counts what its streams wait to send."""
 
     def push(self, data: bytes) -> None:
         """Send these bytes, together with others of the same moment."""

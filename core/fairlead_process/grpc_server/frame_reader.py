@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fairlead_router.picking import http2
-from fairlead_router.picking.http2 import CONTINUATION, END_HEADERS, HEAD, HEADERS, ConnectionFailed
+from fairlead_process.grpc_server import http2
+from fairlead_process.grpc_server.http2 import CONTINUATION, END_HEADERS, HEAD, HEADERS, ConnectionFailed
 
 FRAME_SIZE = 256 * 1024
 LARGEST_HEADERS = 64 * 1024

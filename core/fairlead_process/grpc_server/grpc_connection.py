@@ -8,11 +8,10 @@ import socket
 from collections.abc import Callable
 
 from fairlead_process.doors import IDLE_SECONDS, STRANGER_SECONDS
-from fairlead_router.picking import http2
-from fairlead_router.picking.frame_reader import FRAME_SIZE, LARGEST_HEADERS, FrameReader
-from fairlead_router.picking.grpc_stream import INVALID_ARGUMENT, STREAM_WINDOW, UNIMPLEMENTED, GrpcStream, Opener
-from fairlead_router.picking.http2 import ConnectionFailed, HeaderBlocks
-from fairlead_router.serving.body_memory import BodyMemory
+from fairlead_process.grpc_server import http2
+from fairlead_process.grpc_server.frame_reader import FRAME_SIZE, LARGEST_HEADERS, FrameReader
+from fairlead_process.grpc_server.grpc_stream import INVALID_ARGUMENT, STREAM_WINDOW, UNIMPLEMENTED, GrpcStream, Memory, Opener
+from fairlead_process.grpc_server.http2 import ConnectionFailed, HeaderBlocks
 
 CONNECTION_WINDOW = 16 * 1024 * 1024
 MOST_STREAMS = 2048
@@ -38,6 +37,12 @@ MOST_REFUSED = 4096
 logger = logging.getLogger(__name__)
 
 
+class _Uncounted:
+    """Memory of connections whose messages are small."""
+
+    held = 0
+
+
 class GrpcConnection(asyncio.Protocol):
     """One connection. `opener` gives each stream its listener; no message may be larger than `largest` bytes; while
     `is_full`, no stream is taken. What its streams wait to send counts in `memory`.
@@ -49,10 +54,10 @@ class GrpcConnection(asyncio.Protocol):
         largest: int,
         closed: Callable[[GrpcConnection], None],
         is_full: Callable[[], bool] = lambda: False,
-        memory: BodyMemory | None = None,
+        memory: Memory | None = None,
     ) -> None:
         self.body_bytes = 0
-        self.memory = memory or BodyMemory(2**40)
+        self.memory: Memory = _Uncounted() if memory is None else memory
         self._is_full = is_full
         self._opener = opener
         self._largest = largest
@@ -122,7 +127,7 @@ class GrpcConnection(asyncio.Protocol):
                 self._has_room = False
                 self._flush_streams()
         except ConnectionFailed as failure:
-            logger.warning("an endpoint picker's client broke HTTP/2", extra={"error": str(failure), "code": failure.code})
+            logger.warning("a gRPC client broke HTTP/2", extra={"error": str(failure), "code": failure.code})
             self.push(http2.goaway(self._last_stream, failure.code, str(failure)[:100].encode()))
             self._flush()
             self.close()

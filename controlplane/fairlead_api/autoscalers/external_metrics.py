@@ -1,0 +1,136 @@
+"""The documents of `external.metrics.k8s.io/v1beta1`, which a HorizontalPodAutoscaler reads."""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from fairlead.errors import InvalidInput
+from fairlead.selectors import ExpressionSpec
+from fairlead_api.autoscalers.figures import WINDOWS, Sample
+
+GROUP, VERSION = "external.metrics.k8s.io", "v1beta1"
+GROUP_VERSION = f"{GROUP}/{VERSION}"
+
+_VERSION = {"groupVersion": GROUP_VERSION, "version": VERSION}
+_GROUP = {"name": GROUP, "versions": [_VERSION], "preferredVersion": _VERSION}
+
+DISCOVERY: Mapping[str, Mapping[str, Any]] = {
+    "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_GROUP]},
+    f"/apis/{GROUP}": {"kind": "APIGroup", "apiVersion": "v1", **_GROUP},
+    f"/apis/{GROUP_VERSION}": {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": GROUP_VERSION,
+        "resources": [
+            {"name": metric, "singularName": "", "namespaced": True, "kind": "ExternalMetricValueList", "verbs": ["get"]}
+            for metric in WINDOWS
+        ],
+    },
+}
+"""What says which metrics there are, by path."""
+
+
+def metric_at(path: str) -> tuple[str, str] | None:
+    """Namespace and metric of a path; None for one that is not a metric's."""
+    match path.removeprefix(f"/apis/{GROUP_VERSION}/").split("/"):
+        case ["namespaces", namespace, metric] if namespace and metric and path.startswith(f"/apis/{GROUP_VERSION}/"):
+            return namespace, metric
+    return None
+
+
+def value_list(samples: Sequence[Sample], metric: str, selector: str, at: datetime) -> Mapping[str, Any]:
+    """The metric's series that the selector chooses. Raises InvalidInput for one that cannot be read."""
+    requirements = parsed(selector)
+    chosen = [one for one in samples if one.metric == metric and holds(requirements, one.labels)]
+    return {
+        "kind": "ExternalMetricValueList",
+        "apiVersion": GROUP_VERSION,
+        "metadata": {},
+        "items": [_item(one, at) for one in chosen],
+    }
+
+
+def _item(sample: Sample, at: datetime) -> Mapping[str, Any]:
+    window = WINDOWS[sample.metric]
+    return {
+        "metricName": sample.metric,
+        "metricLabels": sample.labels,
+        "timestamp": at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        **({} if window is None else {"window": window}),
+        "value": quantity(sample.value),
+    }
+
+
+def quantity(value: float) -> str:
+    """A number as Kubernetes writes it, to a thousandth: 3, -50m."""
+    thousandths = round(value * 1000)
+    return f"{thousandths}m" if thousandths % 1000 else str(thousandths // 1000)
+
+
+_REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    503: "ServiceUnavailable",
+}
+
+
+def status(code: int, message: str, **details: Any) -> Mapping[str, Any]:
+    """A refusal as Kubernetes words it."""
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": _REASONS[code],
+        **({"details": details} if details else {}),
+        "code": code,
+    }
+
+
+_NAME = r"[A-Za-z0-9][-A-Za-z0-9_./]*"
+_VALUE = r"[-A-Za-z0-9_.]*"
+_EQUAL = re.compile(rf"\s*({_NAME})\s*(==|=|!=)\s*({_VALUE})\s*")
+_SET = re.compile(rf"\s*({_NAME})\s+(in|notin)\s+\(\s*({_VALUE}(?:\s*,\s*{_VALUE})*)\s*\)\s*")
+_EXISTS = re.compile(rf"\s*(!?)\s*({_NAME})\s*")
+
+
+def parsed(text: str) -> Sequence[ExpressionSpec]:
+    """The requirements of a selector, all of which must hold; none for an empty one. Raises InvalidInput."""
+    found, rest = [], text
+    while rest.strip():
+        requirement, rest = _first(rest, text)
+        found.append(requirement)
+        if rest and not rest.startswith(","):
+            raise _unreadable(text)
+        if rest and not rest[1:].strip():
+            raise _unreadable(text)
+        rest = rest[1:]
+    return found
+
+
+def holds(requirements: Sequence[ExpressionSpec], labels: Mapping[str, str]) -> bool:
+    """Whether these labels meet all requirements."""
+    return all(one.holds(labels) for one in requirements)
+
+
+def _first(rest: str, text: str) -> tuple[ExpressionSpec, str]:
+    if matched := _SET.match(rest):
+        key, operator, values = matched.groups()
+        several = tuple(value.strip() for value in values.split(","))
+        return ExpressionSpec(key=key, operator="In" if operator == "in" else "NotIn", values=several), rest[matched.end() :]
+    if matched := _EQUAL.match(rest):
+        key, operator, value = matched.groups()
+        return ExpressionSpec(key=key, operator="NotIn" if operator == "!=" else "In", values=(value,)), rest[matched.end() :]
+    if matched := _EXISTS.match(rest):
+        absent, key = matched.groups()
+        return ExpressionSpec(key=key, operator="DoesNotExist" if absent else "Exists", values=()), rest[matched.end() :]
+    raise _unreadable(text)
+
+
+def _unreadable(text: str) -> InvalidInput:
+    return InvalidInput("labelSelector", text[:200], "write requirements such as pool=chat,role in (prefill,decode)")

@@ -1,0 +1,144 @@
+"""The calls of KEDA's external scaler on their streams, and the port at which they come."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from fairlead_api.autoscalers import keda
+from fairlead_api.autoscalers.figures import FiguresUnknown, LatestFigures
+from fairlead_process.accepting import BoundedServer
+from fairlead_process.certificates import Certificate
+from fairlead_process.doors import Door
+from fairlead_process.grpc_server import http2
+from fairlead_process.grpc_server.grpc_connection import GrpcConnection
+from fairlead_process.grpc_server.grpc_stream import INVALID_ARGUMENT, OK, UNAVAILABLE, GrpcStream, Listener
+
+LARGEST = 64 * 1024
+"""Bytes of one message; a trigger's metadata are a few names."""
+LOOK_SECONDS = 1.0
+"""Pause between two looks of a stream that waits for a change."""
+MOST_STREAMS = 1024
+
+FAREWELL = http2.settings({}) + http2.goaway(0, http2.NO_ERROR, b"too many connections; try again")
+
+CALLS = ("IsActive", "GetMetricSpec", "GetMetrics")
+WATCH = "StreamIsActive"
+
+
+class ScalerCall:
+    """One call: a message, which is answered at once, or for a watch at once and after each change."""
+
+    def __init__(self, stream: GrpcStream, method: str, figures: LatestFigures, ended: Callable[["ScalerCall"], None]) -> None:
+        self._stream = stream
+        self._method = method
+        self._figures = figures
+        self._ended = ended
+        self._asked: keda.Asked | None = None
+        self._said: bytes | None = None
+
+    def message(self, payload: bytes) -> None:
+        """The call's message."""
+        try:
+            self._asked = keda.read_asked(self._method, payload)
+        except keda.Refused as refused:
+            self._end(refused.status, str(refused))
+            return
+        self.look()
+
+    def look(self) -> None:
+        """Answer; a watch is answered again only with another word."""
+        if self._asked is None:
+            return
+        try:
+            said = keda.answer(self._method, self._asked, self._figures.samples(self._asked.trigger.namespace))
+        except keda.Refused as refused:
+            self._end(refused.status, str(refused))
+        except FiguresUnknown as unknown:
+            self._end(UNAVAILABLE, str(unknown))
+        else:
+            self._say(said)
+
+    def _say(self, said: bytes) -> None:
+        if said != self._said:
+            self._said = said
+            self._stream.send(said)
+        if self._method != WATCH:
+            self._end(OK, "")
+
+    def _end(self, status: int, message: str) -> None:
+        self._stream.finish(status, message)
+        self._ended(self)
+
+    def keeps(self, size: int) -> bool:
+        """The beginning of a message may wait."""
+        return size <= LARGEST
+
+    def half_closed(self) -> None:
+        """The caller has said all."""
+        if self._asked is None:
+            self._end(INVALID_ARGUMENT, f"no message of {self._method}")
+
+    def gone(self) -> None:
+        """The caller has left."""
+        self._ended(self)
+
+
+class ScalerCalls:
+    """All calls of KEDA that are open."""
+
+    def __init__(self, figures: LatestFigures) -> None:
+        self._figures = figures
+        self._open: set[ScalerCall] = set()
+
+    def begin(self, stream: GrpcStream) -> Listener | None:
+        """The handler of a call of this path; None when there is none."""
+        method = stream.path.decode("latin-1").removeprefix(keda.SERVICE)
+        if method not in (*CALLS, WATCH):
+            return None
+        made = ScalerCall(stream, method, self._figures, self._open.discard)
+        self._open.add(made)
+        return made
+
+    def is_full(self) -> bool:
+        """Whether no further call is taken."""
+        return len(self._open) >= MOST_STREAMS
+
+    def look(self) -> None:
+        """Tell watches what has changed."""
+        for call in tuple(self._open):
+            call.look()
+
+
+@asynccontextmanager
+async def serving_scaler(
+    figures: LatestFigures, listener: socket.socket, door: Door, certificate: Certificate | None
+) -> AsyncIterator[ScalerCalls]:
+    """Answer KEDA at a bound socket while the block runs."""
+    calls, connections = ScalerCalls(figures), set[GrpcConnection]()
+
+    def lost(connection: GrpcConnection) -> None:
+        connections.discard(connection)
+        door.leave(connection)
+
+    def connection() -> GrpcConnection:
+        made = GrpcConnection(calls.begin, LARGEST, lost, calls.is_full)
+        connections.add(made)
+        return made
+
+    tls = None if certificate is None else certificate.context
+    server = BoundedServer(listener, door, connection, lost, lambda: FAREWELL, tls)
+    looking = asyncio.create_task(_looking(calls), name="scaler")
+    try:
+        yield calls
+    finally:
+        looking.cancel()
+        server.close()
+        for one in tuple(connections):
+            one.close()
+
+
+async def _looking(calls: ScalerCalls) -> None:
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        calls.look()

@@ -1,0 +1,46 @@
+"""The sockets of the ports for other people's autoscalers, bound before anything else starts."""
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fairlead_api.autoscaler_settings import CERT_FILES, AutoscalerSettings
+from fairlead_process.certificates import Certificate
+from fairlead_process.doors import Door, DoorPlan
+from fairlead_process.starting import bind
+
+SCALER = DoorPlan(name="KEDA", wanted=256)
+METRICS = DoorPlan(name="external metrics", wanted=256)
+"""Connections at each port: a cluster has few autoscalers, each with one or two."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoscalerPorts:
+    """The bound sockets; None where the settings name no port. `doors` has those of the ports' names."""
+
+    scaler: socket.socket | None = None
+    metrics: socket.socket | None = None
+    certificate: Certificate | None = None
+    doors: Mapping[str, int] = field(default_factory=dict)
+
+    def door(self, plan: DoorPlan) -> Door:
+        """The door of a port."""
+        return Door(self.doors.get(plan.name, plan.wanted))
+
+
+def plans_of(settings: AutoscalerSettings) -> tuple[DoorPlan, ...]:
+    """The doors of the ports that the settings name."""
+    return tuple(plan for plan, port in ((SCALER, settings.scaler_port), (METRICS, settings.metrics_port)) if port is not None)
+
+
+def bound(settings: AutoscalerSettings, host: str, doors: Mapping[str, int]) -> AutoscalerPorts:
+    """Bind the ports that the settings name. Raises InvalidInput."""
+    certificate = None
+    if settings.cert_file is not None and settings.key_file is not None:
+        certificate = Certificate(settings.cert_file, settings.key_file, CERT_FILES, ["h2", "http/1.1"])
+    return AutoscalerPorts(
+        scaler=None if settings.scaler_port is None else bind("FAIRLEAD_SCALER_PORT", host, settings.scaler_port),
+        metrics=None if settings.metrics_port is None else bind("FAIRLEAD_EXTERNAL_METRICS_PORT", host, settings.metrics_port),
+        certificate=certificate,
+        doors=doors,
+    )

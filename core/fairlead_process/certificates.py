@@ -1,0 +1,104 @@
+"""The certificate of a port with TLS, read again when its files change, and the authorities of its clients."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairlead.errors import InvalidInput
+
+LOOK_SECONDS = 60.0
+"""Pause between two looks at the files of a certificate; a Secret that is mounted changes about as often."""
+
+logger = logging.getLogger(__name__)
+
+
+class Certificate:
+    """TLS with the certificate and key of two files, which `variables` name. Each new connection takes `context` as it
+    is then. `protocols` are those of ALPN. Clients may show certificates of the authorities that `trust` takes.
+    """
+
+    def __init__(self, certificate: Path, key: Path, variables: str, protocols: Sequence[str]) -> None:
+        """Raises InvalidInput."""
+        self._files = certificate, key
+        self._variables = variables
+        self._protocols = list(protocols)
+        self._authorities = ""
+        self._read = self._times()
+        self._looked_at = float("-inf")
+        self._problem = ""
+        self._context = self._made()
+
+    def context(self) -> ssl.SSLContext:
+        """The newest one that could be made."""
+        return self._context
+
+    def trust(self, authorities: str) -> None:
+        """Verify certificates that clients show by these authorities, in PEM, and by no others; a client may show none.
+
+        Raises ssl.SSLError for what is no PEM; nothing changes then.
+        """
+        if authorities != self._authorities:
+            before, self._authorities = self._authorities, authorities
+            try:
+                self._context = self._made()
+            except (InvalidInput, ssl.SSLError):
+                self._authorities = before
+                raise
+
+    def look(self, now: float) -> None:
+        """Read the files again if they have changed, at most once a minute (`now` in seconds); an unusable pair changes
+        nothing and is logged once.
+        """
+        if now - self._looked_at < LOOK_SECONDS:
+            return
+        self._looked_at, times = now, self._times()
+        if times == self._read:
+            return
+        try:
+            self._context = self._made()
+        except (InvalidInput, OSError) as problem:
+            if str(problem) != self._problem:
+                self._problem = str(problem)
+                logger.warning("a certificate is not replaced; the last one stays", extra={"error": self._problem})
+            return
+        self._read, self._problem = times, ""
+        logger.info("a certificate was read again", extra={"file": str(self._files[0])})
+
+    def _made(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(self._protocols)
+        try:
+            context.load_cert_chain(*self._files)
+        except (OSError, ssl.SSLError) as error:
+            raise self._unusable(error) from None
+        if self._authorities:
+            _verify_clients(context, self._authorities)
+        return context
+
+    def _unusable(self, error: OSError) -> InvalidInput:
+        reason = error.strerror or str(error)
+        remedy = f"write paths of a certificate and its key in PEM that this process can read ({reason})"
+        return InvalidInput(self._variables, ", ".join(map(str, self._files)), remedy)
+
+    def _times(self) -> tuple[int, ...]:
+        return tuple(_changed_at(path) for path in self._files)
+
+
+def _verify_clients(context: ssl.SSLContext, authorities: str) -> None:
+    """A session that is taken up again would bring a certificate that was verified before: there are none."""
+    context.load_verify_locations(cadata=authorities)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.options |= ssl.OP_NO_TICKET
+    context.num_tickets = 0
+
+
+def _changed_at(path: Path) -> int:
+    """When the file changed, in nanoseconds; 0 while it is not there."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
