@@ -155,5 +155,5 @@ clean: ## remove the environment and the sandbox's state
 	@[ ! -x $(BIN)/fairlead ] || $(BIN)/fairlead down || true
 	rm -rf .venv .venv-tools .fairlead webui/node_modules
 
-.venv/ready: uv.lock pyproject.toml cluster/pyproject.toml scripts/bootstrap.sh scripts/pythons.sh
+.venv/ready: uv.lock pyproject.toml cluster/pyproject.toml scripts/bootstrap.sh scripts/pythons.sh scripts/sync-dependencies.sh
 	@scripts/bootstrap.sh

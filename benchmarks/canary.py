@@ -26,7 +26,7 @@ from random import Random
 from benchmarks.command_line import above_zero, count
 
 from fairlead.canaries.judging import Judge
-from fairlead.canaries.verdicts import CanaryRules, Verdict
+from fairlead.canaries.verdicts import CanaryRules, StepVerdict
 from fairlead.reports.canaries import CanarySample
 from fairlead.tables import PoolKey
 
@@ -110,9 +110,9 @@ def one_run(seed: int, requests: int, share: float, slower: float) -> Run:
             continue
         looked = judge.pairs
         verdict = judge.judgement().verdict
-        if verdict is Verdict.BACK:
+        if verdict is StepVerdict.BACK:
             return Run((seen, canary), went_on)
-        went_on = seen if verdict is Verdict.GO and went_on is None else went_on
+        went_on = seen if verdict is StepVerdict.GO and went_on is None else went_on
     return Run(None, went_on)
 
 

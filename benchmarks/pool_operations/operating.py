@@ -12,7 +12,7 @@ from benchmarks.pool_operations.accounts import costs_of
 from benchmarks.pool_operations.loaded_pools import ROLES, LoadedPool, begin_loads, counted, pool_manifest, roles_of
 from benchmarks.pool_operations.operations import (
     NEWEST,
-    Course,
+    StepVerdict,
     drain_one,
     flip_there_and_back,
     lose_node,
@@ -79,7 +79,9 @@ def spec_of(work: Work, cache_tokens: int, *, kv_transfer: bool) -> dict[str, ob
     }
 
 
-def operate(course: Course, chat: LoadedPool, newest: LoadedPool, node: subprocess.Popen[bytes], count: int, steps: Container[str]) -> None:
+def operate(
+    course: StepVerdict, chat: LoadedPool, newest: LoadedPool, node: subprocess.Popen[bytes], count: int, steps: Container[str]
+) -> None:
     """The wanted operations, in their order; the second pool goes when it has been compared."""
     for role in ROLES:
         if role in steps:
@@ -109,7 +111,7 @@ def verified(sandbox: RunningSandbox) -> str:
 
 def run_operations(sandbox: RunningSandbox, node: subprocess.Popen[bytes], folder: Path, settings: OperationsSettings, work: Work) -> int:
     """Both pools under load through all operations; 1 if a promise was not kept."""
-    count, course = settings.instances, Course(window=settings.window)
+    count, course = settings.instances, StepVerdict(window=settings.window)
     spec = spec_of(work, settings.cache_tokens, kv_transfer=settings.kv_transfer)
     print(f"{count} prefill and {count} decode instances at {settings.utilisation:.0%}: {work.words()}", flush=True)
     trace = folder / "trace.jsonl"
@@ -143,7 +145,7 @@ def run_operations(sandbox: RunningSandbox, node: subprocess.Popen[bytes], folde
 
 
 def told(
-    course: Course,
+    course: StepVerdict,
     chat: LoadedPool,
     newest: LoadedPool,
     work: Work,

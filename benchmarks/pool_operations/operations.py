@@ -61,7 +61,7 @@ class Drained:
 
 
 @dataclass(slots=True, kw_only=True)
-class Course:
+class StepVerdict:
     """What has been done. After each operation the load runs for `window` seconds."""
 
     window: float
@@ -120,7 +120,7 @@ def instances_by_role(pool: LoadedPool) -> dict[str, list[str]]:
     return found
 
 
-def scale_out_and_in(course: Course, chat: LoadedPool, newest: LoadedPool, role: str, count: int) -> None:
+def scale_out_and_in(course: StepVerdict, chat: LoadedPool, newest: LoadedPool, role: str, count: int) -> None:
     """`count` instances of a role become twice as many, and so many again; `newest` loses its newest ones."""
     other = {"prefill": "decode", "decode": "prefill"}[role]
 
@@ -137,7 +137,7 @@ def scale_out_and_in(course: Course, chat: LoadedPool, newest: LoadedPool, role:
     course.run(f"{role} {2 * count} → {count}", both, scale_in, settled_at(count), scaled_in=role)
 
 
-def flip_there_and_back(course: Course, chat: LoadedPool, count: int) -> None:
+def flip_there_and_back(course: StepVerdict, chat: LoadedPool, count: int) -> None:
     """One decode instance becomes prefill, and one prefill instance decode. Raises NeverCame when a pod changed."""
     names = {pod["metadata"]["name"] for pod in chat.pods()}
     for words, prefill in (("a decode instance becomes prefill", count + 1), ("a prefill instance becomes decode", count)):
@@ -153,7 +153,7 @@ def flip_there_and_back(course: Course, chat: LoadedPool, count: int) -> None:
         raise NeverCame("a role flip made or deleted a pod")
 
 
-def roll_out(course: Course, chat: LoadedPool, count: int) -> None:
+def roll_out(course: StepVerdict, chat: LoadedPool, count: int) -> None:
     """A changed engine setting replaces every instance."""
     names = {pod["metadata"]["name"] for pod in chat.pods()}
 
@@ -163,7 +163,7 @@ def roll_out(course: Course, chat: LoadedPool, count: int) -> None:
     course.run("rollout of all instances", (chat,), lambda pool: pool.patch({"engine": {"simulated": {"maxRunning": 255}}}), replaced)
 
 
-def drain_one(course: Course, chat: LoadedPool, count: int) -> None:
+def drain_one(course: StepVerdict, chat: LoadedPool, count: int) -> None:
     """A person has an instance drained that is in the middle of an answer of ten minutes, and it is replaced."""
     model, tokens = str(chat.manifest["spec"]["model"]), LONG_ANSWER_TOKENS
     with long_answer(chat.sandbox.routers[0], model, tokens) as answer:
@@ -185,7 +185,7 @@ def drain_one(course: Course, chat: LoadedPool, count: int) -> None:
             course.drained = replace(course.drained, error=answer.error or "the answer did not go on")
 
 
-def maintain_node(course: Course, chat: LoadedPool, count: int) -> None:
+def maintain_node(course: StepVerdict, chat: LoadedPool, count: int) -> None:
     """A node is cordoned, emptied by evictions as `kubectl drain` does it, and used again."""
     sandbox = chat.sandbox
 
@@ -209,7 +209,7 @@ def maintain_node(course: Course, chat: LoadedPool, count: int) -> None:
     cordon(on=False)
 
 
-def lose_node(course: Course, chat: LoadedPool, node: subprocess.Popen[bytes], count: int) -> None:
+def lose_node(course: StepVerdict, chat: LoadedPool, node: subprocess.Popen[bytes], count: int) -> None:
     """All instances of a node die without a word, and their node says nothing any more."""
     there = {
         pod["metadata"]["name"]: pod["metadata"]["labels"]["llm-d.ai/role"]

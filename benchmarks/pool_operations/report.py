@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.pool_operations.accounts import Cost, by_window, hit_rate, lost_answers
 from benchmarks.pool_operations.loaded_pools import LoadedPool
-from benchmarks.pool_operations.operations import Course
+from benchmarks.pool_operations.operations import StepVerdict
 from benchmarks.pool_operations.work import Work
 
 from fairlead_simulator.replay.outcomes import ReplayVerdict
@@ -65,7 +65,7 @@ def load_lines(pool: LoadedPool, work: Work, instances: int, window: float) -> l
     ]
 
 
-def loss_lines(pool: LoadedPool, course: Course, retries: int) -> list[str]:
+def loss_lines(pool: LoadedPool, course: StepVerdict, retries: int) -> list[str]:
     """The record of the node's loss."""
     loss = course.loss
     if loss is None:
@@ -82,7 +82,7 @@ def loss_lines(pool: LoadedPool, course: Course, retries: int) -> list[str]:
     ]
 
 
-def drain_lines(course: Course) -> list[str]:
+def drain_lines(course: StepVerdict) -> list[str]:
     """The record of the drain."""
     if course.drained is None:
         return []
@@ -95,7 +95,7 @@ def _refusals(pool: LoadedPool) -> str:
     return "".join(f"\n      request {one.index} at {one.ended_seconds:.1f} s: {one.status} {one.reason}" for one in told[:20])
 
 
-def promises(pool: LoadedPool, costs: Sequence[Cost], course: Course, verify: str, contradictions: Sequence[str]) -> dict[str, bool]:
+def promises(pool: LoadedPool, costs: Sequence[Cost], course: StepVerdict, verify: str, contradictions: Sequence[str]) -> dict[str, bool]:
     """Each promise in words, and whether it was kept."""
     failed = [one for one in pool.served if one.verdict is ReplayVerdict.FAILED]
     refused = sum(one.verdict is ReplayVerdict.REJECTED for one in pool.served)

@@ -29,7 +29,7 @@ def main(host: str, port: int, state_dir: Path, file: Path) -> None:
         cluster = FileCluster(StateFiles(root=state_dir, pool_file=file), installed_policies())
 
         def app(api: Settings, url: str, ports: AutoscalerPorts) -> ASGIApp:
-            return create_app(api, settings.public_url or url, cluster, ports)
+            return create_app(api, settings.public_url or url, cluster, ports=ports)
 
         serve(settings.api, Place(host=host, port=port, wait_for_database=10.0), app)
 

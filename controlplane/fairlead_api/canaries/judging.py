@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from fairlead.canaries.verdicts import Judgement, Verdict
+from fairlead.canaries.verdicts import Judgement, StepVerdict
 from fairlead.reports.canaries import CanarySample
 from fairlead_api.canaries.store import OpenStep
 
@@ -36,7 +36,7 @@ class Store(Protocol):
 
     async def add(self, step: OpenStep, judgement: Judgement, at: datetime) -> None: ...
 
-    async def newest(self, step: OpenStep) -> tuple[datetime, Verdict] | None: ...
+    async def newest(self, step: OpenStep) -> tuple[datetime, StepVerdict] | None: ...
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class _Going:
     judge: Judge
     earlier: frozenset[str]
     last: tuple[datetime, str]
-    spoke: tuple[datetime, Verdict] | None
+    spoke: tuple[datetime, StepVerdict] | None
 
 
 class Judging:

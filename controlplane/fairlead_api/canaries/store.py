@@ -10,7 +10,7 @@ from sqlalchemy import func, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.canaries.verdicts import CanaryRules, Judgement, Verdict
+from fairlead.canaries.verdicts import CanaryRules, Judgement, StepVerdict
 from fairlead.pool_states import CanaryVerdict, PoolState
 from fairlead.reports.canaries import CanarySample
 from fairlead.rollout_specs import CanarySpec
@@ -120,12 +120,12 @@ class PostgresCanaries:
 
         await self._database.writing(work)
 
-    async def newest(self, step: OpenStep) -> tuple[datetime, Verdict] | None:
+    async def newest(self, step: OpenStep) -> tuple[datetime, StepVerdict] | None:
         """When the judge spoke of the step last, and its verdict."""
         query = select(_LOOKS.at, _LOOKS.verdict).where(_LOOKS.pool_id == step.pool_id, _LOOKS.step == step.step)
         async with self._database.reading() as connection:
             row = (await connection.execute(query.order_by(_LOOKS.at.desc()).limit(1))).one_or_none()
-        return None if row is None else (row.at, Verdict(row.verdict))
+        return None if row is None else (row.at, StepVerdict(row.verdict))
 
 
 class CanaryReads:

@@ -5,7 +5,7 @@ from math import exp, log
 
 from fairlead.canaries.bets import Interval
 from fairlead.canaries.sessions import HITS, METRICS, Metric, Sessions
-from fairlead.canaries.verdicts import CanaryRules, Estimate, Judgement, Verdict
+from fairlead.canaries.verdicts import CanaryRules, Estimate, Judgement, StepVerdict
 from fairlead.reports.canaries import CanarySample
 
 GOING_ON = 0.05
@@ -82,14 +82,16 @@ def _shown(metric: Metric, effect: float) -> float:
     return round(exp(effect) - 1 if metric.is_ratio else effect, 4)
 
 
-def _of_metric(metric: Metric, interval: Interval, looser: Interval, rules: CanaryRules) -> Verdict:
+def _of_metric(metric: Metric, interval: Interval, looser: Interval, rules: CanaryRules) -> StepVerdict:
     """`looser` has the bounds of `GOING_ON`."""
     if interval.pairs < LEAST_PAIRS:
-        return Verdict.WAIT
+        return StepVerdict.WAIT
     stop, go = (log(1 + share) if metric.is_ratio else share for share in (rules.stop_above * metric.stop, rules.go_below * metric.go))
     if any(bound is not None and bound >= stop for bound in _worse(metric, interval.low, interval.high)):
-        return Verdict.BACK
-    return Verdict.GO if all(bound is not None and bound <= go for bound in _worse(metric, looser.high, looser.low)) else Verdict.WAIT
+        return StepVerdict.BACK
+    return (
+        StepVerdict.GO if all(bound is not None and bound <= go for bound in _worse(metric, looser.high, looser.low)) else StepVerdict.WAIT
+    )
 
 
 def _worse(metric: Metric, more: float | None, less: float | None) -> list[float | None]:
@@ -106,17 +108,17 @@ def words_of(metric: str) -> str:
     return _WORDS.get(metric, "the tokens of an answer")
 
 
-def _verdict(estimates: tuple[Estimate, ...]) -> tuple[Verdict, str]:
-    worse = [one for one in estimates if one.verdict is Verdict.BACK]
+def _verdict(estimates: tuple[Estimate, ...]) -> tuple[StepVerdict, str]:
+    worse = [one for one in estimates if one.verdict is StepVerdict.BACK]
     if worse:
-        return Verdict.BACK, f"{words_of(worse[0].metric)} changed by {_change(worse[0])}"
+        return StepVerdict.BACK, f"{words_of(worse[0].metric)} changed by {_change(worse[0])}"
     measured = [one for one in estimates if one.pairs]
-    open_ = [one for one in measured if one.verdict is Verdict.WAIT]
+    open_ = [one for one in measured if one.verdict is StepVerdict.WAIT]
     if not measured:
-        return Verdict.WAIT, "no pair of sessions yet"
+        return StepVerdict.WAIT, "no pair of sessions yet"
     if open_:
-        return Verdict.WAIT, f"{words_of(open_[0].metric)} is open after {open_[0].pairs} pairs of sessions"
-    return Verdict.GO, "nothing is worse by more than is allowed"
+        return StepVerdict.WAIT, f"{words_of(open_[0].metric)} is open after {open_[0].pairs} pairs of sessions"
+    return StepVerdict.GO, "nothing is worse by more than is allowed"
 
 
 def _change(one: Estimate) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class StepVerdict(StrEnum):
     """What to do with a step, or what one metric says of it."""
 
     GO = "go"
@@ -39,14 +39,14 @@ class Estimate:
     change: float
     low: float | None
     high: float | None
-    verdict: Verdict
+    verdict: StepVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """The verdict about a step, and what it rests on. Sessions are those that counted."""
 
-    verdict: Verdict
+    verdict: StepVerdict
     reason: str
     requests: int
     canary_requests: int

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import ceil
 
-from fairlead.canaries.verdicts import Verdict
+from fairlead.canaries.verdicts import StepVerdict
 from fairlead.instances import InstanceState, Role
 from fairlead.percentages import percentage
 from fairlead.pool_states import PoolObservations
@@ -194,13 +194,13 @@ def _stepped(
     if step is None or spec.canary is None:
         return seen
     told = observations.canary if observations is not None else None
-    verdict = told.verdict if told is not None and told.step == seen.step_name else Verdict.WAIT
-    if told is not None and spec.canary.judge and verdict == Verdict.BACK:
+    verdict = told.verdict if told is not None and told.step == seen.step_name else StepVerdict.WAIT
+    if told is not None and spec.canary.judge and verdict == StepVerdict.BACK:
         return replace(seen, regressed=True, rejected=True, measured=f"In the canary {told.reason}")
     if any(updated.get(role.role, 0) < updated_in(step, role.replicas) for role in desired):
         return seen
     since = now if seen.step_since is None or seen.step_since > now else seen.step_since
     waiting = replace(seen, step_since=since, updated_at=now)
-    if now - since < step.hold_seconds or (spec.canary.judge and verdict != Verdict.GO):
+    if now - since < step.hold_seconds or (spec.canary.judge and verdict != StepVerdict.GO):
         return waiting
     return replace(waiting, step=seen.step + 1, step_since=None)

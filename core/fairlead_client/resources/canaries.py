@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from fairlead.canaries.verdicts import Verdict
+from fairlead.canaries.verdicts import StepVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class CanaryEstimate:
     change: float
     low: float | None
     high: float | None
-    verdict: Verdict
+    verdict: StepVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class CanaryLook:
     """What the judge said of a step at a time. Sessions are those that counted; requests are those of both arms."""
 
     at: datetime
-    verdict: Verdict
+    verdict: StepVerdict
     reason: str
     requests: int
     canary_requests: int

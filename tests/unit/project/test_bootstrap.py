@@ -27,13 +27,13 @@ esac
 
 UV = """#!/bin/sh
 echo "$@" >>made
-case "$1" in venv) for last; do :; done; mkdir -p "$last/bin" ;; esac
+case "$1" in venv) for last; do :; done; mkdir -p "$last/bin" && ln -s /bin/echo "$last/bin/python" ;; esac
 """
 
 
 def scripts_in(checkout: Path) -> None:
     (checkout / "scripts").mkdir()
-    for name in ("bootstrap.sh", "environments.sh", "pythons.sh"):
+    for name in ("bootstrap.sh", "environments.sh", "pythons.sh", "sync-dependencies.sh"):
         shutil.copy(SCRIPTS / name, checkout / "scripts")
 
 
@@ -76,9 +76,9 @@ def test_unit_tests_get_the_oldest_interpreter_that_runs_and_integration_tests_t
     program(tmp_path / ".venv/bin/uv", UV)
     for name, version in on_path.items():
         program(tmp_path / "bin" / name, interpreter(version))
-    for name in ("bash", "cmp", "cp", "cut", "dirname", "grep", "mkdir", "sort", "tail"):
+    for name in ("bash", "cmp", "cp", "cut", "dirname", "grep", "ln", "mkdir", "sh", "sort", "tail"):
         (tmp_path / "bin" / name).symlink_to(shutil.which(name) or "missing")
-    for calls in (2 * made, 2 * made):  # a venv and its packages for each; the second time nothing
+    for calls in (3 * made, 3 * made):  # a venv, its packages and one of them again for each; the second time nothing
         done = subprocess.run(
             ["bash", "scripts/environments.sh"],
             env={"PATH": str(tmp_path / "bin")},

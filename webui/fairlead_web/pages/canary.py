@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from starlette.responses import Response
 
-from fairlead.canaries.verdicts import Verdict
+from fairlead.canaries.verdicts import StepVerdict
 from fairlead_client.resources.canaries import Canary, CanaryEstimate, CanaryLook, CanaryStep
 from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_web.frame.rendering import Context
@@ -18,9 +18,9 @@ from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
 from fairlead_web.frame.visits import Visit
 
 WORDS = {
-    Verdict.GO: ("goes on", "good"),
-    Verdict.WAIT: ("waits", "info"),
-    Verdict.BACK: ("goes back", "bad"),
+    StepVerdict.GO: ("goes on", "good"),
+    StepVerdict.WAIT: ("waits", "info"),
+    StepVerdict.BACK: ("goes back", "bad"),
 }
 """What a verdict means, and the level of its badge."""
 METRICS = {

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from benchmarks.canary import one_run, traffic
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from fairlead.canaries.bets import Bets
 from fairlead.canaries.judging import Judge, judged
-from fairlead.canaries.verdicts import CanaryRules, Verdict
+from fairlead.canaries.verdicts import CanaryRules, StepVerdict
 from fairlead.reports.canaries import CanarySample
 from fairlead.tables import PoolKey
 from fairlead_testing.examples import examples
@@ -51,9 +52,9 @@ def sessions(count: int, seed: int = 1, **canary: float) -> Iterator[CanarySampl
         ({"output_tokens": 0.4}, "tokens of an answer"),
     ],
 )
-def test_what_is_worse_goes_back_and_the_verdict_names_it(changed: dict[str, float], word: str) -> None:
+def test_what_is_worse_goes_back_and_the_verdict_names_it(changed: dict[str, Any], word: str) -> None:
     found = judged(sessions(600, **changed), RULES, 0.0)
-    assert found.verdict is Verdict.BACK
+    assert found.verdict is StepVerdict.BACK
     assert word in found.reason
 
 
@@ -61,20 +62,20 @@ def test_failures_go_back() -> None:
     random = Random(1)
     samples = (replace(one, failed=one.canary and random.random() < 0.1) for one in sessions(800))
     found = judged(samples, RULES, 0.0)
-    assert found.verdict is Verdict.BACK
+    assert found.verdict is StepVerdict.BACK
     assert "failed requests" in found.reason
 
 
 @pytest.mark.parametrize("better", [{}, {"ttft_seconds": 0.7}, {"tpot_seconds": 0.7}, {"cached_tokens": 1.8}])
-def test_what_is_as_good_or_better_goes_on_with_its_evidence(better: dict[str, float]) -> None:
+def test_what_is_as_good_or_better_goes_on_with_its_evidence(better: dict[str, Any]) -> None:
     found = judged(sessions(800, **better), RULES, 0.0)
-    assert found.verdict is Verdict.GO
+    assert found.verdict is StepVerdict.GO
     assert (found.canary_sessions, found.other_sessions, found.requests) == (400, 400, 3200)
     assert all(one.low is not None and one.high is not None and one.low <= one.change <= one.high for one in found.estimates)
 
 
 def test_few_sessions_decide_nothing() -> None:
-    assert judged(sessions(20, ttft_seconds=1.05), RULES, 0.0).verdict is Verdict.WAIT
+    assert judged(sessions(20, ttft_seconds=1.05), RULES, 0.0).verdict is StepVerdict.WAIT
     assert judged((), RULES, 0.0).reason == "no pair of sessions yet"
 
 
@@ -85,7 +86,7 @@ def test_a_cold_cache_makes_a_canary_neither_slow_nor_a_case_of_lost_hits_while_
         return replace(one, cached_tokens=0, ttft_seconds=2 * (one.ttft_seconds or 0)) if missed else one
 
     found = judged((cold(one) for one in sessions(800)), replace(RULES, warming_seconds=2000.0), 0.0)
-    assert found.verdict is Verdict.GO
+    assert found.verdict is StepVerdict.GO
 
 
 def test_a_session_that_both_arms_served_counts_for_neither() -> None:
@@ -96,7 +97,7 @@ def test_a_session_that_both_arms_served_counts_for_neither() -> None:
 
 def test_a_talkative_session_is_one_witness() -> None:
     slow = (replace(one, session="s" if one.canary else one.session) for one in sessions(400, ttft_seconds=3.0))
-    assert judged(slow, RULES, 0.0).verdict is Verdict.WAIT
+    assert judged(slow, RULES, 0.0).verdict is StepVerdict.WAIT
 
 
 @given(st.lists(st.floats(-0.5, 0.5), min_size=1, max_size=80))

@@ -106,7 +106,7 @@ async def test_a_revision_that_is_as_good_reaches_every_instance(slower: float) 
     world, old = await rolled_out(slower, 300)
     assert old not in templates(world.stage)
     assert "CanaryPassed" in world.stage.reasons()
-    served = {}
+    served: dict[str, set[bool]] = {}
     for new, session in world.served[: len(world.served) // 3]:
         served.setdefault(session, set()).add(new)
     mixed = sum(len(arms) > 1 for arms in served.values())

@@ -583,6 +583,6 @@ def test_what_came_to_a_pool_is_recorded_once_it_ended_with_its_tokens_if_it_was
     served, gone, _still_running = (pool.account.submit(_request(name), 1.0) for name in ("a", "b", "c"))
     pool.account.complete(served, 2.0, Usage(17))
     pool.account.cancel(gone, 2.0)
-    records, dropped = pool.account.traffic.take(pool.table)
+    records, _, dropped = pool.account.traffic.take(pool.table)
     assert [record.output_tokens for record in records] == [17, None]
     assert dropped == 0

@@ -29,6 +29,9 @@ class Ledger:
             assert not any(held != name and held.startswith(name) for held in self.held), "a parent goes after its children"
             self.held.remove(name)
 
+    def cleared(self) -> None:
+        self.held.clear()
+
 
 @examples(200)
 @given(texts=st.lists(st.text("ab", min_size=1, max_size=4).map(str.encode), max_size=30), overlap=st.booleans())

@@ -2,14 +2,16 @@
 
 from datetime import datetime, timedelta
 
-from fairlead.canaries.verdicts import Verdict
+from fairlead.canaries.verdicts import StepVerdict
 from fairlead_client.resources.canaries import Canary, CanaryEstimate, CanaryLook, CanaryStep
 
 
 def made_up_canary(pool: str, now: datetime) -> Canary:
     """Two steps of the pool's canary."""
-    passed = _look(now - timedelta(minutes=20), Verdict.GO, "nothing is worse by more than is allowed", 0.01)
-    waits = [_look(now - timedelta(minutes=one), Verdict.WAIT, "the time to first token is open after 90 pairs", 0.04) for one in (1, 2)]
+    passed = _look(now - timedelta(minutes=20), StepVerdict.GO, "nothing is worse by more than is allowed", 0.01)
+    waits = [
+        _look(now - timedelta(minutes=one), StepVerdict.WAIT, "the time to first token is open after 90 pairs", 0.04) for one in (1, 2)
+    ]
     return Canary(
         pool=pool,
         steps=[
@@ -23,7 +25,7 @@ def _step(name: str, share: float, began: datetime, ended: datetime | None, look
     return CanaryStep(step=name, share=share, began_at=began, ended_at=ended, hits_judged_at=began + timedelta(minutes=5), looks=looks)
 
 
-def _look(at: datetime, verdict: Verdict, reason: str, slower: float) -> CanaryLook:
+def _look(at: datetime, verdict: StepVerdict, reason: str, slower: float) -> CanaryLook:
     return CanaryLook(
         at=at,
         verdict=verdict,
@@ -43,6 +45,6 @@ def _look(at: datetime, verdict: Verdict, reason: str, slower: float) -> CanaryL
 
 
 def _estimate(
-    metric: str, change: float, low: float | None, high: float | None, verdict: Verdict = Verdict.GO, *, is_ratio: bool = True
+    metric: str, change: float, low: float | None, high: float | None, verdict: StepVerdict = StepVerdict.GO, *, is_ratio: bool = True
 ) -> CanaryEstimate:
     return CanaryEstimate(metric=metric, is_ratio=is_ratio, pairs=90, change=change, low=low, high=high, verdict=verdict)

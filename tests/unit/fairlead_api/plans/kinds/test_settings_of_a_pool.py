@@ -1,6 +1,6 @@
 """Kinds that change bounds, pace, sessions, draining, fairness and classes: what they write, and what they say."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -65,7 +65,8 @@ def test_what_is_no_bound_is_refused_by_its_name(fields: dict[str, Any], words: 
 @pytest.mark.parametrize("nothing", [None, {"asleep": None}])
 def test_how_many_sleep_is_written_said_and_taken_out(nothing: object) -> None:
     found = after(BOTH, warm={"asleep": 2})
-    assert found["roles"] == [{**BOTH["roles"][0], "warm": {"asleep": 2}}]
+    (role,) = cast("list[dict[str, object]]", BOTH["roles"])
+    assert found["roles"] == [{**role, "warm": {"asleep": 2}}]
     assert "Up to 2 more sleep instead of being deleted." in bounds_in_words(parse_spec(found))[0]
     assert after(found, warm=nothing) == BOTH
 

@@ -1,7 +1,7 @@
 """Session trees, and what each session did for each task.
 
-Revision: 0073_session_trees
-Revises: 0070_former_secrets
+Revision: 0072_session_trees
+Revises: 0071_departed
 """
 
 import sqlalchemy as sa
@@ -9,8 +9,8 @@ from alembic import op
 
 from fairlead_api.infra.online_changes import build_on_partitions
 
-revision = "0073_session_trees"
-down_revision = "0070_former_secrets"
+revision = "0072_session_trees"
+down_revision = "0071_departed"
 branch_labels = None
 depends_on = None
 

@@ -2,15 +2,15 @@
 
 Lives before this revision are those of the instances still known; there is no price before it.
 
-Revision: 0077_costs
-Revises: 0070_former_secrets
+Revision: 0074_costs
+Revises: 0073_canaries
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0077_costs"
-down_revision = "0070_former_secrets"
+revision = "0074_costs"
+down_revision = "0073_canaries"
 branch_labels = None
 depends_on = None
 

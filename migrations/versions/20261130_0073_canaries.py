@@ -1,15 +1,15 @@
 """Requests of canaries, the steps of these, and the verdicts about them.
 
-Revision: 0075_canaries
-Revises: 0070_former_secrets
+Revision: 0073_canaries
+Revises: 0072_session_trees
 """
 
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-revision = "0075_canaries"
-down_revision = "0070_former_secrets"
+revision = "0073_canaries"
+down_revision = "0072_session_trees"
 branch_labels = None
 depends_on = None
 

@@ -1,14 +1,14 @@
 """Budgets of gateway keys by day and month, and whether they are used up.
 
-Revision: 0078_budgets
-Revises: 0077_costs
+Revision: 0075_budgets
+Revises: 0074_costs
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0078_budgets"
-down_revision = "0077_costs"
+revision = "0075_budgets"
+down_revision = "0074_costs"
 branch_labels = None
 depends_on = None
 
