@@ -93,23 +93,25 @@ def status(code: int, message: str, **details: Any) -> Mapping[str, Any]:
 
 
 _NAME = r"[A-Za-z0-9][-A-Za-z0-9_./]*"
-_VALUE = r"[-A-Za-z0-9_.]*"
-_EQUAL = re.compile(rf"\s*({_NAME})\s*(==|=|!=)\s*({_VALUE})\s*")
-_SET = re.compile(rf"\s*({_NAME})\s+(in|notin)\s+\(\s*({_VALUE}(?:\s*,\s*{_VALUE})*)\s*\)\s*")
-_EXISTS = re.compile(rf"\s*(!?)\s*({_NAME})\s*")
+_VALUE = re.compile(r"[-A-Za-z0-9_.]*")
+_EQUAL = re.compile(rf"({_NAME})\s*(==|=|!=)\s*({_VALUE.pattern})")
+_SET = re.compile(rf"({_NAME})\s+(in|notin)\s+\(([^()]*)\)")
+_EXISTS = re.compile(rf"(!?)\s*({_NAME})")
+"""Requirements without blanks around them. No two repetitions that follow each other take the same character: else a
+short text could keep the process busy for hours.
+"""
 
 
 def parsed(text: str) -> Sequence[ExpressionSpec]:
     """The requirements of a selector, all of which must hold; none for an empty one. Raises InvalidInput."""
-    found, rest = [], text
-    while rest.strip():
-        requirement, rest = _first(rest, text)
+    found, rest = [], text.strip()
+    while rest:
+        requirement, end = _first(rest, text)
         found.append(requirement)
-        if rest and not rest.startswith(","):
+        after = rest[end:].lstrip()
+        rest = after[1:].lstrip()
+        if after and not (after.startswith(",") and rest):
             raise _unreadable(text)
-        if rest and not rest[1:].strip():
-            raise _unreadable(text)
-        rest = rest[1:]
     return found
 
 
@@ -118,17 +120,19 @@ def holds(requirements: Sequence[ExpressionSpec], labels: Mapping[str, str]) -> 
     return all(one.holds(labels) for one in requirements)
 
 
-def _first(rest: str, text: str) -> tuple[ExpressionSpec, str]:
+def _first(rest: str, text: str) -> tuple[ExpressionSpec, int]:
+    """The first requirement, and where it ends."""
     if matched := _SET.match(rest):
-        key, operator, values = matched.groups()
-        several = tuple(value.strip() for value in values.split(","))
-        return ExpressionSpec(key=key, operator="In" if operator == "in" else "NotIn", values=several), rest[matched.end() :]
-    if matched := _EQUAL.match(rest):
+        key, operator, written = matched.groups()
+        values = tuple(value.strip() for value in written.split(","))
+        if all(map(_VALUE.fullmatch, values)):
+            return ExpressionSpec(key=key, operator="In" if operator == "in" else "NotIn", values=values), matched.end()
+    elif matched := _EQUAL.match(rest):
         key, operator, value = matched.groups()
-        return ExpressionSpec(key=key, operator="NotIn" if operator == "!=" else "In", values=(value,)), rest[matched.end() :]
-    if matched := _EXISTS.match(rest):
+        return ExpressionSpec(key=key, operator="NotIn" if operator == "!=" else "In", values=(value,)), matched.end()
+    elif matched := _EXISTS.match(rest):
         absent, key = matched.groups()
-        return ExpressionSpec(key=key, operator="DoesNotExist" if absent else "Exists", values=()), rest[matched.end() :]
+        return ExpressionSpec(key=key, operator="DoesNotExist" if absent else "Exists", values=()), matched.end()
     raise _unreadable(text)
 
 

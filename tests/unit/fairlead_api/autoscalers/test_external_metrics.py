@@ -333,3 +333,11 @@ def test_a_text_that_is_no_selector_is_refused_and_nothing_else_is_raised(text: 
     except BadRequest:
         raise AssertionError(f"{text!r} is no selector to the Kubernetes API, and {found} here") from None
     assert all(holds(found, labels) == theirs.matches(labels) for labels in ({}, {"pool": "chat"}, {"p": "o"}))
+
+
+@pytest.mark.parametrize(
+    "text", ["x in (a" + ",  " * 5000, "x in (" + " " * 20_000, "x" + " " * 20_000 + "?", " " * 20_000 + "?", "!" + " " * 20_000 + "?"]
+)
+def test_a_selector_made_to_be_slow_is_refused_as_soon_as_it_is_read(text: str) -> None:
+    with pytest.raises(InvalidInput, match="labelSelector"):
+        parsed(text)
