@@ -76,20 +76,25 @@ def verified(lines: Iterable[bytes], checks: Checks, key: str | None = None) -> 
             return ExportVerdict(**told, entries=count, first=first, last=last, fault=fault)
         number, chain = document.get("id"), document.pop("chain", None)
         before = previous if previous is not None else genesis_of(str(document.get("at"))[:10])
-        if chained(before, document) != chain or not (last is None or number == last + 1):
+        follows = type(number) is int and number == (number if last is None else last + 1)
+        if chained(before, document) != chain or not follows:
             return ExportVerdict(**told, entries=count, first=first, last=last, fault=f"entry {number} was changed, added or moved")
         previous, last, first, count = chain, number, number if first is None else first, count + 1
     return ExportVerdict(**told, entries=count, first=first, last=last, fault="the file ends before its signature: it was cut off")
 
 
 def _fault_of_end(head: dict[str, Any], end: dict[str, Any], last: str | None, count: int, checks: Checks, key: str | None) -> str | None:
-    if end.get("entries") != count or end.get("last") != last:
+    if end.get("entries") != count:
         return f"the file has {count} entries, and was made with {end.get('entries')}"
+    if end.get("last") != last:
+        return "its end is not that of its last entry"
     signer, signature = head.get("key"), end["signature"]
     if key is not None and signer != key:
         return f"it was signed by {signer or 'nobody'}, not by {key}"
-    if signature is None:
+    if signature is None and signer is None:
         return None
+    if signature is None:
+        return f"it names the key {signer}, and has no signature"
     genuine = isinstance(signer, str) and checks(signer, signature, signed_message(head, last or ""))
     return None if genuine else "its signature is not that of its key"
 
@@ -103,7 +108,7 @@ def _documents(lines: Iterable[bytes]) -> Iterator[Any]:
         if line.strip():
             try:
                 found = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 found = None
             yield found if isinstance(found, dict) else None
 

@@ -13,7 +13,7 @@ from fairlead.errors import InvalidInput
 from fairlead_api.audit.routes import Signer, export_lines
 from fairlead_api.infra.audit_chain import AuditDraft, Link, chain, genesis, hashed
 from fairlead_cli.audit import _is_signed
-from fairlead_client.audit_exports import ExportVerdict, verified
+from fairlead_client.audit_exports import ExportVerdict, chained, verified
 from fairlead_testing.examples import examples
 
 SEED = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
@@ -62,6 +62,28 @@ async def test_an_export_of_another_signer_or_of_none_is_not_taken_for_the_owner
     lines = await an_export()
     forged = [lines[0].replace(str(mine).encode(), str(other.public_key).encode()), *lines[1:]]
     assert check(forged).fault == "its signature is not that of its key"
+
+
+async def test_a_made_up_log_under_the_owners_key_needs_the_owners_signature() -> None:
+    mine, forged = Signer(SEED).public_key, await an_export(seed=None)
+    forged[0] = forged[0].replace(b'"key":null', f'"key":"{mine}"'.encode())
+    assert check(forged, mine).fault == check(forged).fault == f"it names the key {mine}, and has no signature"
+
+
+@pytest.mark.parametrize("number", ["2", None, True, 2.0, [2]])
+async def test_an_entry_without_a_whole_number_is_a_fault_and_no_crash(number: Any) -> None:
+    lines = await an_export(2, seed=None)
+    first, second = (json.loads(line) for line in lines[1:3])
+    del second["chain"]
+    second["id"] = number
+    second["chain"] = chained(first["chain"], second)
+    lines[2] = json.dumps(second).encode()
+    assert check(lines).fault == f"entry {number} was changed, added or moved"
+
+
+async def test_a_line_that_is_nested_too_deeply_is_a_fault_and_no_crash() -> None:
+    lines = await an_export(1, seed=None)
+    assert "not JSON" in str(check([*lines[:2], b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}"]).fault)
 
 
 @given(st.data())
