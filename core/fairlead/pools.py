@@ -66,7 +66,7 @@ class CostSpec:
 
     currency: str = text("Currency of the prices, as ISO 4217 writes it, such as EUR.", pattern=CURRENCY_PATTERN)
     per_instance_hour: str = text(
-        'Price of an hour of an instance, such as "2.50", with at most six decimals; a role may have its own '
+        'Price of an hour of an instance, such as "2.50", below 10,000,000 and with at most six decimals; a role may have its own '
         "(roles[].costPerInstanceHour). A changed price applies from then on.",
         pattern=PRICE_PATTERN,
     )

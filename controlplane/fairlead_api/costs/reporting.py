@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from fairlead.costs.allocation import Allocation, Line, Parts
-from fairlead.costs.money import HOUR_MICROSECONDS, micros_of, rounded, shown, written
+from fairlead.costs.money import HOUR_MICROSECONDS, micros_of, read_back, rounded, shown, written
 from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.audit import AuditAction
@@ -185,15 +185,15 @@ def budget_state(row: Any, day: int, month: int, now: datetime) -> BudgetState:
 
 def spent_of(found: CostReport) -> Spent:
     """What each key cost, by currency. Pure."""
-    return {(one.name, one.currency): micros_of("amount", one.amount) for one in found.lines if one.part is CostPart.USED}
+    return {(one.name, one.currency): read_back(one.amount) for one in found.lines if one.part is CostPart.USED}
 
 
 def drafts_of(row: Any, state: BudgetState, spent: tuple[int, int]) -> list[AuditDraft]:
-    """The audit entries for ends that were reached now."""
+    """The audit entries for ends that were reached now: a hard one whenever the key is refused for longer than it was."""
     reached = []
     if state.soft and row.budget_soft_at is None:
         reached.append(AuditAction.GATEWAY_KEY_BUDGET_SOFT)
-    if state.ends_at is not None and row.budget_ends_at is None:
+    if state.ends_at is not None and (row.budget_ends_at is None or row.budget_ends_at < state.ends_at):
         reached.append(AuditAction.GATEWAY_KEY_BUDGET_USED_UP)
     after = {
         "name": row.name,

@@ -6,6 +6,7 @@ divided by the prompt tokens that were computed, decode by the generated tokens.
 unattributed: its requests broke off, or bypassed the scheduler.
 """
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -250,13 +251,15 @@ def unused(windows: Steps, wanted: Steps, declared: Steps, prices: Sequence[Pric
     [start, end) while a window was open: pieces of currency and units. `windows` are pairs of a begin and an end.
     """
     ordered = sorted(prices, key=lambda one: one.since)
-    edges = {start, end, *(at for pair in windows for at in pair), *(at for steps in (wanted, declared) for at, _ in steps)}
+    usable = [(opens, closes) for opens, closes in windows if opens < closes]
+    opened, shut = sorted(opens for opens, _ in usable), sorted(closes for _, closes in usable)
+    edges = {start, end, *opened, *shut, *(at for steps in (wanted, declared) for at, _ in steps)}
     edges |= {one.since for one in ordered}
     found = []
     for began, ended in pairwise(sorted(edge for edge in edges if start <= edge <= end)):
         fewer = _at(declared, began) - _at(wanted, began)
         price, _ = _price_at(ordered, began)
-        is_open = any(opens <= began < closes for opens, closes in windows)
+        is_open = bisect_right(opened, began) > bisect_right(shut, began)
         if is_open and fewer > 0 and wanted and wanted[0][0] <= began and price is not None and price.micros_per_hour:
             found.append((price.currency, fewer * (ended - began) * price.micros_per_hour))
     return found
@@ -264,4 +267,5 @@ def unused(windows: Steps, wanted: Steps, declared: Steps, prices: Sequence[Pric
 
 def _at(steps: Steps, at: int) -> int:
     """The number in force at a time, 0 before the first."""
-    return next((number for since, number in reversed(steps) if since <= at), 0)
+    place = bisect_right(steps, at, key=lambda step: step[0])
+    return steps[place - 1][1] if place else 0

@@ -12,7 +12,7 @@ UNITS = HOUR_MICROSECONDS
 """Units of a micro-unit. A price per hour in micro-units, times microseconds, is a whole number of units."""
 PRICE_PATTERN = r"^[0-9]{1,7}(\.[0-9]{1,6})?$"
 CURRENCY_PATTERN = "^[A-Z]{3}$"
-PRICE_WANTED = 'write an amount such as "2.50", with at most six decimals'
+PRICE_WANTED = 'write an amount such as "2.50", below 10,000,000 and with at most six decimals'
 
 
 def micros_of(field: str, amount: str) -> int:
@@ -27,6 +27,11 @@ def micros_of(field: str, amount: str) -> int:
 def written(micros: int) -> str:
     """Micro-units as a decimal with six places, such as `2.500000`."""
     return f"{Decimal(micros) / MICRO:.6f}"
+
+
+def read_back(amount: str) -> int:
+    """The micro-units of an amount that `written` wrote, of any size."""
+    return int(Decimal(amount) * MICRO)
 
 
 def rounded(units: int) -> int:

@@ -43,7 +43,7 @@ WHERE w.pool_id = ANY(:pools) AND w.at < :end AND w.at >= coalesce(
 ORDER BY w.at
 """)
 _DECLARED = text("""
-SELECT r.pool_id, r.at, r.spec FROM unnest(CAST(:pools AS integer[])) AS p (id), LATERAL (
+SELECT r.pool_id, max(r.at) OVER (PARTITION BY r.pool_id ORDER BY r.number) AS at, r.spec FROM unnest(CAST(:pools AS integer[])) AS p (id), LATERAL (
   SELECT * FROM pool_revisions r WHERE r.pool_id = p.id AND r.at < :end AND r.number >= coalesce(
     (SELECT b.number FROM pool_revisions b WHERE b.pool_id = p.id AND b.at <= :start ORDER BY b.number DESC LIMIT 1), 0)
 ) r ORDER BY r.pool_id, r.number

@@ -1,5 +1,6 @@
 """Every unit of instances' cost is in exactly one line: a request's group, idle or unattributed."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -8,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.costs.allocation import Allocation, Life, Price, Use, Work, allocate, merged
-from fairlead.costs.money import HOUR_MICROSECONDS, MICRO, UNITS, apportioned, micros_of, rounded, shown, written
+from fairlead.costs.allocation import Allocation, Life, Price, Use, Work, allocate, merged, unused
+from fairlead.costs.money import HOUR_MICROSECONDS, MICRO, UNITS, apportioned, micros_of, read_back, rounded, shown, written
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead_testing.examples import examples
@@ -192,3 +193,47 @@ def _hours_times_price(lived: list[Life], asked: list[Price], currency: str, end
             if price is not None and price.micros_per_hour is not None and price.currency == currency:
                 total += (until - begin) * price.micros_per_hour
     return total
+
+
+@given(st.integers(0, 10**18))
+@examples(50)
+def test_an_amount_of_any_size_is_read_back_as_it_was_written(micros: int) -> None:
+    assert read_back(written(micros)) == micros
+
+
+_STEPS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 3)), max_size=6).map(lambda steps: sorted(steps, key=lambda one: one[0]))
+
+
+@given(windows=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=3), wanted=_STEPS, declared=_STEPS)
+@examples(200)
+def test_schedules_save_what_was_declared_and_not_wanted_while_a_window_was_open(
+    windows: list[tuple[int, int]], wanted: list[tuple[int, int]], declared: list[tuple[int, int]]
+) -> None:
+    def number(steps: list[tuple[int, int]], at: int) -> int:
+        return next((number for since, number in reversed(steps) if since <= at), 0)
+
+    found = unused(windows, wanted, declared, [_price(0, "1")], 0, 12)
+    is_open = [any(opens <= at < closes for opens, closes in windows) and bool(wanted) and wanted[0][0] <= at for at in range(12)]
+    saved = sum(max(0, number(declared, at) - number(wanted, at)) for at in range(12) if is_open[at])
+    assert sum(units for _, units in found) == saved * MICRO
+
+
+class _Counted(Sequence[tuple[int, int]]):
+    """Steps that count how often one is looked at."""
+
+    def __init__(self, steps: list[tuple[int, int]]) -> None:
+        self._steps = steps
+        self.looks = 0
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __getitem__(self, place: Any) -> Any:
+        self.looks += 1
+        return self._steps[place]
+
+
+def test_what_schedules_saved_takes_hardly_more_steps_than_the_wanted_number_changed() -> None:
+    wanted = _Counted([(at, at % 3) for at in range(2_000)])
+    unused([(0, 2_000)], wanted, [(0, 2)], [_price(0, "1")], 0, 2_000)
+    assert wanted.looks < 20 * len(wanted)
