@@ -63,4 +63,4 @@ def _tell(found: CostReport, limit: int) -> None:
 def _row(one: CostLine) -> tuple[str, ...]:
     name = one.label or one.name or ("none" if one.part == "used" else one.part.value)
     counts = (one.requests, one.prefill_tokens, one.hit_tokens, one.output_tokens)
-    return name, f"{one.amount} {one.currency}", one.prefill, one.decode, *(f"{count:,}" for count in counts)
+    return name, f"{one.amount} {one.currency}", one.prefill, one.decode, *("-" if count is None else f"{count:,}" for count in counts)

@@ -33,9 +33,12 @@ def list_keys(as_json: bool, url: tuple[str, ...], token: str | None) -> None:
         click.echo("There is no key. Create one with `fairlead keys create NAME`.")
         return
     now = datetime.now(UTC)
-    columns = ("id", "name", "begins", "opens", "limits a minute", "class", "explains", "state", "last used", "last 24 hours")
-    rows = [(key.id, key.name, f"{key.prefix}…", _scope(key), _limits(key), key.priority_class or "default") for key in found]
-    used = [("yes" if key.explain else "no", _state(key, now), _last_used(key), _last_day(key.last_day)) for key in found]
+    columns = ("id", "name", "begins", "opens", "limits a minute", "budgets", "class", "explains", "state", "last used", "last 24 hours")
+    rows = [(key.id, key.name, f"{key.prefix}…", _scope(key), _limits(key), _budgets(key)) for key in found]
+    used = [
+        (key.priority_class or "default", "yes" if key.explain else "no", _state(key, now), _last_used(key), _last_day(key.last_day))
+        for key in found
+    ]
     print_table(columns, [(*row, *more) for row, more in zip(rows, used, strict=True)])
 
 
@@ -116,7 +119,8 @@ def create(
         return
     click.echo(made.secret)
     click.echo(
-        f"Key {made.id} gives access to {_scope(made)}; limits per minute: {_limits(made)}. Keep the secret above: it is not shown again.",
+        f"Key {made.id} gives access to {_scope(made)}; limits per minute: {_limits(made)}; budgets: {_budgets(made)}. "
+        "Keep the secret above: it is not shown again.",
         err=True,
     )
 
@@ -167,6 +171,7 @@ def change(
         return
     click.echo(
         f"Key {changed.id} ({changed.name}) gives access to {_scope(changed)}; limits per minute: {_limits(changed)}; "
+        f"budgets: {_budgets(changed)}; "
         f"its requests may {'' if changed.explain else 'not '}have their decisions kept."
     )
 
@@ -232,9 +237,16 @@ def _limits(key: GatewayKey) -> str:
     return ", ".join(f"{most:,} {words}" for most, words in limits if most is not None) or "none"
 
 
+def _budgets(key: GatewayKey) -> str:
+    budgets = ((key.budget_day, "day"), (key.budget_month, "month"))
+    return ", ".join(f"{most} {key.budget_currency} a {span}" for most, span in budgets if most is not None) or "none"
+
+
 def _state(key: GatewayKey, now: datetime) -> str:
     if key.revoked_at is not None:
         return f"revoked {_day(key.revoked_at)}"
+    if key.budget_ends_at is not None and key.budget_ends_at > now:
+        return f"budget used up until {_minute(key.budget_ends_at)}"
     if key.expires_at is None:
         return "does not expire"
     return f"{'expired' if key.expires_at <= now else 'expires'} {_day(key.expires_at)}"

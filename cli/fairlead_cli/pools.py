@@ -12,7 +12,7 @@ from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, show_list, watched
 from fairlead_cli.planning import Approval, approval_options, plan_and_apply
 from fairlead_cli.printing import json_option, percent, print_facts, print_json, print_table, seconds, short, steps, time_words, when
-from fairlead_client.resources.canaries import Canary
+from fairlead_client.resources.canaries import Canary, CanaryEstimate
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_client.resources.pools import PoolDetail, PoolSummary
 from fairlead_client.resources.rollouts import Rollout, TemplateRevision
@@ -179,9 +179,13 @@ def canary_lines(found: Canary) -> Iterator[str]:
         said = f"{look.verdict}: {look.reason}" if look else "no session has been judged yet"
         yield f"{100 * step.share:.0f} % of the sessions since {time_words(step.began_at)}: {said}"
         for one in look.estimates if look else ():
-            low, high = ("?" if bound is None else f"{100 * bound:+.0f}" for bound in (one.low, one.high))
-            unit = "%" if one.is_ratio else "points"
-            yield f"    {one.metric:<7} {100 * one.change:+.0f} {unit}, between {low} and {high}; {one.pairs} pairs, {one.verdict}"
+            yield f"    {one.metric:<7} {_estimated(one) if one.pairs else 'not measured'}"
+
+
+def _estimated(one: CanaryEstimate) -> str:
+    low, high = ("?" if bound is None else f"{100 * bound:+.0f}" for bound in (one.low, one.high))
+    unit = "%" if one.is_ratio else "points"
+    return f"{100 * one.change:+.0f} {unit}, between {low} and {high}; {one.pairs} pairs, {one.verdict}"
 
 
 def row(one: PoolSummary) -> tuple[str, ...]:

@@ -118,12 +118,16 @@ def new_key(request: GatewayKeyRequest, secret: str, caller: Caller, now: dateti
 
 
 def changed_key(key: GatewayKey, change: GatewayKeyChange, now: datetime) -> GatewayKey:
-    """The key after a change of some of its fields. Raises InvalidInput. Pure."""
+    """The key after a change of some of its fields. A currency and a soft end go with the last budget. Raises
+    InvalidInput. Pure.
+    """
     given = {name: value for name in _FIELDS if (value := getattr(change, name)) is not None}
     days = given.pop("days", None)
     asked = GatewayKeyRequest(
         **{**{name: getattr(key, name) for name in _FIELDS if name != "days"}, **_without_ends(given)}, days=days or None
     )
+    if _budgets(key) and not _budgets(asked):
+        asked = replace(asked, budget_currency=None, budget_soft_percent=None)
     _check(asked)
     kept = {name: getattr(asked, name) for name in _FIELDS if name != "days"}
     kept |= {"name": asked.name.strip(), "pools": tuple(sorted(set(asked.pools))), "models": tuple(sorted(set(asked.models)))}
@@ -148,9 +152,14 @@ def check_rotation(rotation: GatewayKeyRotation) -> None:
         raise InvalidInput("hours", rotation.hours, f"write 0 to {MOST_HOURS}")
 
 
+def _budgets(key: GatewayKey | GatewayKeyRequest) -> list[str]:
+    """The names of its budgets."""
+    return [name for name in ("budget_day", "budget_month") if getattr(key, name) is not None]
+
+
 def _check_budgets(request: GatewayKeyRequest) -> None:
     """Raises InvalidInput."""
-    given = [name for name in ("budget_day", "budget_month") if getattr(request, name) is not None]
+    given = _budgets(request)
     for name in given:
         if micros_of(name, getattr(request, name)) == 0:
             raise InvalidInput(name, getattr(request, name), "write an amount above 0, or leave it out for no budget")
@@ -161,6 +170,9 @@ def _check_budgets(request: GatewayKeyRequest) -> None:
         raise InvalidInput("budget_currency", None, "write the currency of the budget, such as EUR")
     if percent is not None and not 1 <= percent <= 100:
         raise InvalidInput("budget_soft_percent", percent, "write 1 to 100, or leave it out for 80")
+    for name, value in (("budget_currency", currency), ("budget_soft_percent", percent)):
+        if value is not None and not given:
+            raise InvalidInput(name, value, "write budget_day or budget_month too: there is no budget to which it applies")
 
 
 def _check(request: GatewayKeyRequest) -> None:

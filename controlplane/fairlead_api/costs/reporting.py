@@ -14,6 +14,8 @@ from fairlead_client.resources.audit import AuditAction
 from fairlead_client.resources.costs import CostGroup, CostLine, CostPart, CostReport, CostSaving, CostStep, CostTotal, SavedBy
 from fairlead_client.resources.gateway_keys import SOFT_PERCENT
 
+COUNTS = ("requests", "prefill_tokens", "hit_tokens", "output_tokens")
+"""What a line counts beside its amounts; by role it is not recorded."""
 OTHERS = "\0others"
 """The group of all sessions that have no line."""
 LONGEST_HOURLY = 72
@@ -103,6 +105,7 @@ def _lines(sums: Sums, currency: str, by: CostGroup, labels: Mapping[str, str]) 
 
 def _line(name: str, line: Line, amount: int, currency: str, by: CostGroup, labels: Mapping[str, str]) -> CostLine:
     prefill = min(rounded(line.prefill), amount)
+    counts = {one: None if by is CostGroup.ROLE else getattr(line, one) for one in COUNTS}
     return CostLine(
         name="" if name == OTHERS else name,
         part=CostPart.OTHERS if name == OTHERS else CostPart.USED,
@@ -110,10 +113,7 @@ def _line(name: str, line: Line, amount: int, currency: str, by: CostGroup, labe
         amount=written(amount),
         prefill=written(prefill),
         decode=written(amount - prefill),
-        requests=line.requests,
-        prefill_tokens=line.prefill_tokens,
-        hit_tokens=line.hit_tokens,
-        output_tokens=line.output_tokens,
+        **counts,
         label=labels.get(name, "") if by is CostGroup.KEY else "",
     )
 
@@ -189,7 +189,7 @@ def spent_of(found: CostReport) -> Spent:
 
 
 def drafts_of(row: Any, state: BudgetState, spent: tuple[int, int]) -> list[AuditDraft]:
-    """The audit entries for ends that were reached now: a hard one whenever the key is refused for longer than it was."""
+    """The audit entries for ends that were reached now: a hard one whenever the key is refused for longer."""
     reached = []
     if state.soft and row.budget_soft_at is None:
         reached.append(AuditAction.GATEWAY_KEY_BUDGET_SOFT)

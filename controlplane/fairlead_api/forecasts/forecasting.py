@@ -5,7 +5,9 @@ is made beside the answer: the first reader sees the forecast at once and the tr
 """
 
 import asyncio
-from collections.abc import Hashable, Sequence
+import logging
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
@@ -22,9 +24,12 @@ from fairlead.schedules.specs import ScheduleSpec
 from fairlead.schedules.windows import changes_after
 from fairlead.tables import PoolKey
 from fairlead_api.forecasts.store import FollowedPool, ReadPool
+from fairlead_api.infra.errors import StoreUnavailable
 from fairlead_client.resources.forecasts import ForecastQuarter, PoolForecast, RecordedQuarter, ScheduleTrial, TrialOf
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest, ScheduleAction
 from fairlead_client.resources.plans import Proposal
+
+_log = logging.getLogger(__name__)
 
 MOST_KEPT = 64
 
@@ -89,11 +94,11 @@ class Forecasting:
         wanted: list[tuple[str, Proposal]] = []
         known: list[str] = []
         for one in await self.records.followed():
-            read = await self.records.read(one.pool, now)
-            proposal = None if read is None or not one.advises else await self._proposal(read, now)
-            known.append(str(one.pool))
-            if proposal is not None:
-                wanted.append((str(one.pool), proposal))
+            with _apart(one.pool):
+                read = await self.records.read(one.pool, now)
+                proposal = None if read is None or not one.advises else await self._proposal(read, now)
+                known.append(str(one.pool))
+                wanted += [] if proposal is None else [(str(one.pool), proposal)]
         return wanted, known
 
     async def _proposal(self, read: ReadPool, now: datetime) -> Proposal | None:
@@ -107,14 +112,26 @@ class Forecasting:
     async def watch(self, now: datetime) -> None:
         """Notes of each pool that follows a forecast whether demand has left it."""
         for one in await self.records.followed():
-            words = await self._departed(one, now) if one.follows else None
-            if words != one.departed:
-                await self.records.note_departure(one, words, now)
+            with _apart(one.pool):
+                words = await self._departed(one, now) if one.follows else None
+                if words != one.departed:
+                    await self.records.note_departure(one, words, now)
 
     async def _departed(self, one: FollowedPool, now: datetime) -> str | None:
         read = await self.records.read(one.pool, now)
         left: Departure | None = None if read is None else await asyncio.to_thread(departed, read.record, read.facts, now)
         return None if left is None else left.words
+
+
+@contextmanager
+def _apart(pool: PoolKey) -> Iterator[None]:
+    """What goes wrong with one pool is logged and holds up no other, except that the database is away."""
+    try:
+        yield
+    except StoreUnavailable:
+        raise
+    except Exception as error:  # noqa: BLE001  # whatever a pool's record makes fail
+        _log.error("forecast failed", exc_info=error, extra={"pool": str(pool)})
 
 
 def proposal_of(facts: Forecasted, found: Proposed, result: Tried, now: datetime) -> Proposal | None:

@@ -32,7 +32,8 @@ class CostLine:
 
     `name` is the pool, role, key, class or session, as the report's `by` says; empty for requests without one, and for
     lines that are not `used`. `label` is a key's name. `amount` is `prefill` plus `decode`, or what was idle or
-    unattributed. `hit_tokens` are prompt tokens that were cached.
+    unattributed. `hit_tokens` are prompt tokens that were cached. Requests and tokens are None by role: they are
+    recorded for a pool, whose roles serve each request together.
     """
 
     name: str
@@ -41,10 +42,10 @@ class CostLine:
     amount: str
     prefill: str = "0.000000"
     decode: str = "0.000000"
-    requests: int = 0
-    prefill_tokens: int = 0
-    hit_tokens: int = 0
-    output_tokens: int = 0
+    requests: int | None = 0
+    prefill_tokens: int | None = 0
+    hit_tokens: int | None = 0
+    output_tokens: int | None = 0
     label: str = ""
 
 

@@ -12,7 +12,7 @@ from fairlead.instances import InstanceState
 from fairlead.reports.usage import PoolUsage
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.costs import CostPart, CostReport
-from fairlead_client.resources.gateway_keys import GatewayKeyRequest
+from fairlead_client.resources.gateway_keys import GatewayKeyChange, GatewayKeyRequest
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance
 from fairlead_testing.running.postgres import plain
 
@@ -65,6 +65,8 @@ async def test_hours_times_price_are_divided_by_tokens_and_idle_time_has_its_own
         "key-1": ("0.375000", "0.125000", 2),
         "key-2": ("0.125000", "0.375000", 1),
     }
+    counted = {(line.requests, line.output_tokens) for line in reports["role"].lines if line.part is CostPart.USED}
+    assert counted == {(None, None)}, "requests are recorded by pool: a role has no number of them, and not the number 0"
     (saved,) = reports["pool"].savings
     assert (saved.by, saved.amount) == ("caching", "0.050000")
     assert await _csv(api) == "name,part,amount\r\ndefault/chat,used,1.000000\r\n,idle,5.000000\r\n"
@@ -174,8 +176,19 @@ async def test_a_key_whose_budget_is_used_up_is_refused_until_the_next_day(api: 
         ({"budget_month": "a lot", "budget_currency": "EUR"}, "budget_month"),
         ({"budget_month": "5", "budget_currency": "euro"}, "budget_currency"),
         ({"budget_month": "5", "budget_currency": "EUR", "budget_soft_percent": 101}, "budget_soft_percent"),
+        ({"budget_currency": "EUR"}, "budget_currency.*write budget_day or budget_month"),
+        ({"budget_soft_percent": 50}, "budget_soft_percent.*write budget_day or budget_month"),
     ],
 )
 async def test_a_budget_that_cannot_be_used_names_its_field(api: ApiInstance, budget: dict[str, Any], field: str) -> None:
     with pytest.raises(ApiProblem, match=field):
         await api.operator.create_gateway_key(GatewayKeyRequest(name="a", **budget))
+
+
+async def test_a_currency_goes_with_the_last_budget_and_cannot_be_set_without_one(api: ApiInstance) -> None:
+    request = GatewayKeyRequest(name="a", budget_day="5", budget_currency="EUR", budget_soft_percent=50)
+    key = await api.operator.create_gateway_key(request)
+    changed = await api.operator.change_gateway_key(key.id, GatewayKeyChange(budget_day=""))
+    assert (changed.budget_day, changed.budget_currency, changed.budget_soft_percent) == (None, None, None)
+    with pytest.raises(ApiProblem, match="write budget_day or budget_month too"):
+        await api.operator.change_gateway_key(key.id, GatewayKeyChange(budget_currency="USD"))

@@ -20,7 +20,7 @@ def run(command: Command) -> Command:
 def test_a_key_is_made_listed_and_revoked(run: Command) -> None:
     code, secret, told = run("create", "team-x", "--pool", "default/chat", "--days", "30", "--requests-per-minute", "60")
     assert (code, secret.strip()) == (0, "flk_shown-once")
-    assert "gives access to default/chat; limits per minute: 60 requests" in told
+    assert "gives access to default/chat; limits per minute: 60 requests; budgets: none" in told
     code, out, _ = run("list", role="viewer")
     line = next(line for line in out.splitlines() if "team-x" in line)
     assert code == 0
@@ -80,3 +80,9 @@ def test_a_key_that_is_there_is_allowed_to_have_decisions_kept_and_forbidden_aga
     assert run("change", "k-0", "--no-explain")[1].endswith("may not have their decisions kept.\n")
     assert run("change", "k-1", "--explain")[0] == 1, "it is revoked"
     assert run("change", "k-0")[0] == 2, "what is to change has to be said"
+
+
+def test_the_budgets_of_a_key_are_said_when_it_is_made_and_in_the_list(run: Command) -> None:
+    _, _, told = run("create", "team-y", "--budget-day", "25.00", "--budget-currency", "EUR")
+    assert "budgets: 25.00 EUR a day" in told
+    assert "25.00 EUR a day" in next(line for line in run("list")[1].splitlines() if "team-y" in line)

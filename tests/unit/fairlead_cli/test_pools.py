@@ -2,11 +2,18 @@
 complains in one line.
 """
 
+from datetime import UTC, datetime
+
 import pytest
 
+from fairlead.canaries.verdicts import StepVerdict
+from fairlead_cli.pools import canary_lines
+from fairlead_client.resources.canaries import Canary, CanaryEstimate, CanaryLook, CanaryStep
 from fairlead_testing.fakes.public_api.app import FakePublicApi
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.running.command_line import Command
+
+AT = datetime(2026, 11, 30, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -72,3 +79,25 @@ def test_a_pool_that_git_owns_is_not_written_and_the_patch_is_given(run: Command
     assert (code, fake.book.applied) == (1, [])
     assert err == "fairlead: Argo CD (shop) owns this pool; commit the patch above there\n"
     assert "prefillTokensPerSecond: 5000" in out
+
+
+def test_a_metric_that_no_pair_of_sessions_has_is_not_shown_as_unchanged() -> None:
+    estimates = [
+        CanaryEstimate(metric=name, is_ratio=True, pairs=pairs, change=0.0, low=None, high=None, verdict=StepVerdict.WAIT)
+        for name, pairs in (("ttft", 0), ("tpot", 7))
+    ]
+    look = CanaryLook(
+        at=AT,
+        verdict=StepVerdict.WAIT,
+        reason="open",
+        requests=9,
+        canary_requests=3,
+        canary_sessions=1,
+        other_sessions=2,
+        estimates=estimates,
+    )
+    step = CanaryStep(step="a/0", share=0.1, began_at=AT, ended_at=None, hits_judged_at=AT, looks=[look])
+    assert list(canary_lines(Canary(pool="default/chat", steps=[step])))[1:] == [
+        "    ttft    not measured",
+        "    tpot    +0 %, between ? and ?; 7 pairs, wait",
+    ]
