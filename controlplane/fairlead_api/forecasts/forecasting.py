@@ -65,7 +65,7 @@ class Forecasting:
         """The forecast of a pool. Raises NotFound."""
         read = await self.records.read(pool, now)
         if read is None:
-            return PoolForecast(pool=str(pool), mode="Off", time_zone="UTC", unknown="the pool has no usable spec")
+            return PoolForecast(pool=str(pool), mode="Disabled", time_zone="UTC", unknown="the pool has no usable spec")
         made = await self._of(read, now)
         if isinstance(made.found, Proposed) and made.trying is None:
             made.trying = asyncio.create_task(self._try(read, made.found, made, now))
