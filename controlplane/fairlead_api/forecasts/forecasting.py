@@ -15,7 +15,7 @@ from typing import Protocol
 
 from fairlead.forecasts.drafting import PREFIX, RoleLimits
 from fairlead.forecasts.proposals import Forecasted, Proposed, Tried, departed, differs, is_stale, proposed, read_all, tried
-from fairlead.forecasts.records import QUARTER, WEEK, midnight
+from fairlead.forecasts.records import QUARTER, WEEK, DemandRecord, midnight
 from fairlead.forecasts.watching import Departure
 from fairlead.scaling.bounds import DeclaredRole, RoleBounds, bounds_in_force
 from fairlead.scaling.specs import ScalingMode
@@ -23,7 +23,6 @@ from fairlead.schedules.in_force import in_force
 from fairlead.schedules.specs import ScheduleSpec
 from fairlead.schedules.windows import changes_after
 from fairlead.tables import PoolKey
-from fairlead_api.forecasts.store import FollowedPool, ReadPool
 from fairlead_api.infra.errors import StoreUnavailable
 from fairlead_client.resources.forecasts import ForecastQuarter, PoolForecast, RecordedQuarter, ScheduleTrial, TrialOf
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest, ScheduleAction
@@ -32,6 +31,30 @@ from fairlead_client.resources.plans import Proposal
 _log = logging.getLogger(__name__)
 
 MOST_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPool:
+    """A pool's record and the facts for its forecast. `key` differs when the pool or what was measured of it does."""
+
+    key: tuple[object, ...]
+    pool: PoolKey
+    record: DemandRecord
+    facts: Forecasted
+    start_is_measured: bool
+    engines_file: str | None
+    departed: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowedPool:
+    """A pool with a forecast of which something follows: proposals, or schedules that are in force."""
+
+    id: int
+    pool: PoolKey
+    advises: bool
+    follows: bool
+    departed: str | None
 
 
 class Records(Protocol):

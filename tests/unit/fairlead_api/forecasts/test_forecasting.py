@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fairlead.tables import PoolKey
-from fairlead_api.forecasts.forecasting import Forecasting
-from fairlead_api.forecasts.store import FollowedPool, ReadPool
+from fairlead_api.forecasts.forecasting import FollowedPool, Forecasting, ReadPool
 from fairlead_api.infra.errors import StoreUnavailable
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
