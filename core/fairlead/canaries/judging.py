@@ -117,7 +117,7 @@ def _verdict(estimates: tuple[Estimate, ...]) -> tuple[StepVerdict, str]:
     if not measured:
         return StepVerdict.WAIT, "no pair of sessions yet"
     if open_:
-        return StepVerdict.WAIT, f"{words_of(open_[0].metric)} is open after {open_[0].pairs} pairs of sessions"
+        return StepVerdict.WAIT, f"no verdict on {words_of(open_[0].metric)} after {open_[0].pairs} pairs of sessions"
     return StepVerdict.GO, "nothing is worse by more than is allowed"
 
 

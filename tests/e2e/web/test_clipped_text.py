@@ -3,20 +3,14 @@ where there is room for it. Tried with values of six digits, two roles and names
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 from playwright.sync_api import Browser, Page
 
-from fairlead_client.resources.plan_kinds import PlanKind
-from fairlead_client.resources.schedules import NextStart, ScheduleItem
-from fairlead_client.resources.simulations import SimulatedPolicy, SimulationRequest
-from fairlead_testing.builders.wire_examples import example
 from fairlead_testing.fakes.public_data import decisions, loads, moves, pools, records, scaling, sessions, world
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES, SLO_TTFT
 from fairlead_testing.running.browser_site import RunningSite, running_site, signed_in, wait_until
-from fairlead_testing.running.every_page import addresses
+from fairlead_testing.running.every_page import addresses, furnish
 
 pytestmark = pytest.mark.browser
 
@@ -127,18 +121,9 @@ def long_site() -> Iterator[RunningSite]:
             patch.setattr(module, "CHAT", POOL)
         patch.setitem(INSTANCES, POOL, NAMES)
         patch.setitem(SLO_TTFT, POOL, SLO_TTFT[CHAT])
-        with running_site() as site:
+        with running_site(clusters=True) as site:
             site.fake.world.roles_wanted = {POOL: {"prefill": 3, "decode": 5}}
-            site.fake.book.make(POOL, 7, "ada")
-            site.fake.book.make(POOL, 0, "ada")
-            site.fake.book.plan(POOL, PlanKind.SLO, {"slo": {"ttft": "3s"}}, "ada")
-            site.fake.book.plan(POOL, PlanKind.CORDON, {"fairlead.dev/cordoned": "true"}, "ada", instance=NAMES[1])
-            policies = [SimulatedPolicy(policy="fairlead"), SimulatedPolicy(policy="ear", parameters={"cooldown_seconds": 60})]
-            for seed in (1, 2):
-                site.fake.simulations.simulated(POOL, SimulationRequest(policies=policies, rates=[1.0, 1.5], seed=seed))
-            start = NextStart(at=site.fake.world.now + timedelta(days=2), local="Mon 2026-11-30 08:00 CET")
-            made = replace(example(ScheduleItem), pool=POOL, name="office-hours-in-the-week", paused=False, next_starts=[start])
-            site.fake.world.schedules = [made]
+            furnish(site.fake, POOL, NAMES[1])
             yield site
 
 

@@ -8,9 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from fairlead_client.resources.plan_kinds import PlanKind
-from fairlead_client.resources.simulations import SimulatedPolicy, SimulationRequest
-from fairlead_testing.fakes.public_data.loads import CHAT, HOSTILE, INSTANCES
+from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
 from fairlead_testing.running.browser_site import (
     RunningSite,
     findings,
@@ -21,13 +19,12 @@ from fairlead_testing.running.browser_site import (
     wait_until,
     watch_troubles,
 )
+from fairlead_testing.running.every_page import addresses, furnish
 from fairlead_testing.waiting import PATIENCE_SECONDS
-from fairlead_web.text.addresses import session_path
 
 pytestmark = pytest.mark.browser
 
 INSTANCE = INSTANCES[CHAT][1]
-POLICIES = [SimulatedPolicy(policy="fairlead"), SimulatedPolicy(policy="ear", parameters={"cooldown_seconds": 60})]
 # What nobody can reach: content wider than a box that hides it (an ellipsis whose whole text is a title
 # apart), and on a wide screen a table whose last column is outside a panel that does not scroll. Boxes for the
 # eyes of screen readers only are one pixel wide.
@@ -47,54 +44,12 @@ CUT_OFF = """() => {
   }
   return found;
 }"""
-PAGES = (
-    "/",
-    "/pools",
-    "/pools/default/chat",
-    "/pools/default/chat/heatmap?metric=ttft_p95&sort=max",
-    "/pools/default/chat/heatmap?view=table",
-    "/pools/default/chat/instances",
-    f"/pools/default/chat/instances/{INSTANCE}",
-    "/pools/default/chat/spec",
-    "/pools/default/chat/ring",
-    "/pools/default/chat/predictor",
-    "/pools/default/chat/scaling",
-    "/pools/default/chat/ring?add=1&anchors=80",
-    "/sessions",
-    session_path(CHAT, HOSTILE),
-    "/migrations",
-    "/migrations?pool=default/nowhere",
-    "/migrations/m-0005",
-    "/reroutes",
-    "/reroutes/q-0003",
-    "/decisions",
-    "/decisions/d-0004",
-    "/rejections",
-    "/simulator",
-    "/pools/default/chat/simulator/sim-0001?with=sim-0002",
-    "/slo",
-    "/pools/default/chat/slo",
-    "/pools/default/chat/series?metrics=attainment,goal,ttft_p95",
-    "/audit",
-    "/audit/56",
-    "/settings",
-    "/help",
-    "/plans/p-0001",
-    "/plans/p-0002",
-    "/plans/p-0003",
-    "/plans/p-0004",
-)
 
 
 @pytest.fixture(scope="module")
 def shared_site() -> Iterator[RunningSite]:
-    with running_site() as site:
-        site.fake.book.make(CHAT, 7, "ada")
-        site.fake.book.make(CHAT, 0, "ada")
-        site.fake.book.plan(CHAT, PlanKind.SLO, {"slo": {"ttft": "3s"}}, "ada")
-        site.fake.book.plan(CHAT, PlanKind.CORDON, {"fairlead.dev/cordoned": "true"}, "ada", instance=INSTANCE)
-        for seed in (1, 2):
-            site.fake.simulations.simulated(CHAT, SimulationRequest(policies=POLICIES, rates=[1.0, 1.5], seed=seed))
+    with running_site(clusters=True) as site:
+        furnish(site.fake, CHAT, INSTANCE)
         yield site
 
 
@@ -107,7 +62,7 @@ def shared(chromium: Browser, shared_site: RunningSite) -> Iterator[tuple[Page, 
     context.close()
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", addresses(CHAT, INSTANCE))
 def test_a_page_runs_clean_reads_well_and_fits(path: str, shared: tuple[Page, list[str]], shared_site: RunningSite) -> None:
     page, troubles = shared
     troubles.clear()

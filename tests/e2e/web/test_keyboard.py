@@ -1,11 +1,13 @@
 """By keyboard: few stops to what a page is about, arrow keys within its lists of links, every control has a name."""
 
+from collections.abc import Iterator
+
 import pytest
 from playwright.sync_api import Page
 
 from fairlead_testing.fakes.public_data.loads import CHAT, INSTANCES
-from fairlead_testing.running.browser_site import RunningSite, wait_until
-from fairlead_testing.running.every_page import addresses
+from fairlead_testing.running.browser_site import RunningSite, running_site, wait_until
+from fairlead_testing.running.every_page import addresses, furnish
 from fairlead_web.text.addresses import instance_path, pool_path
 
 pytestmark = pytest.mark.browser
@@ -19,6 +21,13 @@ STOPS = """() => {
     && (content.contains(one) || content.compareDocumentPosition(one) & Node.DOCUMENT_POSITION_PRECEDING)).map((one) => one.textContent.trim());
 }"""
 FOCUSED = "document.activeElement.textContent.trim()"
+
+
+@pytest.fixture
+def site() -> Iterator[RunningSite]:
+    """The site with all entries that a sidebar can have."""
+    with running_site(clusters=True) as found:
+        yield found
 
 
 def opened(page: Page, site: RunningSite, path: str) -> None:
@@ -75,9 +84,9 @@ NAMELESS = """() => [...document.querySelectorAll(
 
 
 def test_every_control_has_a_name_for_screen_readers(page: Page, site: RunningSite) -> None:
-    for path in addresses(CHAT, INSTANCES[CHAT][1]):
-        if path.startswith("/plans/") or "/sim-" in path:
-            continue
+    instance = INSTANCES[CHAT][1]
+    furnish(site.fake, CHAT, instance)
+    for path in addresses(CHAT, instance):
         page.goto(site.url + path)
         page.evaluate("for (const one of document.querySelectorAll('main details')) one.open = true")
         assert page.evaluate(NAMELESS) == [], path

@@ -63,7 +63,7 @@ def _demand(found: PoolForecast) -> Picture:
         title="Requests per second",
         top=formats.compact(top),
         lines=(
-            Line(name="band", path=_band(found.quarters, top), words="nine of ten quarters of an hour"),
+            Line(name="band", path=_band(found.quarters, top), words="nine of ten quarters of an hour as forecast"),
             Line(name="recorded", path=_line(recorded, top), words="the week before"),
             Line(name="middle", path=_line([one.requests for one in found.quarters], top), words="forecast"),
         ),
@@ -79,8 +79,8 @@ def _instances(quarters: Sequence[ForecastQuarter], role: str) -> Picture:
         title=f"{of} by schedules",
         top=str(top),
         lines=(
-            Line(name="present", path=_steps(present, top), words="present"),
-            Line(name="proposed", path=_steps(proposed, top), words="proposed"),
+            Line(name="present", path=_steps(present, top), words="present schedules"),
+            Line(name="proposed", path=_steps(proposed, top), words="proposed schedules"),
         ),
         label=f"{of}: {min(present)} to {max(present)} by the present schedules, {min(proposed)} to {max(proposed)} by the proposed ones",
     )

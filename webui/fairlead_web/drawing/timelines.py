@@ -10,7 +10,7 @@ from fairlead_web.drawing.charts import even_ticks
 from fairlead_web.text import formats
 
 LANES = 24
-DRAWN = 600
+DRAWN = 250
 """Maximum number of sessions and turns that are drawn (the newest turns); tables list more."""
 WIDTH = 1000
 _NARROWEST = 3.0

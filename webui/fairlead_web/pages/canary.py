@@ -132,14 +132,25 @@ def amount(change: float, one: CanaryEstimate) -> str:
 
 
 def between(one: CanaryEstimate) -> str:
-    """What lies beyond doubt, in words."""
+    """What lies beyond doubt, in words. A bound below the stable revision limits a decrease from the other side:
+    at least -12 % is `at most 12 % less`.
+    """
     if one.low is None and one.high is None:
         return "nothing is certain yet"
     if one.low is None:
-        return f"at most {amount(one.high or 0.0, one)}"
+        return _limit(one.high or 0.0, one, "at most", "not more")
     if one.high is None:
-        return f"at least {amount(one.low, one)}"
-    return f"between {amount(one.low, one)} and {amount(one.high, one)}"
+        return _limit(one.low, one, "at least", "not less")
+    low, high = (amount(bound, one) if round(100 * bound) else "no change" for bound in (one.low, one.high))
+    return "no change" if low == high == "no change" else f"between {low} and {high}"
+
+
+def _limit(bound: float, one: CanaryEstimate, above: str, at_zero: str) -> str:
+    """The words of a single bound: `above` as they are for an increase, `at_zero` where the bound is no change."""
+    turned = {"at most": "at least", "at least": "at most"}
+    if not round(100 * bound):
+        return at_zero
+    return f"{above if bound > 0 else turned[above]} {amount(bound, one)}"
 
 
 ROUTES = Routes(pages={f"{POOL}/canary": show}, exports={f"{POOL}/canary": Export(name="canary", of_pool=True)})

@@ -7,6 +7,7 @@ from typing import ClassVar
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from fairlead.durations import parse_duration
 from fairlead_client.problems import ApiProblem
 from fairlead_client.public.calling import Query
 from fairlead_client.resources.forecasts import PoolForecast, ScheduleTrial, TrialOf
@@ -76,7 +77,7 @@ async def _show(visit: Visit, refused: ApiProblem | None) -> Response:
                 name=str(one.get("name", "")),
                 cron=str(one.get("cron", "")),
                 zone=str(one.get("timeZone", "")),
-                duration=str(one.get("duration", "")),
+                duration=formats.span(parse_duration(one.get("duration", "0s"), "duration")),
                 sets=sets_in_words(one),
             )
             for one in found.schedules

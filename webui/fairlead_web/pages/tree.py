@@ -15,7 +15,7 @@ from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
 from fairlead_web.frame.visits import Visit
 from fairlead_web.text.addresses import pool_path, session_path
 
-TURNS = 200
+TURNS = 50
 """Maximum number of turns that are listed, the newest."""
 ORIGINS = {
     (Link.SUB_AGENT, Evidence.SENT): "sub-agent, by its client",

@@ -5,24 +5,28 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import urlsplit
 
 import httpx
 import uvicorn
 from playwright.sync_api import Browser, BrowserContext, Page
 
+from fairlead_client.client import ControlApi
 from fairlead_testing.fakes.public_api.app import FakePublicApi
 from fairlead_testing.fakes.public_data.world import World
 from fairlead_testing.running.sandbox import RunningSandbox
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_web.app import create_web_app
 from fairlead_web.frame.settings import web_settings
+from fairlead_web.live.clusters import NO_CLUSTERS, ClusterAddress, Clusters, ClusterSettings
 from processkube.testing.ports import free_port
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -58,9 +62,14 @@ class RunningSite:
 
 
 @contextmanager
-def running_site(base: str = "") -> Iterator[RunningSite]:
-    """Serves on a free port until the block ends, below the path `base`."""
+def running_site(base: str = "", clusters: bool = False) -> Iterator[RunningSite]:
+    """Serves on a free port until the block ends, below the path `base`; with `clusters`, a page shows others too."""
     fake = FakePublicApi(World(now=datetime.now(UTC)))
+    with other_clusters(fake) if clusters else nullcontext(NO_CLUSTERS) as others:
+        yield from _served(fake, base, others)
+
+
+def _served(fake: FakePublicApi, base: str, clusters: ClusterSettings) -> Iterator[RunningSite]:
     holder: dict[str, asyncio.AbstractEventLoop] = {}
     ready = threading.Event()
 
@@ -72,7 +81,7 @@ def running_site(base: str = "") -> Iterator[RunningSite]:
 
     port = free_port()
     url = f"http://127.0.0.1:{port}{base}"
-    app = create_web_app(httpx.ASGITransport(fake.app), "http://api", url)
+    app = create_web_app(httpx.ASGITransport(fake.app), "http://api", url, clusters=clusters)
     server = Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -82,6 +91,20 @@ def running_site(base: str = "") -> Iterator[RunningSite]:
     finally:
         server.should_exit = True
         thread.join(10)
+
+
+@contextmanager
+def other_clusters(fake: FakePublicApi) -> Iterator[ClusterSettings]:
+    """Settings of two other clusters, for a site that is made within the block: one is this API, one has no token."""
+    names = ("frankfurt-production-of-all-customers", "tokyo")
+    found = tuple(ClusterAddress(name=one, url=f"https://{one}.example.com", api=f"https://{one}.example.com") for one in names)
+
+    def connect(_: str) -> ControlApi:
+        return ControlApi("http://api", transport=httpx.ASGITransport(fake.app))
+
+    with TemporaryDirectory() as tokens, patch("fairlead_web.app.Clusters", partial(Clusters, connect=connect)):
+        (Path(tokens) / names[0]).write_text("viewer-token")
+        yield ClusterSettings(clusters=found, tokens_dir=tokens)
 
 
 def session_cookie(url: str) -> str:

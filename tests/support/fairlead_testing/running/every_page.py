@@ -1,20 +1,46 @@
-"""Addresses of all kinds of pages over the fake public API."""
+"""Addresses of all kinds of pages over the fake public API, and what it has to hold for them."""
 
+from dataclasses import replace
+from datetime import timedelta
+
+from fairlead_client.resources.plan_kinds import PlanKind
+from fairlead_client.resources.schedules import NextStart, ScheduleItem
+from fairlead_client.resources.simulations import SimulatedPolicy, SimulationRequest
+from fairlead_testing.builders.wire_examples import example
+from fairlead_testing.fakes.public_api.app import FakePublicApi
 from fairlead_testing.fakes.public_data.loads import HOSTILE
-from fairlead_web.text.addresses import instance_path, pool_path, session_path, tree_path
+from fairlead_web.text.addresses import instance_path, pool_path, schedule_path, session_path, tree_path
+
+SCHEDULE = "office-hours-in-the-week"
+POLICIES = [SimulatedPolicy(policy="fairlead"), SimulatedPolicy(policy="ear", parameters={"cooldown_seconds": 60})]
+
+
+def furnish(fake: FakePublicApi, pool: str, instance: str) -> None:
+    """Makes what the addresses lead to: four plans, two simulations and a schedule of the pool."""
+    fake.book.make(pool, 7, "ada")
+    fake.book.make(pool, 0, "ada")
+    fake.book.plan(pool, PlanKind.SLO, {"slo": {"ttft": "3s"}}, "ada")
+    fake.book.plan(pool, PlanKind.CORDON, {"fairlead.dev/cordoned": "true"}, "ada", instance=instance)
+    for seed in (1, 2):
+        fake.simulations.simulated(pool, SimulationRequest(policies=POLICIES, rates=[1.0, 1.5], seed=seed))
+    start = NextStart(at=fake.world.now + timedelta(days=2), local="Mon 2026-11-30 08:00 CET")
+    fake.world.schedules = [replace(example(ScheduleItem), pool=pool, name=SCHEDULE, paused=False, next_starts=[start])]
 
 
 def addresses(pool: str, instance: str) -> tuple[str, ...]:
     """Every page at least once, with this pool and one of its instances."""
     at = pool_path(pool)
     of_sessions = (session_path(pool, HOSTILE), tree_path(pool, HOSTILE))
-    return (*_FLEET, *of_sessions, instance_path(pool, instance), *(at + path for path in _POOL))
+    of_instance = (instance_path(pool, instance) + part for part in ("", "/explanation", "/log"))
+    return (*_FLEET, *of_sessions, schedule_path(pool, SCHEDULE), *of_instance, *(at + path for path in _POOL))
 
 
 _FLEET = (
     "/",
     "/advice",
+    "/clusters",
     "/pools",
+    "/pools/new",
     "/sessions",
     "/migrations",
     "/migrations?pool=default/nowhere",
@@ -25,14 +51,19 @@ _FLEET = (
     "/decisions/d-0004",
     "/rejections",
     "/cost?by=key",
+    "/cost?by=session",
     "/simulator",
     "/slo",
     "/schedules",
     "/keys",
+    "/keys?edit=k-0",
+    "/notices",
+    "/pause-migrations",
     "/audit",
     "/audit/56",
     "/search?q=c",
     "/settings",
+    "/docs",
     "/help",
     "/plans/p-0001",
     "/plans/p-0002",
@@ -51,6 +82,14 @@ _POOL = (
     "/engine",
     "/scaling",
     "/tasks",
+    "/sessions",
+    "/schedules",
+    "/forecast",
+    "/canary",
+    "/policy",
+    "/test",
+    "/edit",
+    "/audit",
     "/ring?add=1&anchors=80",
     "/simulator/sim-0001?with=sim-0002",
     "/slo",

@@ -18,10 +18,10 @@ async def test_each_step_says_its_verdict_and_its_evidence_in_words() -> None:
     assert "Step with 25 % of the sessions" in text
     assert "Step with 10 % of the sessions" in text
     assert "between 1 % less and 12 % more" in text
-    assert "at least 12 % less" in text
+    assert "at most 12 % less" in text
     assert "nothing is certain yet" in text
-    assert "the time to first token is open after 90 pairs" in text
-    assert "Cache hits are judged from" in text
+    assert "no verdict on the time to first token after 90 pairs" in text
+    assert "judging cache hits begins <time" in text
 
 
 @pytest.mark.parametrize(("paused", "words"), [(False, "Stop the rollout…"), (True, "Let the rollout go on…")])
@@ -51,4 +51,30 @@ async def test_a_viewer_cannot_press_it_and_without_a_canary_there_is_none() -> 
 def test_a_change_is_said_in_words(change: float, ratio: bool, words: str) -> None:
     one = CanaryEstimate(metric="ttft", is_ratio=ratio, pairs=1, change=change, low=None, high=change, verdict="wait")  # type: ignore[arg-type]
     assert amount(change, one) == words
-    assert between(one) == f"at most {words}"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (None, None, "nothing is certain yet"),
+        (-0.12, None, "at most 12 % less"),
+        (0.12, None, "at least 12 % more"),
+        (None, -0.12, "at least 12 % less"),
+        (None, 0.12, "at most 12 % more"),
+        (0.001, None, "not less"),
+        (None, 0.001, "not more"),
+        (-0.12, 0.04, "between 12 % less and 4 % more"),
+        (0.0, 0.04, "between no change and 4 % more"),
+        (0.0, 0.001, "no change"),
+    ],
+)
+def test_what_lies_beyond_doubt_is_said_in_words(low: float | None, high: float | None, words: str) -> None:
+    one = CanaryEstimate(metric="ttft", is_ratio=True, pairs=1, change=0.0, low=low, high=high, verdict="wait")  # type: ignore[arg-type]
+    assert between(one) == words
+
+
+async def test_a_look_of_the_judge_reaches_an_open_page() -> None:
+    async with visitor("viewer") as viewer:
+        page = (await viewer.http.get(PAGE)).text
+    live = page[page.index('id="steps" data-live-refresh="state tick"') :]
+    assert live.index("Step with 25 % of the sessions") < live.index("Step with 10 % of the sessions")

@@ -1,5 +1,7 @@
 """The page of gateway keys: a secret is shown once, what was typed stays, and viewers only look."""
 
+import re
+
 from fairlead_testing.running.web_client import visitor
 
 
@@ -47,6 +49,9 @@ async def test_a_keys_last_use_and_last_day_are_shown() -> None:
     assert "41,300,512 + 2,950,077 tokens" in text
     assert "120 rejected-key-requests" in text
     assert text.count(">never<") == 1
+    assert "250000.00 EUR a day" in text
+    assert text.count("budget nearly used up<") == 1
+    assert re.search("budget used up</span></div>\\s*<div class=.muted.>opens again <time", text)
 
 
 async def test_a_key_is_edited_in_its_row_and_keeps_its_secret() -> None:

@@ -41,7 +41,16 @@ from fairlead_web.text.time_ranges import parse_range
 USED = GatewayKeyTotals(
     requests=18_204, prompt_tokens=41_300_512, output_tokens=2_950_077, refused={"key-expired": 3, "rejected-key-requests": 120}
 )
-"""What the fake's used key was used for in the last 24 hours."""
+"""What the fake's used keys were used for in the last 24 hours."""
+KEYS = (
+    (HOSTILE, (), None, 50),
+    ("search", ("default/chat",), 600, -1),
+    ("migration-of-the-billing-service", ("default/chat",), 120_000, 50),
+    ("nightly-batch", (), None, 50),
+)
+"""Name, pools, requests a minute and days until the end of each key: the second was revoked, the third has nearly used
+up its budget, the fourth has.
+"""
 
 
 class Access:
@@ -66,10 +75,15 @@ class Access:
                 created_by="operator-person",
                 expires_at=clock() + timedelta(days=days),
                 revoked_at=clock() - timedelta(days=1) if number == 1 else None,
-                last_used_at=clock() - timedelta(minutes=3) if number == 1 else None,
-                last_day=USED if number == 1 else GatewayKeyTotals(),
+                last_used_at=clock() - timedelta(minutes=3) if number else None,
+                last_day=USED if number else GatewayKeyTotals(),
+                budget_day="250000.00" if number > 1 else None,
+                budget_month="4000000.00" if number > 1 else None,
+                budget_currency="EUR" if number > 1 else None,
+                budget_soft_at=clock() - timedelta(hours=2) if number > 1 else None,
+                budget_ends_at=clock() + timedelta(hours=9) if number == 3 else None,
             )
-            for number, (name, pools, requests, days) in enumerate(((HOSTILE, (), None, 50), ("search", ("default/chat",), 600, -1)))
+            for number, (name, pools, requests, days) in enumerate(KEYS)
         ]
         self.login_links = {"flt_once": AccessRole.OPERATOR}
 
@@ -212,7 +226,6 @@ class Access:
             budget_day=asked.budget_day,
             budget_month=asked.budget_month,
             budget_currency=asked.budget_currency,
-            budget_soft_percent=asked.budget_soft_percent,
             created_at=now,
             created_by=self.identity(request).subject,
             expires_at=None if asked.days is None else now + timedelta(days=asked.days),

@@ -24,7 +24,7 @@ from fairlead_client.resources.rejections import RejectionReport
 from fairlead_client.resources.sessions import KeepSessionRequest, KeptSession, KeptSessions, SessionDetail
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, document_routes, list_routes, one_of
 from fairlead_testing.fakes.public_api.pools import POOL, pool_named
-from fairlead_testing.fakes.public_data import costs
+from fairlead_testing.fakes.public_data import costs, trees
 from fairlead_testing.fakes.public_data.world import World
 from fairlead_web.text.time_ranges import parse_range
 
@@ -63,6 +63,9 @@ class History:
             *document_routes("/v1/pools/{namespace}/{name}/decision-reasons", self._reasons, "reasons", guard),
             *document_routes("/v1/rejections", self._report, "groups", guard),
             *document_routes("/v1/cost", self._cost, "lines", guard),
+            Route("/v1/tasks", guard(self._tasks)),
+            Route("/v1/trees/{namespace}/{name}/{session:path}", guard(self._tree)),
+            Route(f"{POOL}/think-times", guard(self._think_times)),
             *(route for path, source in lists.items() for route in list_routes(path, source, guard)),
             Route("/v1/sessions/{namespace}/{name}/{session:path}", guard(self._session)),
             Route(f"{POOL}/kept-sessions", guard(self._kept), methods=["GET"]),
@@ -139,6 +142,16 @@ class History:
 
     async def _report(self, request: Request) -> Response:
         return as_json(self._rejections(request))
+
+    async def _tasks(self, request: Request) -> Response:
+        asked = request.query_params.get("pool")
+        return as_json(trees.tasks([asked] if asked else self._world.pools_known, self._clock()))
+
+    async def _tree(self, request: Request) -> Response:
+        return as_json(trees.tree(pool_named(request), request.path_params["session"], self._clock()))
+
+    async def _think_times(self, request: Request) -> Response:
+        return as_json(trees.think_times(pool_named(request), self._clock()))
 
     async def _cost(self, request: Request) -> Response:
         chosen = parse_range(request.query_params.get("from"), request.query_params.get("to"), self._clock())

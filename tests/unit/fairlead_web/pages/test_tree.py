@@ -1,0 +1,30 @@
+"""The page of a tree: it says what it leaves out, and stays small however much a tree did."""
+
+import re
+
+import pytest
+
+from fairlead_testing.fakes.public_data import trees
+from fairlead_testing.running.web_client import visitor
+from fairlead_web.drawing.timelines import DRAWN
+from fairlead_web.pages.tree import TURNS
+
+PAGE = "/trees/default/chat/conversation-0001"
+MOST_ELEMENTS = 2500
+
+
+async def test_a_tree_of_many_turns_says_what_is_left_out_and_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with visitor("viewer") as viewer:
+        whole = (await viewer.http.get(PAGE)).text
+        monkeypatch.setattr(trees, "TURNS", 100)
+        many = " ".join((await viewer.http.get(PAGE)).text.split())
+    assert "Drawn:" not in whole
+    assert f"Drawn: {DRAWN} of the 400 newest turns" in many
+    assert f"the newest {TURNS}<" in many
+    assert len(re.findall(r"<[a-z]", many)) <= MOST_ELEMENTS
+
+
+async def test_where_a_session_came_from_stands_apart_from_where_it_is() -> None:
+    async with visitor("viewer") as viewer:
+        page = (await viewer.http.get(PAGE)).text
+    assert re.search(r"</a> <span class=\"muted\">from ", page)
