@@ -17,7 +17,6 @@ from fairlead_testing.running.api import CHAT, ApiInstance, a_report, a_state, a
 from fairlead_testing.running.postgres import plain
 from fairlead_testing.running.seams import following
 
-
 TRACE = "4b" * 16
 
 

@@ -76,7 +76,9 @@ NO_LINKS = LinkPatterns()
 
 
 def links(patterns: LinkPatterns, pool: str, start: datetime, end: datetime, about: Mapping[str, str | None]) -> list[tuple[str, str]]:
-    """Words and address of each link that this page can fill; `about` may have instance, session, request, decision, trace."""
+    """Words and address of each link that this page can fill; `about` may have an instance, a session, a request, a
+    decision and a trace.
+    """
     key = PoolKey.parse(pool)
     known = {"namespace": key.namespace, "pool": key.name, **{name: value for name, value in about.items() if value}}
     known |= {"from": str(_millis(start)), "to": str(_millis(end)), "fromTime": stamp(start), "toTime": stamp(end)}
