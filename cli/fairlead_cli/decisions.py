@@ -25,6 +25,7 @@ def decisions() -> None:
 @click.option("--reason", type=click.Choice([one.value for one in DecisionReason]), help="Only for this reason.")
 @click.option("--kept", type=click.Choice([one.value for one in KeptFor]), help="Only those that are kept for this reason.")
 @click.option("--outcome", type=click.Choice([one.value for one in RequestOutcome]), help="Only of requests that ended so.")
+@click.option("--trace", metavar="ID", help="Only of the request with this trace (32 hexadecimal digits).")
 @click.option("--class", "priority_class", help="Only of this priority class.")
 @range_options
 @list_options
@@ -51,9 +52,8 @@ def show(decision: str, look: Look) -> None:
             print_found(look, found)
             return
         click.echo(found.explanation)
-        print_facts(
-            [*zip(COLUMNS, _row(found), strict=True), ("rule", found.rule.code), ("request", found.request), ("router", found.router)]
-        )
+        ids = [("rule", found.rule.code), ("request", found.request), ("trace", short(found.trace)), ("router", found.router)]
+        print_facts([*zip(COLUMNS, _row(found), strict=True), *ids])
         click.echo(f"\n{len(found.candidates)} of {found.considered} considered instances:")
         rows = [
             (

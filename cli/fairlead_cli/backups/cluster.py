@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fairlead_process.kubernetes_api import ClusterRefused, KubernetesApi
+from fairlead.errors import FairleadError
+from fairlead_process.kubernetes_api import ClusterError, ClusterRefused, KubernetesApi
 
 _OURS = "/apis/fairlead.dev/v1alpha1"
 _SECRETS = ("fairlead-tokens", "fairlead-gateway-keys")
@@ -20,6 +21,10 @@ _OF_THE_CLUSTER = (
 )
 
 Document = dict[str, Any]
+
+
+class ClusterFailed(FairleadError):
+    """The cluster does not answer, or refuses what a backup needs of it."""
 
 
 class Cluster:
@@ -65,12 +70,15 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(kubeconfig: str) -> AsyncIterator[Cluster]:
-    """Raises ClusterNotConfigured for a kubeconfig that cannot be used."""
-    api = await KubernetesApi.connect(kubeconfig)
+    """A connection for the block. Raises ClusterFailed for each ClusterError."""
     try:
-        yield Cluster(api)
-    finally:
-        await api.close()
+        api = await KubernetesApi.connect(kubeconfig)
+        try:
+            yield Cluster(api)
+        finally:
+            await api.close()
+    except ClusterError as error:
+        raise ClusterFailed(f"--kubeconfig: {error}") from error
 
 
 def _as_written(found: Document) -> Document:

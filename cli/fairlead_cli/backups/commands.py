@@ -22,7 +22,9 @@ from fairlead_client.resources.audit import AuditHead
 from fairlead_process.commands import ExitCode
 
 _kubeconfig_option = click.option(
-    "--kubeconfig", type=click.Path(path_type=Path), help="The cluster whose pools, numbers of roles and Secrets belong to it too."
+    "--kubeconfig",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The cluster whose pools, numbers of roles and Secrets belong to it too.",
 )
 
 
@@ -75,8 +77,9 @@ def restore(file: Path, kubeconfig: Path | None, as_json: bool) -> None:
     url = _reachable()
     with opened(file) as found:
         _refuse_newer(file, found.manifest)
-        _restore_database(url, found)
-        made = [] if kubeconfig is None else asyncio.run(_restore_cluster(found, str(kubeconfig)))
+        server = _of_empty(url)
+        made = [] if kubeconfig is None else asyncio.run(_restore_cluster(found, str(kubeconfig)))  # first: it can be repeated
+        _restore_database(url, found, server)
     for line in made:
         click.echo(line, err=True)
     _tell(f"restored {file}", found.manifest, as_json)
@@ -96,13 +99,17 @@ def _refuse_newer(file: Path, manifest: Manifest) -> None:
         )
 
 
-def _restore_database(url: str, found: Backup) -> None:
+def _of_empty(url: str) -> int:
+    """The server's version. Raises NotEmpty for a database that has tables."""
     with connected(url) as connection:
         if (there := database.schema(connection)) is not None:
             raise database.NotEmpty(
                 f"FAIRLEAD_DATABASE_URL: the database has Fairlead's tables already (schema {there}): restore into an empty one"
             )
-        server = connection.info.server_version
+        return connection.info.server_version
+
+
+def _restore_database(url: str, found: Backup, server: int) -> None:
     with found.open(DATABASE) as dump:
         database.restore(url, max(server, found.manifest.postgres), dump)
     upgrade(url)

@@ -46,6 +46,7 @@ class DecisionFilter:
     priority_class: str | None = None
     kept: KeptFor | None = None
     outcome: RequestOutcome | None = None
+    trace: str | None = None
     start: datetime | None = None
     end: datetime | None = None
 
@@ -72,6 +73,7 @@ class PostgresDecisions:
             (columns.session, wanted.session),
             (columns.chosen, wanted.instance),
             (columns.reason, wanted.reason),
+            (columns.trace, wanted.trace),
         ]
         unserved = [(columns.priority_class, wanted.priority_class), (columns.outcome, wanted.outcome)]
         async with self._lists.database.reading() as connection:

@@ -83,8 +83,8 @@ class PostgresSearch:
     async def _of_requests(self, connection: AsyncConnection, part: str, most: int, seen: Seen) -> SearchGroup:
         """Requests by their whole id, however old, or by a part of it among the newest decisions."""
         columns = decisions.c
-        chosen = select(columns.id, columns.pool_id, columns.request, columns.at, columns.chosen, columns.client_request)
-        ids = (columns.id, columns.request, columns.client_request)
+        chosen = select(columns.id, columns.pool_id, columns.request, columns.at, columns.chosen, columns.client_request, columns.trace)
+        ids = (columns.id, columns.request, columns.client_request, columns.trace)
         each = [chosen.where(one == part, _in(columns.pool_id, seen)).order_by(columns.at.desc()).limit(most + 1) for one in ids]
         found_by = [(await connection.execute(query)).all() for query in each]
         unique = {row.id: row for rows in found_by for row in rows}
@@ -98,7 +98,7 @@ class PostgresSearch:
                 chosen,
                 (columns.at, columns.id),
                 part,
-                ("request", "id", "client_request"),
+                ("request", "id", "client_request", "trace"),
                 most,
                 lambda newest: _in(newest.pool_id, seen),
             )

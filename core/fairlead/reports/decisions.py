@@ -170,7 +170,8 @@ class SampledDecision(Generic[Pool, Time]):
     `chosen` is where a refused request would have gone, "" where no instance could take it; `rejection` says why it was
     refused. `attempts` are the instances that failed the request, in order; `continuations` the moves of its answer to
     other instances after it had begun. `client_request` is the client's own id of the request (`x-request-id`), None if
-    it gave none. The targets are those of the pool when the request ended. `outcome` is None if it is unknown: from an
+    it gave none. `trace` is the id of the trace that the router exported, None if it exported none of the request.
+    The targets are those of the pool when the request ended. `outcome` is None if it is unknown: from an
     older router, or because another router saw the end.
 
     Subclasses declare `pool` and `at` again with their types, as those of `Move` do.
@@ -208,6 +209,7 @@ class SampledDecision(Generic[Pool, Time]):
     client_request: str | None = None
     attempts: tuple[Attempt, ...] = ()
     continuations: tuple[Continuation, ...] = ()
+    trace: str | None = None
 
     @property
     def target(self) -> str:

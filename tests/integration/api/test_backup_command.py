@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import LiteralString
 
@@ -17,11 +18,15 @@ from psycopg.conninfo import conninfo_to_dict
 
 from fairlead_cli.backups.archive import DATABASE, Manifest
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
-from fairlead_testing.running.operator_process import eventually
+from fairlead_testing.running.operator_process import eventually, running_kubernetes_api, skip_where_kubelets_run
 from fairlead_testing.running.postgres import fresh_database, plain
 from fairlead_testing.waiting import PATIENCE_SECONDS
+from processkube.testing.clients import KubernetesClient
 
 A = an_instance("a")
+POOLS = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepools"
+ROLES = "/apis/fairlead.dev/v1alpha1/namespaces/default/inferencepoolroles"
+SECRETS = "/api/v1/namespaces/fairlead-system/secrets"
 FAIRLEAD = (sys.executable, "-m", "fairlead_cli.main")
 
 
@@ -178,3 +183,72 @@ def test_the_manifest_says_what_is_there(backup: Path) -> None:
     with zipfile.ZipFile(backup) as kept:
         manifest = msgspec.json.decode(kept.read("manifest.json"), type=Manifest)
         assert sorted(kept.namelist()) == sorted([*manifest.sha256, "manifest.json"])
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[str, KubernetesClient]]:
+    """A kubeconfig, and the administrator of a cluster with two pools, a role and the chart's tokens."""
+    (tmp_path / "kubernetes").mkdir()
+    with running_kubernetes_api(tmp_path / "kubernetes") as kubeconfig:
+        client = KubernetesClient.of(kubeconfig)
+        skip_where_kubelets_run(client)
+        client.call("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fairlead-system"}})
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "fairlead-tokens"}, "data": {"admin": "czNjcmV0"}}
+        client.call("POST", SECRETS, secret)
+        for name in ("gone", "there"):
+            client.call("POST", POOLS, of_ours("InferencePool", name, model="llama", routing={"policy": "sticky"}))
+        client.call("POST", ROLES, of_ours("InferencePoolRole", "gone-decode", pool="gone", role="decode", replicas=3))
+        yield kubeconfig, client
+
+
+def of_ours(kind: str, name: str, **spec: object) -> dict[str, object]:
+    return {"apiVersion": "fairlead.dev/v1alpha1", "kind": kind, "metadata": {"name": name, "labels": {"team": "a"}}, "spec": spec}
+
+
+def test_pools_and_secrets_that_the_cluster_lacks_come_back_and_what_is_there_stays(
+    cluster: tuple[str, KubernetesClient], database_url: str, postgres_url: str, tmp_path: Path
+) -> None:
+    kubeconfig, client = cluster
+    before = client.call("GET", f"{POOLS}/gone")
+    assert run(database_url, "backup", tmp_path / "kept", "--kubeconfig", kubeconfig) == (0, "")
+    client.call("DELETE", f"{POOLS}/gone")
+    client.call("DELETE", f"{SECRETS}/fairlead-tokens")
+    client.call("PATCH", f"{POOLS}/there", {"spec": {"routing": {"policy": "random"}}}, content="application/merge-patch+json")
+    with fresh_database(postgres_url, template=False) as url:
+        code, said = run(url, "restore", tmp_path / "kept", "--kubeconfig", kubeconfig)
+    assert (code, said.splitlines()) == (
+        0,
+        [
+            "Secret fairlead-system/fairlead-tokens: made",
+            "InferencePool default/gone: made",
+            "InferencePool default/there: left as it is there",
+            "then: kubectl scale fprole -n default gone-decode --replicas=3",
+        ],
+    )
+    after = client.call("GET", f"{POOLS}/gone")
+    assert (after["spec"], after["metadata"]["labels"]) == (before["spec"], before["metadata"]["labels"])
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+    assert client.call("GET", f"{POOLS}/there")["spec"]["routing"]["policy"] == "random"
+    assert client.call("GET", f"{SECRETS}/fairlead-tokens")["data"] == {"admin": "czNjcmV0"}
+
+
+def test_a_cluster_that_cannot_take_a_backup_leaves_the_database_empty_so_that_it_can_be_repeated(
+    cluster: tuple[str, KubernetesClient], database_url: str, postgres_url: str, tmp_path: Path
+) -> None:
+    kubeconfig, client = cluster
+    assert run(database_url, "backup", tmp_path / "kept", "--kubeconfig", kubeconfig) == (0, "")
+    client.call("DELETE", f"{SECRETS}/fairlead-tokens")
+    client.call("DELETE", "/api/v1/namespaces/fairlead-system")
+    with fresh_database(postgres_url, template=False) as url:
+        cases = (
+            (kubeconfig, 1, "fairlead-system"),
+            (str(tmp_path / "none"), 2, "does not exist"),
+            (str(tmp_path / "kept"), 1, "cannot be used"),
+        )
+        for there, exit_code, words in cases:
+            code, said = run(url, "restore", tmp_path / "kept", "--kubeconfig", there)
+            assert (code, said.count("\n"), tables(url)) == (exit_code, 1, 0)
+            assert said.startswith("fairlead: --kubeconfig: ") and words in said
+            assert "FAIRLEAD_DEBUG" not in said
+        client.call("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fairlead-system"}})
+        assert run(url, "restore", tmp_path / "kept", "--kubeconfig", kubeconfig)[0] == 0

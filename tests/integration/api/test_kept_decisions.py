@@ -17,6 +17,8 @@ from fairlead_testing.running.api import CHAT, ApiInstance, a_report, a_state, a
 from fairlead_testing.running.postgres import plain
 from fairlead_testing.running.seams import following
 
+TRACE = "4b" * 16
+
 
 def a_decision(name: str, at: float, **changes: Any) -> DecisionRecord:
     rule = NOT_WEIGHED if changes.get("chosen", "host-a") else NOBODY
@@ -32,7 +34,7 @@ async def test_a_kept_decision_tells_how_its_request_went_and_is_found_by_any_of
     await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("host-a")))
     now = api.clock().timestamp()
     retried = a_decision(
-        "a" * 32, now - 1, kept=KeptFor.RETRIED, outcome=RequestOutcome.SERVED, served_by="host-b", client_request="order-4711",
+        "a" * 32, now - 1, kept=KeptFor.RETRIED, outcome=RequestOutcome.SERVED, served_by="host-b", client_request="order-4711", trace=TRACE,
         attempts=(Attempt(instance="host-a", failure="lost", after_seconds=0.25),), ttft_seconds=7.0, ttft_target_seconds=5.0,
     )  # fmt: skip
     refused = a_decision(
@@ -42,13 +44,15 @@ async def test_a_kept_decision_tells_how_its_request_went_and_is_found_by_any_of
     old = a_decision("c" * 32, now - 3, sample_rate=0.25)
     await api.router.post_report(a_report("r1", decisions=(retried, refused, old)))
     found = await api.viewer.decision("a" * 32)
-    assert (found.kept, found.attempts, found.client_request) == (KeptFor.RETRIED, retried.attempts, "order-4711")
+    assert (found.kept, found.attempts, found.client_request, found.trace) == (KeptFor.RETRIED, retried.attempts, "order-4711", TRACE)
     assert found.explanation.endswith(
         "host-a was lost after 250 ms. Then host-b served it. Its TTFT of 7.00 s missed the target of 5.00 s."
     )
     nowhere = await api.viewer.decision("b" * 32)
     assert nowhere.explanation == "No instance could take the request. The request was refused: rejected-no-endpoints."
-    for part in ("a" * 32, "order-4711", f"router-{'a' * 32}"):
+    assert [one.id for one in (await api.viewer.decisions({"trace": TRACE})).items] == ["a" * 32]
+    assert (await api.viewer.decisions({"trace": "5c" * 16})).items == []
+    for part in ("a" * 32, "order-4711", f"router-{'a' * 32}", TRACE):
         report = await api.viewer.search(part)
         assert [hit.id for group in report.groups for hit in group.hits] == ["a" * 32]
         assert report.note is None

@@ -75,7 +75,8 @@ async def _compare(world: World, receiver: Receiver, endpoint: str) -> None:
     assert all(one.weighing.candidates for one in stored.values() if one.outcome == "served" and not one.attempts)
     assert {span.resource["service.name"] for span in receiver.spans} == {"fairlead-router"}
     for decision in stored.values():
-        _is_whole(decision, [span for span in receiver.spans if span.trace_id == _trace_of(receiver, decision)])
+        assert decision.trace == _trace_of(receiver, decision)
+        _is_whole(decision, [span for span in receiver.spans if span.trace_id == decision.trace])
 
 
 def _trace_of(receiver: Receiver, decision: DecisionRecord) -> str:
@@ -104,7 +105,7 @@ def _is_whole(decision: DecisionRecord, spans: list[ReceivedSpan]) -> None:
 async def test_an_engine_continues_the_caller_s_trace_below_the_span_of_its_own_work(world: World, receiver: Receiver) -> None:
     running = await ready(world, receiver.url, engines=1)
     await running.ask(stream=True, headers={"traceparent": SAMPLED, "tracestate": "vendor=1"})
-    await ended(world, running)
+    assert [one.trace for one in await ended(world, running)] == [TRACE]
     (asked,) = world.engines[0].seen
     (prefill,) = receiver.named("fairlead.prefill")
     assert asked["headers"]["traceparent"] == f"00-{TRACE}-{prefill.span_id}-01"
@@ -118,7 +119,8 @@ async def test_a_caller_that_does_not_sample_its_trace_gets_no_spans_and_its_hea
 ) -> None:
     running = await ready(world, receiver.url, engines=1)
     await running.ask(headers={"traceparent": UNSAMPLED})
-    assert len(await ended(world, running)) == 1, "its decision belongs to the sample all the same"
+    (kept,) = await ended(world, running)  # its decision belongs to the sample all the same
+    assert kept.trace is None, "nobody exports that trace, so no link may lead to it"
     assert world.engines[0].seen[0]["headers"]["traceparent"] == UNSAMPLED
     assert receiver.spans == []
 

@@ -101,12 +101,15 @@ def test_filters_reach_the_api(run: Command) -> None:
     assert "is not one of" in err
 
 
-def test_decisions_are_listed_by_why_they_are_kept_and_how_their_requests_ended(run: Command) -> None:
+def test_decisions_are_listed_by_why_they_are_kept_how_their_requests_ended_and_their_trace(run: Command) -> None:
     everything = json.loads(run("decisions list --limit 200 -o json")[1])
     for name in ("kept", "outcome"):
         for value in {one[name] for one in everything if one[name]}:
             found = json.loads(run(f"decisions list --{name} {value} --limit 200 -o json")[1])
             assert [one["id"] for one in found] == [one["id"] for one in everything if one[name] == value]
+    traced = next(one for one in everything if one["trace"])
+    assert json.loads(run(f"decisions list --trace {traced['trace']} -o json")[1]) == [traced]
+    assert ["trace", traced["trace"]] in [line.split() for line in run(f"decisions show {traced['id']}")[1].splitlines()]
     assert run("decisions list --kept mood")[0] == run("decisions list --outcome mood")[0] == 2
 
 

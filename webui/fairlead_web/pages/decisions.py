@@ -119,6 +119,7 @@ PLACED = frozenset(
         "attempts",
         "continuations",
         "client_request",
+        "trace",
         "tpot_seconds",
         "ttft_target_seconds",
         "tpot_target_seconds",
@@ -126,7 +127,7 @@ PLACED = frozenset(
 )
 """Fields of the record that the page shows elsewhere; other fields are listed unchanged."""
 
-FILTERS = ("pool", "instance", "session", "reason", "kept", "outcome", "priority_class")
+FILTERS = ("pool", "instance", "session", "reason", "kept", "outcome", "priority_class", "trace")
 AROUND = timedelta(minutes=10)
 """Moves carried by a request are searched this long before and after its decision."""
 
@@ -164,6 +165,7 @@ async def show(visit: Visit) -> Response:
             "request": decision.request,
             "session": decision.session,
             "instance": decision.chosen,
+            "trace": decision.trace,
         },
         around=decision.at,
     )

@@ -17,7 +17,7 @@ from fairlead_process.environment import variable
 from fairlead_process.kinds import Parsed
 from fairlead_web.text.time_ranges import stamp
 
-PLACES = ("namespace", "pool", "instance", "session", "request", "decision", "from", "to", "fromTime", "toTime")
+PLACES = ("namespace", "pool", "instance", "session", "request", "decision", "trace", "from", "to", "fromTime", "toTime")
 """What a pattern may name: `pool` is the name within its namespace; `from` and `to` are milliseconds since 1970, as
 Grafana counts, and the other two are times such as 2026-11-30T08:00:00Z.
 """
@@ -64,7 +64,7 @@ class LinkPatterns:
     )
     traces: str | None = field(
         default=None,
-        metadata=_pattern("FAIRLEAD_TRACES_LINK", "a search of traces", "https://jaeger/search?tag=fairlead.decision.id:{decision}"),
+        metadata=_pattern("FAIRLEAD_TRACES_LINK", "a search of traces", "https://jaeger/trace/{trace}"),
     )
     logs: str | None = field(
         default=None, metadata=_pattern("FAIRLEAD_LOGS_LINK", "a search of logs", "https://logs/?pod={instance}&start={fromTime}")
@@ -75,7 +75,9 @@ NO_LINKS = LinkPatterns()
 
 
 def links(patterns: LinkPatterns, pool: str, start: datetime, end: datetime, about: Mapping[str, str | None]) -> list[tuple[str, str]]:
-    """Words and address of each link that this page can fill; `about` may have instance, session, request, decision."""
+    """Words and address of each link that this page can fill; `about` may have an instance, a session, a request, a
+    decision and a trace.
+    """
     namespace, _, name = pool.partition("/")  # a page's address may name what is no pool
     known = {"namespace": namespace, "pool": name, **{place: value for place, value in about.items() if value}}
     known |= {"from": str(_millis(start)), "to": str(_millis(end)), "fromTime": stamp(start), "toTime": stamp(end)}

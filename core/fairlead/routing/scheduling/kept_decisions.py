@@ -214,6 +214,7 @@ class KeptDecisions:
             rejection=end.rejection,
             attempts=tracked.attempts,
             continuations=tracked.continuations,
+            trace=None if request.trace is None else request.trace.trace_id,
         )
 
 

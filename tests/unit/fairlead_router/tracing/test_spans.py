@@ -94,6 +94,7 @@ RECORDS = st.builds(
     client_request=st.none() | NAMES,
     attempts=st.lists(ATTEMPTS, max_size=3).map(tuple),
     continuations=st.lists(CONTINUATIONS, max_size=3).map(tuple),
+    trace=st.none() | NAMES,
     weighing=st.builds(
         Weighing,
         rule=NAMES,

@@ -54,6 +54,10 @@ def test_a_link_stands_where_all_that_it_names_is_known() -> None:
     assert of_instance[1:] == [("Logs", "https://logs.example.com/default/chat-b1?start=2026-11-30T07%3A00%3A00Z")]
     of_decision = links(patterns, "default/chat", NOW - HOUR, NOW, {"decision": "d-1", "request": "r&1", "instance": None})
     assert [words for words, _ in of_decision] == ["Grafana", "Traces"]
+    by_trace = LinkPatterns(traces="http://jaeger:16686/trace/{trace}")
+    assert links(by_trace, "default/chat", NOW - HOUR, NOW, {"decision": "d-1", "trace": None}) == [], "a request without a trace"
+    (found,) = links(by_trace, "default/chat", NOW - HOUR, NOW, {"decision": "d-1", "trace": "4b" * 16})
+    assert found == ("Traces", f"http://jaeger:16686/trace/{'4b' * 16}")
     assert links(LinkPatterns(), "default/chat", NOW - HOUR, NOW, {"instance": "chat-b1"}) == []
 
 
@@ -68,7 +72,7 @@ def test_whatever_a_client_calls_its_session_the_link_leads_to_its_own_host_with
 
 
 def test_every_place_can_be_filled() -> None:
-    about = {"instance": "i", "session": "s", "request": "r", "decision": "d"}
+    about = {"instance": "i", "session": "s", "request": "r", "decision": "d", "trace": "t"}
     for place in PLACES:
         pattern = checked_pattern(f"https://example.com/{{{place}}}")
         assert len(links(LinkPatterns(logs=pattern), "default/chat", NOW - HOUR, NOW, about)) == 1, place

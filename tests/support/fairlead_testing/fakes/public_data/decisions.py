@@ -72,6 +72,7 @@ def decisions(now: datetime, sessions: Sequence[SessionSummary]) -> list[Routing
             passed_over=None,
             served_by=ranked[0].instance,
             named="default_user_id" if number == 4 else None,
+            trace=f"{number:032x}" if number % 2 else None,
         )
         if number % 12 == 5:
             lost = Attempt(instance=ranked[0].instance, failure="lost", after_seconds=0.25)

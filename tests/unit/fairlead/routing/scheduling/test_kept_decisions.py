@@ -261,6 +261,9 @@ def test_a_trace_is_shown_exactly_with_its_decision_and_its_engine_hears_of_it_o
     assert {(row.request.id, row.ended_at, row.first_token_at) for row in records.traced} >= {("ill", 2.0, 0.5)}
     assert [row.output_tokens for row in records.traced if row.request.id == "well"] == ([10] if asks or rate else [])
     assert one.take_records(5.0).traced == ()
+    assert {row.request: row.trace for row in records.decisions} == {
+        row.request: None if row.request == "untraced" else TRACE.trace_id for row in records.decisions
+    }
 
 
 def test_a_request_without_a_trace_is_never_traced() -> None:
