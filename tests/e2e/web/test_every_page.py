@@ -75,7 +75,7 @@ PAGES = (
     "/slo",
     "/pools/default/chat/slo",
     "/pools/default/chat/series?metrics=attainment,goal,ttft_p95",
-    "/audit",
+    "/audit?action=plan.*&from=now-7d",
     "/audit/56",
     "/settings",
     "/help",

@@ -39,12 +39,14 @@ from fairlead_web.text.typed_text import whole_number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedView:
-    """A saved view as a link. `chosen`: the page shows it; `may_change`: the reader may rename and delete it."""
+    """A saved view as a link, with a note whose it is. `chosen`: the page shows it; `may_change`: the reader may rename
+    and delete it.
+    """
 
     view: AuditView
     url: str
+    note: str
     chosen: bool
-    mine: bool
     may_change: bool
 
 
@@ -163,8 +165,8 @@ def _saved(visit: Visit, view: AuditView) -> SavedView:
     return SavedView(
         view=view,
         url=visit.link(with_query("/audit", view.query)),
+        note=f"by {view.owner}" if not mine else "shared" if view.shared else "",
         chosen={name: value for name, value in shown.items() if value} == view.query,
-        mine=mine,
         may_change=mine or _reaches(visit, AccessRole.ADMIN, view.pool),
     )
 
