@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from fairlead.canaries.verdicts import Judgement, StepVerdict
+from fairlead.canaries.verdicts import CanaryRules, Judgement, StepVerdict
 from fairlead.reports.canaries import CanarySample
-from fairlead_api.canaries.store import OpenStep
+from fairlead.tables import PoolKey
 
 if TYPE_CHECKING:
     from fairlead.canaries.judging import Judge
@@ -23,6 +23,17 @@ SPEAK_SECONDS = 60.0
 """A look is stored so often, and whenever the verdict changes."""
 AT_ONCE = 4000
 EARLIER = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenStep:
+    """A step in force, by its pool's number."""
+
+    pool_id: int
+    pool: PoolKey
+    step: str
+    rules: CanaryRules
+    began_at: datetime
 
 
 class Store(Protocol):

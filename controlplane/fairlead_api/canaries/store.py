@@ -1,7 +1,6 @@
 """Steps of canaries as the operator reports them, their samples for the judge, and the judge's looks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,6 +14,7 @@ from fairlead.pool_states import CanaryVerdict, PoolState
 from fairlead.reports.canaries import CanarySample
 from fairlead.rollout_specs import CanarySpec
 from fairlead.tables import PoolKey
+from fairlead_api.canaries.judging import OpenStep
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.pool_rows import pool_row
 from fairlead_api.infra.records import read
@@ -26,17 +26,6 @@ _STEPS, _LOOKS, _SAMPLES = canary_steps.c, canary_looks.c, canary_samples.c
 _EARLIER = text(
     "SELECT DISTINCT session FROM canary_samples WHERE pool_id = :pool AND at < :began AND at >= :since AND (step = :step OR step LIKE :key)"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenStep:
-    """A step in force, by its pool's number."""
-
-    pool_id: int
-    pool: PoolKey
-    step: str
-    rules: CanaryRules
-    began_at: datetime
 
 
 def rules_of(canary: CanarySpec) -> CanaryRules:

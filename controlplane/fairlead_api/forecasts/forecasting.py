@@ -13,7 +13,7 @@ from typing import Protocol
 
 from fairlead.forecasts.drafting import PREFIX, RoleLimits
 from fairlead.forecasts.proposals import Forecasted, Proposed, Tried, departed, differs, is_stale, proposed, read_all, tried
-from fairlead.forecasts.records import QUARTER, WEEK, midnight
+from fairlead.forecasts.records import QUARTER, WEEK, DemandRecord, midnight
 from fairlead.forecasts.watching import Departure
 from fairlead.scaling.bounds import DeclaredRole, RoleBounds, bounds_in_force
 from fairlead.scaling.specs import ScalingMode
@@ -21,12 +21,35 @@ from fairlead.schedules.in_force import in_force
 from fairlead.schedules.specs import ScheduleSpec
 from fairlead.schedules.windows import changes_after
 from fairlead.tables import PoolKey
-from fairlead_api.forecasts.store import FollowedPool, ReadPool
 from fairlead_client.resources.forecasts import ForecastQuarter, PoolForecast, RecordedQuarter, ScheduleTrial, TrialOf
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest, ScheduleAction
 from fairlead_client.resources.plans import Proposal
 
 MOST_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPool:
+    """A pool's record and the facts for its forecast. `key` differs when the pool or what was measured of it does."""
+
+    key: tuple[object, ...]
+    pool: PoolKey
+    record: DemandRecord
+    facts: Forecasted
+    start_is_measured: bool
+    engines_file: str | None
+    departed: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowedPool:
+    """A pool with a forecast of which something follows: proposals, or schedules that are in force."""
+
+    id: int
+    pool: PoolKey
+    advises: bool
+    follows: bool
+    departed: str | None
 
 
 class Records(Protocol):
@@ -60,7 +83,7 @@ class Forecasting:
         """The forecast of a pool. Raises NotFound."""
         read = await self.records.read(pool, now)
         if read is None:
-            return PoolForecast(pool=str(pool), mode="Off", time_zone="UTC", unknown="the pool has no usable spec")
+            return PoolForecast(pool=str(pool), mode="Disabled", time_zone="UTC", unknown="the pool has no usable spec")
         made = await self._of(read, now)
         if isinstance(made.found, Proposed) and made.trying is None:
             made.trying = asyncio.create_task(self._try(read, made.found, made, now))

@@ -21,6 +21,7 @@ from fairlead.instances import Role
 from fairlead.pools import PoolSpec
 from fairlead.tables import PoolKey
 from fairlead_api import tables
+from fairlead_api.forecasts.forecasting import FollowedPool, ReadPool
 from fairlead_api.infra.database import Database
 from fairlead_api.infra.pool_rows import pool_row
 from fairlead_api.pools.fixed_engines import engines_file
@@ -46,30 +47,6 @@ FROM rejections WHERE pool_id = :pool AND second >= :start AND second < :end GRO
 """)
 _WANTED = text("SELECT role, at, replicas FROM wanted_replicas WHERE pool_id = :pool AND at < :end ORDER BY role, at")
 _LEAST_SECONDS = 450
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadPool:
-    """A pool's record and the facts for its forecast. `key` differs when the pool or what was measured of it does."""
-
-    key: tuple[object, ...]
-    pool: PoolKey
-    record: DemandRecord
-    facts: Forecasted
-    start_is_measured: bool
-    engines_file: str | None
-    departed: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FollowedPool:
-    """A pool with a forecast of which something follows: proposals, or schedules that are in force."""
-
-    id: int
-    pool: PoolKey
-    advises: bool
-    follows: bool
-    departed: str | None
 
 
 class PostgresForecasts:

@@ -19,7 +19,7 @@ MAX_DAYS = 64
 class ForecastMode(StrEnum):
     """What becomes of a forecast."""
 
-    OFF = "Off"
+    DISABLED = "Disabled"
     ADVISE = "Advise"
 
 
@@ -80,8 +80,8 @@ class ForecastSpec:
     """Schedules that are proposed from the pool's recorded demand."""
 
     mode: ForecastMode = text(
-        "Off: nothing is proposed; Advise: schedules that would have been better in the last week are proposed as a plan, once a day.",
-        ForecastMode.OFF.value,
+        "Disabled: nothing is proposed; Advise: schedules that would have been better in the last week are proposed as a plan, once a day.",
+        ForecastMode.DISABLED.value,
         enum=tuple(mode.value for mode in ForecastMode),
         convert=ForecastMode,
     )

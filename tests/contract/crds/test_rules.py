@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from fairlead.durations import format_duration
 from fairlead.engine_specs import EngineSpec
 from fairlead.errors import InvalidInput
+from fairlead.forecasts.calendars import CalendarDay, parse_day
 from fairlead.pool_roles import PoolRoleSpec
 from fairlead.pools import PoolSpec
 from fairlead.role_specs import RoleSpec
@@ -50,6 +51,7 @@ WRONG: tuple[Any, ...] = ("3", True, 2.5, -7, [], {}, "two words", "", 10**13)
 TEXTS: dict[str, tuple[str, ...]] = {
     "instant": ("2026-12-01T07:00:00Z", "2026-12-01T07:00:00+01:00"),
     "cron": ("0 8 * * 1-5", "@daily", "*/15 8-17 ? jan,JUL MON-fri", "00 09 31 * *", "0 0 30 2 1"),
+    "day": ("2026-12-25", "2028-02-29"),
     "zone": ("UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires"),
 }
 WRONG_CRONS = (
@@ -64,7 +66,7 @@ WRONG_CRONS = (
     "0 0 30 2 *",
     "0 0 31 apr ?",
 )
-CONVERTED: dict[Any, str] = {parse_cron: "cron", parse_zone: "zone"}
+CONVERTED: dict[Any, str] = {parse_cron: "cron", parse_day: "day", parse_zone: "zone"}
 """What reads a text, and the texts it can read."""
 
 
@@ -100,8 +102,8 @@ def values(draw: st.DrawFn, shape: Shape, faulty: bool) -> Any:
     if shape.kind == "string" and shape.convert in CONVERTED:
         return draw(st.sampled_from(TEXTS[CONVERTED[shape.convert]] + WRONG_CRONS * faulty))
     if shape.kind == "string":
-        some = ("m", "/a", "a:b", "x-y", "m\n", "x" * 300)
-        fitting = some if faulty else [one for one in some[:4] if shape.pattern and re.search(shape.pattern, one)]
+        some = ("m", "/a", "a:b", "x-y", "EUR", "2.20", "m\n", "x" * 300)
+        fitting = some if faulty else [one for one in some[:6] if shape.pattern and re.search(shape.pattern, one)]
         return draw(st.sampled_from(shape.enum or fitting))
     least, most = shape.minimum, shape.maximum
     assert least is not None
@@ -253,7 +255,7 @@ class Judges:
 ADOPTING = Judges(PoolSpec)
 
 RULED = (
-    CanarySpec, RolloutSpec, PoolSpec, EngineSpec, KvTransferFacts, RoleSpec, PoolRoleSpec, ScheduleSpec, ScheduledRole, SelectorSpec,
+    CalendarDay, CanarySpec, RolloutSpec, PoolSpec, EngineSpec, KvTransferFacts, RoleSpec, PoolRoleSpec, ScheduleSpec, ScheduledRole, SelectorSpec,
     ExpressionSpec,
 )  # fmt: skip
 """The classes that have rules."""

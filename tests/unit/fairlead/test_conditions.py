@@ -67,7 +67,9 @@ def test_a_settled_pool_is_ready_and_nothing_is_wrong() -> None:
 
 def test_every_situation_has_every_condition_once() -> None:
     for facts in (SETTLED, replace(SETTLED, desired=(), slo_percentile=None), replace(SETTLED, observations=None, instances=())):
-        assert [condition.type for condition in pool_conditions(replace(facts, gateway=GatewayFacts()))] == list(ConditionType)
+        assert [condition.type for condition in pool_conditions(replace(facts, gateway=GatewayFacts(), follows_forecast=True))] == list(
+            ConditionType
+        )
 
 
 def test_a_pool_that_asks_for_no_gateway_says_nothing_of_gateways() -> None:

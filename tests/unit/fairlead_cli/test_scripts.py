@@ -29,6 +29,7 @@ WITHOUT_JSON = {
     "fairlead operator": "runs until it is ended",
     "fairlead engine": "runs until it is ended",
     "fairlead logs": "prints lines that processes wrote",
+    "fairlead audit export": "writes a file, which is lines of JSON",
     "fairlead completion": "prints a shell's script",
     "fairlead traces generate": "writes a trace, which is JSON",
     "fairlead traces host-cache": "prints a table of sizes",

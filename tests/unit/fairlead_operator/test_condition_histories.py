@@ -101,6 +101,24 @@ def serves_its_model(stage: VirtualStage) -> None:
     stage.api.troubled_engines = ()
 
 
+def follows_a_forecast(stage: VirtualStage) -> None:
+    nights = {
+        "name": "nights",
+        "cron": "0 20 * * *",
+        "duration": "10h",
+        "roles": [{"name": "both", "maxReplicas": 8}],
+        "followsForecast": True,
+    }
+    stage.apply(replicas=2, scaling={"schedules": [nights]})
+
+
+def departs(words: str) -> Callable[[VirtualStage], None]:
+    def happens(stage: VirtualStage) -> None:
+        stage.api.departed = words
+
+    return happens
+
+
 def acknowledges(whether: bool) -> Callable[[VirtualStage], None]:
     def happens(stage: VirtualStage) -> None:
         stage.api.acknowledges = whether
@@ -180,6 +198,11 @@ HISTORIES: dict[tuple[ConditionType, str], tuple[Step, ...]] = {
         Step(happens=WELL, status="True", reason="AllServing", words="2 of 2 instances serve"),
         Step(happens=BAD, status="False", reason="InvalidRouting", words="the last good spec stays in force"),
         Step(happens=WELL, status="True", reason="AllServing", words="2 of 2 instances serve"),
+    ),
+    (ConditionType.FORECAST_HOLDS, "demand leaves its band"): (
+        Step(happens=follows_a_forecast, status="True", reason="WithinBand", words="are in force"),
+        Step(happens=departs("twice as many requests"), status="False", reason="DemandLeftBand", words="suspended: twice as many requests"),
+        Step(happens=departs(""), status="True", reason="WithinBand", words="are in force"),
     ),
     (ConditionType.INSTANCES_READY, "scaled and lost"): (
         Step(happens=WELL, status="False", reason="InstancesStarting", words="0 of 2 instances serve", rounds=3, kubelet=False),

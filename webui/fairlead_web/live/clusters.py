@@ -8,6 +8,7 @@ them together, and what was known last is shown with its time. Looks within `FRE
 import asyncio
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -178,13 +179,11 @@ class _Cluster:
     def _read_token(self) -> str:
         if self._token is None or not self._token.is_file():
             raise _NotAsked(UNSIGNED)
-        try:
+        with suppress(OSError, UnicodeDecodeError):
             token = self._token.read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError):
-            token = ""
-        if not token.isascii() or not token.isprintable() or not token or " " in token:
-            raise _NotAsked("the file with its token has none that can be used")
-        return token
+            if token and token.isascii() and token.isprintable() and " " not in token:
+                return token
+        raise _NotAsked("the file with its token has none that can be used")
 
     async def close(self) -> None:
         if self._task is not None:

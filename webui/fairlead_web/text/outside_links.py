@@ -13,7 +13,6 @@ from datetime import datetime
 from urllib.parse import quote, urlsplit
 
 from fairlead.errors import InvalidInput
-from fairlead.tables import PoolKey
 from fairlead_process.environment import variable
 from fairlead_process.kinds import Parsed
 from fairlead_web.text.time_ranges import stamp
@@ -77,8 +76,8 @@ NO_LINKS = LinkPatterns()
 
 def links(patterns: LinkPatterns, pool: str, start: datetime, end: datetime, about: Mapping[str, str | None]) -> list[tuple[str, str]]:
     """Words and address of each link that this page can fill; `about` may have instance, session, request, decision."""
-    key = PoolKey.parse(pool)
-    known = {"namespace": key.namespace, "pool": key.name, **{name: value for name, value in about.items() if value}}
+    namespace, _, name = pool.partition("/")  # a page's address may name what is no pool
+    known = {"namespace": namespace, "pool": name, **{place: value for place, value in about.items() if value}}
     known |= {"from": str(_millis(start)), "to": str(_millis(end)), "fromTime": stamp(start), "toTime": stamp(end)}
     found = [(one.name.capitalize(), getattr(patterns, one.name)) for one in fields(patterns)]
     return [(words, filled(pattern, known)) for words, pattern in found if pattern and known.keys() >= set(_PLACE.findall(pattern))]

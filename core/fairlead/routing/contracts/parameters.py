@@ -105,12 +105,12 @@ class QueueParameters:
 
     @property
     def sends_unfinished_first(self) -> bool:
-        """Whether turns of tasks under way go before first turns, where not all can be in time."""
+        """Whether turns of tasks in progress go before first turns, where not all can be in time."""
         return False
 
     @property
     def beginning_share(self) -> float:
-        """The part of the time taken by late turns of tasks under way that first turns get."""
+        """The part of the time taken by late turns of tasks in progress that first turns get."""
         return 0.1
 
     @property
@@ -146,14 +146,14 @@ class HomeParameters(QueueParameters):
     )
     unfinished_first: bool = truth(
         (
-            "With `deadline`, where not all can be in time, turns that continue a task under way go before first turns of "
+            "With `deadline`, where not all can be in time, turns that continue a task in progress go before first turns of "
             "tasks, and early rejection refuses only first turns. A task is a session, with the sub-agents that name it "
             "as their parent, of which a turn was served."
         ),
         False,
     )
     new_task_share: float = number(
-        "With `unfinished_first`, first turns get at least this part of the time that late turns of tasks under way take from them.",
+        "With `unfinished_first`, first turns get at least this part of the time that late turns of tasks in progress take from them.",
         0.1,
         minimum=0.01,
         maximum=1.0,

@@ -21,7 +21,7 @@ from fairlead.routing.contracts.vectors import FloatVector
 from fairlead.routing.knowledge.next_turns import NextTurns
 
 MOST_CONTEXTS = 20_000
-"""Beyond so many, the context used longest ago is no longer followed."""
+"""Beyond this many, the context used longest ago is no longer followed."""
 ENDED_SECONDS = 900.0
 """A session silent for this long is counted as ended among the pauses, and no longer followed."""
 LOOK_SECONDS = 1.0

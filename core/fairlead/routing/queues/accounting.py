@@ -98,7 +98,7 @@ class TrackedRequest:
     answer_microseconds: int = 0
     """Expected share of an instance's time for its answer; only known if tenants take turns."""
     continues: bool = False
-    """Whether it continues a task under way; only known if the pool sends such turns first."""
+    """Whether it continues a task in progress; only known if the pool sends such turns first."""
     kept_as: str | None = None
     """The session whose context it extends, if the policy weighs what caches keep (`knowledge.kept_contexts`)."""
     late: bool = False

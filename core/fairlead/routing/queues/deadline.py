@@ -30,7 +30,7 @@ around it. Their rests give way to deadlines also in a full pool: it is others t
 much gets the time that others leave, and all of that. A late request goes, at any load, once all that can be in time
 have had as much as its tenant would have had with it and its credit; so no request waits forever.
 
-Turns that continue a task under way (`TrackedRequest.continues`) are left out only after all first turns are. Once
+Turns that continue a task in progress (`TrackedRequest.continues`) are left out only after all first turns are. Once
 late, they go before first turns, and before everything else once they have waited for about the target, even while
 decodes are owed a rest: refused by its time limit, such a turn would cost its whole task. First turns get
 `new_task_share` of the time that this takes. Where several tenants wait, their turns decide and none of this holds.
@@ -62,7 +62,7 @@ to that of one such prefill: rests taken one by one would leave gaps between sho
 MARGIN = 0.02
 """Share of the target kept as a margin."""
 PATIENCE = 0.9
-"""A late turn of a task under way goes before everything else once it has waited for this part of the target."""
+"""A late turn of a task in progress goes before everything else once it has waited for this part of the target."""
 
 
 RESERVE = 0.25
@@ -89,7 +89,7 @@ class DeadlineRules:
     decode_share: Callable[[InstanceLoad], float]
     speed: Callable[[], float]
     new_task_share: float = 0.1
-    """The part (0-1) of the time taken by late turns of tasks under way that first turns get."""
+    """The part (0-1) of the time taken by late turns of tasks in progress that first turns get."""
 
 
 class DeadlineQueue:
@@ -111,7 +111,7 @@ class DeadlineQueue:
         self._earned = 0.0
         """Seconds that late requests may take from requests that can be in time."""
         self._owed_beginnings = 0.0
-        """Seconds that first turns may take from late turns of tasks under way."""
+        """Seconds that first turns may take from late turns of tasks in progress."""
         self._latest_starts: list[tuple[float, int, TrackedRequest]] = []
         """Heap of (time at which it becomes late at the pace when added, place, request) of the requests in `_able`,
         and of some that have left.
@@ -270,7 +270,7 @@ class DeadlineQueue:
         return self._first_late
 
     def _before_all(self, late: TrackedRequest, planned: Sequence[Planned], now: float) -> TrackedRequest | None:
-        """The late turn of a task under way if it goes before all that is planned, or a first turn that is owed its
+        """The late turn of a task in progress if it goes before all that is planned, or a first turn that is owed its
         share of the time; None if neither goes now.
         """
         if self._turns is not None and self._turns.are_shared:

@@ -9,7 +9,7 @@ SPARE_ENTRIES = 64
 
 
 def shortness(tracked: TrackedRequest) -> tuple[bool, float, float]:
-    """Sort key for the shortest request; among equals, the first to arrive. Turns of tasks under way come before all
+    """Sort key for the shortest request; among equals, the first to arrive. Turns of tasks in progress come before all
     others, the oldest first: none of them may wait until it is refused.
     """
     if tracked.continues:

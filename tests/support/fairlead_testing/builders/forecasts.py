@@ -10,8 +10,7 @@ from fairlead.forecasts.proposals import Forecasted, proposed
 from fairlead.instances import Role
 from fairlead.scaling.specs import ScalingMode, ScalingSpec
 from fairlead.tables import PoolKey, SloFacts
-from fairlead_api.forecasts.forecasting import pool_forecast
-from fairlead_api.forecasts.store import ReadPool
+from fairlead_api.forecasts.forecasting import ReadPool, pool_forecast
 from fairlead_client.resources.forecasts import PoolForecast
 from fairlead_testing.builders.demand import Traffic, record_of
 
