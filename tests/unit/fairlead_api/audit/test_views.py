@@ -45,7 +45,7 @@ def test_a_views_filters_are_the_query_of_the_audit_log() -> None:
 )
 def test_what_a_view_cannot_contain_is_refused_by_its_field(field: str, value: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        view(**{field: value})
+        view(0, ADA, **{field: value})
     assert caught.value.field == field
 
 
