@@ -1,6 +1,7 @@
-"""`fairlead audit` shows who did what, and checks that nobody changed the log."""
+"""`fairlead audit` shows who did what, by saved views too, and checks that nobody changed the log."""
 
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -8,15 +9,24 @@ import click
 from fairlead.errors import InvalidInput
 from fairlead_cli.asking import ask, token_option, url_option
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, range_options, show_list, watched
-from fairlead_cli.printing import json_option, print_facts, print_json, short, when
+from fairlead_cli.printing import confirm, json_option, print_done, print_facts, print_json, print_table, short, when
 from fairlead_client.audit_exports import verified
 from fairlead_client.client import ControlApi
-from fairlead_client.resources.audit import AuditEntry, AuditHead, AuditVerification
+from fairlead_client.resources.audit import (
+    AuditEntry,
+    AuditHead,
+    AuditKind,
+    AuditVerification,
+    AuditView,
+    AuditViewChange,
+    AuditViewRequest,
+)
 from fairlead_process.clock import utc_now
 from fairlead_process.option_types import TimeOption, WholeOption
-from fairlead_process.pool_names import pool_argument
+from fairlead_process.pool_names import METAVAR, namespace_option, optional_pool, pool_argument
 
 COLUMNS = ("at (UTC)", "id", "actor", "role", "action", "object", "result", "reason")
+VIEW_COLUMNS = ("id", "name", "owner", "shared", "filters")
 
 
 @click.group()
@@ -24,15 +34,30 @@ def audit() -> None:
     """Show and verify the audit log: who did what, with which result."""
 
 
+def _filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command the filters of entries, besides the pool and the range."""
+    for option in (
+        click.option("--object", "object", help="Only on this object, such as default/chat; a * at the end matches any ending."),
+        click.option("--action", help="Only this action, such as plan.applied, or plan.*."),
+        click.option("--actor", help="Only by this actor; with * at the end by all that begin so."),
+        click.option("--kind", type=click.Choice([kind.value for kind in AuditKind]), help="Only by people, or by the system."),
+    ):
+        command = option(command)
+    return command
+
+
 @audit.command("list")
 @pool_argument
-@click.option("--actor", help="Only by this actor; with * at the end by all that begin so.")
-@click.option("--action", help="Only this action, such as plan.applied, or plan.*.")
-@click.option("--object", "object", help="Only on this object, such as default/chat; a * at the end matches any ending.")
+@_filter_options
+@click.option("--view", metavar="NAME", help="With the filters of this saved view; those given here stand in for its own.")
 @range_options
 @list_options
-def list_entries(span: dict[str, Any], limit: int, look: Look, **filters: Any) -> None:
+def list_entries(span: dict[str, Any], limit: int, look: Look, view: str | None, **filters: Any) -> None:
     """List entries, newest first."""
+    if view is not None:
+        saved = _view_named(view, ask(look.url, look.token, lambda api: api.audit_views()).views)
+        given = {name: value for name, value in {**filters, **span}.items() if value is not None}
+        filters, span = {**saved.query, **given}, {}
     listed = List(fetch=lambda api, query: api.audit(query), path="/v1/audit", columns=COLUMNS, row=_row, empty="No entry was found.")
     show_list(look, listed, {**filters, **span}, limit)
 
@@ -111,6 +136,93 @@ def verify(file: str | None, key: str | None, kept: str | None, as_json: bool, u
         click.echo(_verdict(found))
     if not whole:
         raise click.exceptions.Exit(1)
+
+
+@audit.group()
+def views() -> None:
+    """Saved views of the audit log: list, save, change and delete them."""
+
+
+@views.command("list")
+@json_option
+@url_option
+@token_option
+def list_views(as_json: bool, url: tuple[str, ...], token: str | None) -> None:
+    """List your saved views, and those that others share with you, by name."""
+    found = ask(url, token, lambda api: api.audit_views()).views
+    if as_json:
+        print_json(found)
+    elif found:
+        print_table(VIEW_COLUMNS, [_view_row(one) for one in found])
+    else:
+        click.echo("There is no saved view. Save one with `fairlead audit views save NAME`.")
+
+
+@views.command()
+@click.argument("view_name", metavar="NAME")
+@click.option("--pool", metavar=METAVAR, help="Only of this pool, its instances and its schedules.")
+@namespace_option
+@_filter_options
+@click.option("--from", "start", metavar="TIME", help="Begin, relative, such as now-7d.")
+@click.option("--to", "end", metavar="TIME", help="End, relative, such as now-1d.")
+@click.option("--shared", is_flag=True, help="Share it with all who see its pool. The token needs the role operator there.")
+@json_option
+@url_option
+@token_option
+def save(
+    view_name: str,
+    pool: str | None,
+    namespace: str | None,
+    shared: bool,
+    as_json: bool,
+    url: tuple[str, ...],
+    token: str | None,
+    **filters: Any,
+) -> None:
+    """Save filters of the audit log under a name, for `fairlead audit list --view NAME` and the audit page."""
+    named = optional_pool(pool, namespace)
+    request = AuditViewRequest(name=view_name, pool=None if named is None else str(named), shared=shared, **filters)
+    made = ask(url, token, lambda api: api.save_audit_view(request))
+    print_done(as_json, made, f"View {made.name} is saved ({made.id}).")
+
+
+@views.command()
+@click.argument("view_id", metavar="ID")
+@click.option("--name", help="The new name.")
+@click.option("--shared/--private", default=None, help="Share it, or stop sharing it.")
+@json_option
+@url_option
+@token_option
+def change(view_id: str, name: str | None, shared: bool | None, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Rename a saved view, share it, or stop sharing it."""
+    now = ask(url, token, lambda api: api.change_audit_view(view_id, AuditViewChange(name=name, shared=shared)))
+    print_done(as_json, now, f"View {now.name} ({now.id}) is {'shared' if now.shared else 'private'}.")
+
+
+@views.command()
+@click.argument("view_id", metavar="ID")
+@click.option("--yes", is_flag=True, help="Delete without asking.")
+@json_option
+@url_option
+@token_option
+def delete(view_id: str, yes: bool, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Delete a saved view."""
+    confirm(yes, f"Delete the saved view {view_id}?")
+    ask(url, token, lambda api: api.delete_audit_view(view_id))
+    print_done(as_json, {"id": view_id, "done": "deleted"}, f"View {view_id} is deleted.")
+
+
+def _view_named(name: str, views: Sequence[AuditView]) -> AuditView:
+    found = [one for one in views if name in (one.name, one.id)]
+    if len(found) != 1:
+        why = "no saved view has this name" if not found else f"{len(found)} views have this name; write the id of one"
+        raise InvalidInput("--view", name, f"{why} (`fairlead audit views list`)")
+    return found[0]
+
+
+def _view_row(one: AuditView) -> tuple[str, ...]:
+    filters = " ".join(f"{name}={value}" for name, value in one.query.items())
+    return one.id, one.name, one.owner, "yes" if one.shared else "no", filters or "all"
 
 
 def _verify_file(file: str, key: str | None, as_json: bool) -> None:

@@ -15,6 +15,7 @@ from fairlead_api.access.tables import users as users
 from fairlead_api.access.tables import web_sessions as web_sessions
 from fairlead_api.audit.tables import audit_heads as audit_heads
 from fairlead_api.audit.tables import audit_log as audit_log
+from fairlead_api.audit.tables import audit_views as audit_views
 from fairlead_api.audit.tables import cluster_changes as cluster_changes
 from fairlead_api.canaries.tables import canary_looks as canary_looks
 from fairlead_api.canaries.tables import canary_samples as canary_samples

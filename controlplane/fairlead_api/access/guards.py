@@ -156,9 +156,10 @@ class Guard:
             return True
         return (identity.role, identity.namespaces) == (caller.identity.role, caller.identity.namespaces)
 
-    async def require(self, request: Request, caller: Caller, role: AccessRole, pool: str) -> None:
-        """Raises Denied unless the caller's role reaches `role` where the pool is."""
-        await self._access.require(caller, role, _target(request), self._clock(), pool.partition("/")[0])
+    async def require(self, request: Request, caller: Caller, role: AccessRole, pool: str | None) -> None:
+        """Raises Denied unless the caller's role reaches `role` where the pool is; with None, in all namespaces."""
+        namespace = None if pool is None else pool.partition("/")[0]
+        await self._access.require(caller, role, _target(request), self._clock(), namespace)
 
     async def require_router(self, request: Request, caller: Caller, router: str) -> None:
         """Raises Denied unless the caller's token speaks for this router."""

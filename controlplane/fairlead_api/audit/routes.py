@@ -1,8 +1,9 @@
-"""The audit log, its head, and the verification of its chain; and the webhook of the Kubernetes API's audit log, so
-that kubectl's changes have an author.
+"""The audit log, its head, its saved views, and the verification of its chain; and the webhook of the Kubernetes API's
+audit log, so that kubectl's changes have an author.
 """
 
 import logging
+import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Any
@@ -15,9 +16,11 @@ from fairlead.errors import InvalidInput
 from fairlead_api.access.guards import Guard
 from fairlead_api.audit.cluster_events import read_events
 from fairlead_api.audit.store import AuditFilter, PostgresAuditLog, PostgresClusterChanges
+from fairlead_api.audit.stored_views import PostgresAuditViews
+from fairlead_api.audit.views import changed, new_view, role_to_write
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import BoundedStream, answer
-from fairlead_api.http.bodies import MalformedBody, described_answer
+from fairlead_api.http.bodies import MalformedBody, described_answer, known_fields
 from fairlead_api.http.documents import attachment
 from fairlead_api.http.listing import Fetch, From, To, listing
 from fairlead_api.http.routes import Routes
@@ -28,7 +31,18 @@ from fairlead_api.infra.errors import NotFound
 from fairlead_api.infra.times import parse_range
 from fairlead_client.audit_exports import FORMAT, canonical, seed_of, signed_message
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.audit import AuditEntry, AuditFacets, AuditHead, AuditKind, AuditVerification, ClusterAuditReceipt
+from fairlead_client.resources.audit import (
+    AuditEntry,
+    AuditFacets,
+    AuditHead,
+    AuditKind,
+    AuditVerification,
+    AuditView,
+    AuditViewChange,
+    AuditViewRequest,
+    AuditViews,
+    ClusterAuditReceipt,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -197,10 +211,56 @@ def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit
     return routes
 
 
+def audit_view_routes(guard: Guard, stored: PostgresAuditViews, clock: Callable[[], datetime]) -> Routes:
+    """/v1/audit-views: everybody saves their own; operators share."""
+    routes = Routes(prefix="/v1/audit-views", tags=["history"])
+    Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER, somewhere=True))]  # noqa: N806 - it is a type
+
+    async def allow(request: Request, caller: Caller, view: AuditView, after: AuditView | None) -> None:
+        role = role_to_write(view, after, caller)
+        if role is not None:
+            await guard.require(request, caller, role, view.pool)
+
+    @routes.get("", response_model=AuditViews)
+    async def get_audit_views(caller: Viewer) -> Any:
+        """Saved views of the audit log, by name: one's own, and those that others share: of a pool with everybody who
+        sees it, without a pool with everybody who sees all pools. They are at most 100.
+        """
+        return answer(AuditViews(views=await stored.views(caller)))
+
+    @routes.post("", status_code=201, dependencies=[Depends(known_fields(AuditViewRequest))])
+    async def save_audit_view(body: AuditViewRequest, request: Request, caller: Viewer) -> AuditView:
+        """Saves filters of the audit log under a name: at most 50 of a person. To share one, the caller needs the role
+        operator where its pool is, or in all namespaces if it has no pool; at most 50 are shared.
+        """
+        now = clock()
+        made = new_view(f"view-{secrets.token_hex(8)}", body, caller, now)
+        await allow(request, caller, made, made)
+        return await stored.add(made, caller, now)
+
+    @routes.patch("/{view_id}", dependencies=[Depends(known_fields(AuditViewChange))])
+    async def change_audit_view(view_id: str, body: AuditViewChange, request: Request, caller: Viewer) -> AuditView:
+        """Renames a view, shares it, or stops sharing it. Another person's needs the role admin."""
+        view = await stored.view(view_id, caller)
+        after = changed(view, body)
+        await allow(request, caller, view, after)
+        return await stored.change(view, after, caller, clock())
+
+    @routes.delete("/{view_id}", status_code=204)
+    async def delete_audit_view(view_id: str, request: Request, caller: Viewer) -> None:
+        """Deletes a view; another person's needs the role admin."""
+        view = await stored.view(view_id, caller)
+        await allow(request, caller, view, None)
+        await stored.delete(view, caller, clock())
+
+    return routes
+
+
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """The audit log, and the webhook of the Kubernetes API's own."""
+    """The audit log, its saved views, and the webhook of the Kubernetes API's own."""
     return Feature(
         routes=(
+            audit_view_routes(guard, PostgresAuditViews(infra.control), infra.clock),
             cluster_audit_routes(guard, PostgresClusterChanges(infra.control), infra.clock),
             audit_routes(
                 guard, PostgresAuditLog(infra.reads), PostgresAudit(infra.reads), Signer(infra.settings.audit_signing_key), infra.clock

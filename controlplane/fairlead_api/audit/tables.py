@@ -1,6 +1,6 @@
-"""Tables of the audit log, of its heads, and of changes seen in the Kubernetes API's audit log."""
+"""Tables of the audit log, of its heads, of its saved views, and of changes seen in the Kubernetes API's audit log."""
 
-from sqlalchemy import BigInteger, Column, Date, Index, Table, Text, text
+from sqlalchemy import BigInteger, Boolean, Column, Date, Index, Table, Text, text
 
 from fairlead_api.infra.columns import count_column, json_column, metadata, text_column, time_column
 
@@ -64,3 +64,18 @@ audit_heads = Table(
     time_column("at"),
 )
 """The last entry of each day, written together with that entry: it reveals entries that were removed from the end."""
+
+
+audit_views = Table(
+    "audit_views",
+    metadata,
+    Column("id", Text, primary_key=True),
+    text_column("name"),
+    text_column("owner"),
+    Column("shared", Boolean, nullable=False),
+    *(text_column(name, null=True) for name in ("pool", "kind", "actor", "action", "object", "start", "end")),
+    time_column("created_at"),
+    Index(None, "owner", "name", unique=True),
+    Index("ix_audit_views_shared", "name", postgresql_where=text("shared")),
+)
+"""Saved views of the audit log: the filters of `GET /v1/audit`, as people write them."""

@@ -320,7 +320,7 @@ HEADERS = {
 """Headers of answers: type and meaning."""
 
 _NO_DATABASE = frozenset({"/healthz", "/v1/login-modes"})
-_CONFLICTS = ("/test-request", "/plans", "/simulations", "/gateway-keys", "/webhooks", "/plan", "/apply", "/undo", "/again")
+_CONFLICTS = ("/test-request", "/plans", "/simulations", "/gateway-keys", "/webhooks", "/audit-views", "/plan", "/apply", "/undo", "/again")
 """Endings of paths whose writes may conflict with the present state; so may all writes of routers and the operator."""
 
 
@@ -348,7 +348,7 @@ def statuses(path: str, method: str, operation: dict[str, Any]) -> set[str]:
         "401": needs_token or has_body,
         "403": needs_token or path == "/v1/login",
         "404": "{" in path or path in {"/v1/audit/head", "/v1/login/oidc"} or internal,
-        "409": internal or (method != "get" and path.endswith(_CONFLICTS)),
+        "409": internal or (method != "get" and path.endswith(_CONFLICTS)) or (method, path) == ("patch", "/v1/audit-views/{view_id}"),
         "412": any(one["name"] == "if-match" for one in parameters),
         "413": has_body,
         "422": not internal or has_body or "{" in path or any(one["in"] == "query" for one in parameters),  # a parameter that is not known

@@ -4,7 +4,16 @@ from collections.abc import Sequence
 
 from fairlead.tables import PoolKey
 from fairlead_client.public.calling import ApiCalls, Query, path_of, segment, subject_of
-from fairlead_client.resources.audit import AuditEntry, AuditFacets, AuditHead, AuditVerification
+from fairlead_client.resources.audit import (
+    AuditEntry,
+    AuditFacets,
+    AuditHead,
+    AuditVerification,
+    AuditView,
+    AuditViewChange,
+    AuditViewRequest,
+    AuditViews,
+)
 from fairlead_client.resources.costs import CostReport
 from fairlead_client.resources.decisions import DecisionReasons, RoutingDecision
 from fairlead_client.resources.figures import FiguresByInstance, InstanceFigures, RangeFigures
@@ -139,3 +148,16 @@ class HistoryCalls(ApiCalls):
 
     async def audit_head(self) -> AuditHead:
         return await self._call("GET", "/v1/audit/head", AuditHead)
+
+    async def audit_views(self) -> AuditViews:
+        """One's own saved views of the audit log, and those that others share."""
+        return await self._call("GET", "/v1/audit-views", AuditViews)
+
+    async def save_audit_view(self, request: AuditViewRequest) -> AuditView:
+        return await self._call("POST", "/v1/audit-views", AuditView, body=request)
+
+    async def change_audit_view(self, view_id: str, change: AuditViewChange) -> AuditView:
+        return await self._call("PATCH", f"/v1/audit-views/{segment(view_id)}", AuditView, body=change)
+
+    async def delete_audit_view(self, view_id: str) -> None:
+        await self._call("DELETE", f"/v1/audit-views/{segment(view_id)}", None)

@@ -28,6 +28,9 @@ class AuditAction(StrEnum):
     WEBHOOK_CREATED = "webhook.created"
     WEBHOOK_DELETED = "webhook.deleted"
     WEBHOOK_TESTED = "webhook.tested"
+    AUDIT_VIEW_SAVED = "audit-view.saved"
+    AUDIT_VIEW_CHANGED = "audit-view.changed"
+    AUDIT_VIEW_DELETED = "audit-view.deleted"
     SESSION_KEPT = "session.decisions-kept"
     """All decisions of a session are kept for some minutes."""
     SESSION_LET_GO = "session.decisions-let-go"
@@ -155,3 +158,61 @@ class AuditVerification:
     missing: int = 0
     head: AuditHead | None = None
     kept_head_holds: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditViewFilters:
+    """Filters of the audit log, as `GET /v1/audit` has them; `start` and `end` are its `from` and `to`, and relative,
+    such as `now-7d`.
+    """
+
+    pool: str | None = None
+    kind: AuditKind | None = None
+    actor: str | None = None
+    action: str | None = None
+    object: str | None = None
+    start: str | None = None
+    end: str | None = None
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The filters that are set, as query parameters of `GET /v1/audit` and of the audit page."""
+        names = ("pool", "kind", "actor", "action", "object", "start", "end")
+        given = {name: getattr(self, name) for name in names}
+        return {{"start": "from", "end": "to"}.get(name, name): str(value) for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditViewRequest(AuditViewFilters):
+    """A view to save: filters under a name that is unique among one's own. `shared` shows it to everybody who sees its
+    pool; without a pool, to everybody who sees all pools.
+    """
+
+    name: str
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditViewChange:
+    """What to change of a saved view: its name, whether it is shared, or both. None keeps it."""
+
+    name: str | None = None
+    shared: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditView(AuditViewFilters):
+    """A saved view of the audit log, of the person `owner`."""
+
+    id: str
+    name: str
+    owner: str
+    shared: bool
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditViews:
+    """The saved views that a person sees, by name: their own, and those that others share with them."""
+
+    views: list[AuditView]

@@ -21,7 +21,7 @@ from fairlead.scaling.recommendations import Verdict
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole, Identity, LoginLinkRequest, TokenItem, TokenRequest, WebSession
 from fairlead_client.resources.advice import Advice, AdviceReport, Trends
-from fairlead_client.resources.audit import AuditEntry, AuditFacets, AuditVerification
+from fairlead_client.resources.audit import AuditEntry, AuditFacets, AuditVerification, AuditViewRequest, AuditViews
 from fairlead_client.resources.costs import CostLine, CostReport
 from fairlead_client.resources.decisions import DecisionReasons, ReasonCount, RoutingDecision
 from fairlead_client.resources.figures import FiguresByInstance, RangeFigures
@@ -89,6 +89,11 @@ async def gateway_key_usage(door: Door) -> object:
     return await door.viewer.gateway_key_usage(made.id)
 
 
+async def audit_views(door: Door) -> object:
+    await door.operator.save_audit_view(AuditViewRequest(name="changes of a week", action="plan.*", start="now-7d", shared=True))
+    return await door.viewer.audit_views()
+
+
 async def webhooks(door: Door) -> object:
     await door.admin.create_webhook(WebhookRequest(name="team", url="https://hooks.example.com/x"))
     return await door.viewer.webhooks()
@@ -139,6 +144,7 @@ READS: dict[str, tuple[Read, Any]] = {
     "trends": (lambda door: door.viewer.trends(), Trends),
     "audit": (lambda door: door.viewer.audit(), Page[AuditEntry]),
     "audit facets": (lambda door: door.viewer.audit_facets(RANGE), AuditFacets),
+    "audit views": (audit_views, AuditViews),
     "audit entry": (audit_entry, AuditEntry),
     "audit verification": (lambda door: door.viewer.audit_verification(), AuditVerification),
     "gateway keys": (lambda door: door.viewer.gateway_keys(), Page[GatewayKey]),

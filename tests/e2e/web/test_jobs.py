@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from fairlead_client.resources.plan_kinds import PlanKind
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE, INSTANCES
@@ -156,3 +156,33 @@ def test_a_canary_is_stopped_on_its_page_with_two_clicks(page: Page, site: Runni
     hand.apply()
     assert site.fake.world.spec(CHAT)["rollout"]["paused"] is True
     assert hand.clicks == 2
+
+
+LONGEST = "logins" + "s" * 94
+"""The longest name of a view."""
+
+
+def test_filters_of_the_audit_log_are_saved_with_two_clicks_then_renamed_and_deleted(page: Page, site: RunningSite) -> None:
+    hand = Hand(page, site)
+    page.goto(f"{site.url}/audit?action=login&from=now-7d&to=now")
+    views = page.locator("#views")
+    hand.click(views.get_by_text("Save this view…"))
+    views.get_by_label("Name").fill("logins of a week")
+    hand.button("Save")
+    made = views.get_by_role("link", name="logins of a week", exact=True)
+    expect(made).to_have_attribute("aria-current", "true")
+    assert hand.clicks == 2
+    hand.click(views.get_by_text("Change this view…"))
+    views.get_by_label("Name").first.fill(LONGEST)
+    hand.click(views.get_by_label("with all who see all pools").first)
+    hand.button("Change")
+    expect(views.get_by_role("link", name=f"{LONGEST} shared", exact=True)).to_be_visible()
+    assert hand.clicks == 5
+    page.set_viewport_size({"width": 320, "height": 800})
+    page.goto(f"{site.url}/audit")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    hand.link(f"{LONGEST} shared")
+    hand.click(views.get_by_text("Change this view…"))
+    hand.button("Delete")
+    expect(views.get_by_role("link", name=f"{LONGEST} shared", exact=True)).to_have_count(0)
+    assert hand.clicks == 8

@@ -28,7 +28,7 @@ from fairlead_testing.waiting import PATIENCE_SECONDS
 OPEN = {"/healthz", "/readyz", "/v1/login", "/v1/login/oidc", "/v1/login-modes"}
 IDS = (
     *("instance", "session", "migration_id", "decision_id", "plan_id", "token_id", "key_id", "entry_id", "simulation_id"),
-    *("webhook_id", "notice_id"),
+    *("webhook_id", "notice_id", "view_id"),
 )
 EVERYWHERE, SOMEWHERE = "in all namespaces", "in any namespace"
 _POOL = "/v1/pools/{namespace}/{name}"
@@ -47,6 +47,9 @@ WRITES: dict[tuple[str, str], tuple[str, str]] = {
     ("/v1/webhooks", "post"): ("admin", EVERYWHERE),
     ("/v1/webhooks/{webhook_id}", "delete"): ("admin", EVERYWHERE),
     ("/v1/webhooks/{webhook_id}/test", "post"): ("admin", EVERYWHERE),
+    ("/v1/audit-views", "post"): ("viewer", SOMEWHERE),
+    ("/v1/audit-views/{view_id}", "patch"): ("viewer", SOMEWHERE),
+    ("/v1/audit-views/{view_id}", "delete"): ("viewer", SOMEWHERE),
     ("/v1/kubernetes/audit", "post"): ("system-audit", EVERYWHERE),
     (f"{_POOL}/plans", "post"): ("operator", "default"),
     (f"{_POOL}/engine", "put"): ("operator", "default"),

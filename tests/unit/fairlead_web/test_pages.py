@@ -80,6 +80,7 @@ PAGES = (
     "/pools/default/chat/canary",
     "/pools/default/chat/slo?ttft=2s&tpot=100ms&percentile=95",
     "/audit",
+    "/audit?action=plan.*&from=now-7d",
     "/audit/56",
     "/audit/57",
     "/keys",

@@ -1,4 +1,6 @@
-"""`/audit` and `…/{namespace}/{name}/audit`: who did what, when, why, and whether the log's hash chain still holds."""
+"""`/audit` and `…/{namespace}/{name}/audit`: who did what, when, why, and whether the log's hash chain still
+holds; with saved views, which are links with their filters.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,22 +10,51 @@ from typing import ClassVar
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
+from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole
-from fairlead_client.resources.audit import AuditAction, AuditEntry, AuditFacet, AuditFacets, AuditVerification
+from fairlead_client.resources.audit import (
+    AuditAction,
+    AuditEntry,
+    AuditFacet,
+    AuditFacets,
+    AuditKind,
+    AuditVerification,
+    AuditView,
+    AuditViewChange,
+    AuditViewRequest,
+)
 from fairlead_client.resources.pages import Page as Listing
+from fairlead_client.resources.problems import Problem
 from fairlead_web.drawing.differences import Change, changes_between
 from fairlead_web.frame.rendering import Context
 from fairlead_web.frame.routes import POOL, Export, Routes
 from fairlead_web.frame.shells import Crumb, Shell
 from fairlead_web.frame.undoing import undoable
 from fairlead_web.frame.visits import Visit
+from fairlead_web.text.addresses import with_query
 from fairlead_web.text.facets import Facet
+from fairlead_web.text.time_ranges import TimeRange, span_text
 from fairlead_web.text.typed_text import whole_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SavedView:
+    """A saved view as a link, with a note whose it is. `chosen`: the page shows it; `may_change`: the reader may rename
+    and delete it.
+    """
+
+    view: AuditView
+    url: str
+    note: str
+    chosen: bool
+    may_change: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPage(Context):
-    """The list. `whole`: whether the reader sees all namespaces, and so may verify the chain."""
+    """The list. `whole`: whether the reader sees all namespaces, and so may verify the chain. `problem` is why a view
+    could not be saved or changed, and `typed` the name that was given for it.
+    """
 
     template: ClassVar[str] = "pages/audit.html"
     shell: Shell
@@ -35,6 +66,12 @@ class AuditPage(Context):
     """Values of fields with the number of entries in the range, each a link."""
     counted: int
     """Entries that the facets count."""
+    views: list[SavedView]
+    shown: SavedView | None
+    """The view that the page shows, if the reader may change it."""
+    may_share: bool
+    problem: Problem | None
+    typed: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,18 +89,59 @@ class AuditEntryPage(Context):
 SHOWN_VALUES = 8
 """Values of a facet that the page shows, the most frequent."""
 FILTERS = ("pool", "kind", "actor", "action", "object")
+REFUSALS = frozenset({400, 403, 404, 409, 422})
 
 
 async def index(visit: Visit) -> Response:
+    return await _page(visit)
+
+
+async def change_views(visit: Visit) -> Response:
+    """Save the page's filters as a view, or change or delete a saved one."""
+    form = await visit.form()
+    name, view, shared = str(form.get("name", "")).strip(), str(form.get("saved", "")), "shared" in form
+    try:
+        if not view:
+            saved = await visit.api.save_audit_view(_request(visit, name, shared))
+        elif form.get("act") == "delete":
+            await visit.api.delete_audit_view(view)
+            return visit.redirect("/audit")
+        else:
+            saved = await visit.api.change_audit_view(view, AuditViewChange(name=name, shared=shared))
+    except ApiProblem as error:
+        if error.problem.status not in REFUSALS:
+            raise
+        return await _page(visit, error.problem, name)
+    return visit.redirect(with_query("/audit", saved.query))
+
+
+def _request(visit: Visit, name: str, shared: bool) -> AuditViewRequest:
+    """The page's filters as a view. A range between two dates is left out: a view moves with the clock."""
+    chosen = {filter_: visit.param(filter_) for filter_ in FILTERS if filter_ != "kind"}
+    kind = next((one for one in AuditKind if one == visit.param("kind")), None)
+    start, end = _relative(visit.range)
+    return AuditViewRequest(name=name, shared=shared, kind=kind, start=start, end=end, **chosen)
+
+
+def _relative(chosen: TimeRange) -> tuple[str, str] | tuple[None, None]:
+    if not (chosen.start_text.startswith("now") and chosen.end_text.startswith("now")):
+        return None, None
+    ago = (chosen.now - chosen.end).total_seconds()
+    return f"now-{span_text(chosen.seconds + ago)}", f"now-{span_text(ago)}" if ago else "now"
+
+
+async def _page(visit: Visit, problem: Problem | None = None, typed: str = "") -> Response:
     visit = replace(visit, identity=visit.identity or await visit.api.whoami())
     whole = visit.identity is not None and visit.identity.reaches(AccessRole.VIEWER)
     ranged = {"pool": visit.param("pool"), **visit.range.asked}
-    listing, verification, found = await asyncio.gather(
+    listing, verification, found, views = await asyncio.gather(
         visit.api.audit(visit.filters(*FILTERS, ranged=True)),
         visit.attempt("verification", visit.api.audit_verification()) if whole else _nothing(),
         visit.attempt("facets", visit.api.audit_facets(ranged)),
+        visit.attempt("saved views", visit.api.audit_views()),
     )
     shell = await visit.shell("Audit log", "audit", crumbs=(Crumb(words="Audit"),), ranged=True)
+    saved = [] if views is None else [_saved(visit, one) for one in views.views]
     page = AuditPage(
         shell=shell,
         listing=listing,
@@ -72,8 +150,30 @@ async def index(visit: Visit) -> Response:
         actions=_actions(found),
         facets={} if found is None else _facets(visit, found),
         counted=0 if found is None else found.entries,
+        views=saved,
+        shown=next((one for one in saved if one.chosen and one.may_change), None),
+        may_share=_reaches(visit, AccessRole.OPERATOR, visit.param("pool")),
+        problem=problem,
+        typed=typed,
     )
-    return visit.page(page)
+    return visit.page(page, problem.status if problem else 200)
+
+
+def _saved(visit: Visit, view: AuditView) -> SavedView:
+    shown = {name: visit.param(name) for name in (*FILTERS, "from", "to")}
+    mine = visit.identity is not None and view.owner == visit.identity.subject
+    return SavedView(
+        view=view,
+        url=visit.link(with_query("/audit", view.query)),
+        note=f"by {view.owner}" if not mine else "shared" if view.shared else "",
+        chosen={name: value for name, value in shown.items() if value} == view.query,
+        may_change=mine or _reaches(visit, AccessRole.ADMIN, view.pool),
+    )
+
+
+def _reaches(visit: Visit, role: AccessRole, pool: str | None) -> bool:
+    """Whether the reader has the role where the pool is; with None, in all namespaces."""
+    return visit.identity is not None and visit.identity.reaches(role, None if pool is None else pool.partition("/")[0])
 
 
 def _actions(found: AuditFacets | None) -> list[str]:
@@ -131,6 +231,7 @@ async def show(visit: Visit) -> Response:
 
 
 ROUTES = Routes(
+    writes={"/audit": change_views, f"{POOL}/audit": change_views},
     pages={"/audit": index, "/audit/export": export, "/audit/{entry}": show, f"{POOL}/audit": index},
     exports={
         "/audit": Export(name="audit", filters=FILTERS, ranged=True),

@@ -226,6 +226,7 @@ class Access:
             budget_day=asked.budget_day,
             budget_month=asked.budget_month,
             budget_currency=asked.budget_currency,
+            budget_soft_percent=asked.budget_soft_percent,
             created_at=now,
             created_by=self.identity(request).subject,
             expires_at=None if asked.days is None else now + timedelta(days=asked.days),

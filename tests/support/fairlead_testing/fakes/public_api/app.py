@@ -21,6 +21,7 @@ from fairlead_client.resources.access import AccessRole
 from fairlead_testing.fakes.public_api.access import Access
 from fairlead_testing.fakes.public_api.advice import AdviceOfPools
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, example_of
+from fairlead_testing.fakes.public_api.audit_views import SavedViews
 from fairlead_testing.fakes.public_api.history import History
 from fairlead_testing.fakes.public_api.live import LiveStreams
 from fairlead_testing.fakes.public_api.paths import public_parameters, refused_value, template, unmade_paths
@@ -54,6 +55,7 @@ class FakePublicApi:
         self.sessions, self.tokens, self.login_links = access.sessions, access.tokens, access.login_links
         self.simulations = SimulationsOfPools(self.book, access, clock)
         self.webhooks = Webhooks(access, clock)
+        self.audit_views = SavedViews(access, clock)
         routes = [
             *access.routes(),
             *Plans(world, self.book, access, clock).routes(),
@@ -65,6 +67,7 @@ class FakePublicApi:
             *self.simulations.routes(access.guard),
             *Pools(world, clock).routes(access.guard, lambda endpoint: access.guard(endpoint, AccessRole.OPERATOR)),
             *self.webhooks.routes(),
+            *self.audit_views.routes(),
         ]
         examples = [Route(path, access.guard(example_of(kind))) for path, kind in unmade_paths(routes).items()]
         self.app = Starlette(
