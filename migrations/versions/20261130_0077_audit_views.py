@@ -1,14 +1,14 @@
 """Saved views of the audit log.
 
 Revision: 0077_audit_views
-Revises: 0075_budgets
+Revises: 0076_decision_traces
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0077_audit_views"
-down_revision = "0075_budgets"
+down_revision = "0076_decision_traces"
 branch_labels = None
 depends_on = None
 
