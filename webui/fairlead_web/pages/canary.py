@@ -146,7 +146,7 @@ def between(one: CanaryEstimate) -> str:
 
 
 def _limit(bound: float, one: CanaryEstimate, above: str, at_zero: str) -> str:
-    """The words of a single bound: `above` as they are for an increase, `at_zero` where the bound is no change."""
+    """The words of a single bound: `above` as they are for an increase, `at_zero` where the bound is 0."""
     turned = {"at most": "at least", "at least": "at most"}
     if not round(100 * bound):
         return at_zero

@@ -51,7 +51,6 @@ class TreePage(Context):
 class TasksPage(Context):
     template: ClassVar[str] = "pages/tasks.html"
     shell: Shell
-    pool: str
     tasks: list[TaskFigures]
     thinking: ThinkTimes | None
 
@@ -98,7 +97,7 @@ async def tasks(visit: Visit) -> Response:
     thinking = await visit.attempt("think times", visit.api.think_times(key), ["thinking"])
     crumbs = crumbs_below(str(key), Crumb(words="Sessions", path=f"{pool_path(str(key))}/sessions"), Crumb(words="Tasks"))
     shell = await visit.shell(f"Tasks of {key}", "pools", crumbs=crumbs, pool=str(key), tab="sessions", live="migrations")
-    return visit.page(TasksPage(shell=shell, pool=str(key), tasks=found.tasks, thinking=thinking))
+    return visit.page(TasksPage(shell=shell, tasks=found.tasks, thinking=thinking))
 
 
 ROUTES = Routes(pages={"/trees/{namespace}/{name}/{session:path}": show, f"{POOL}/tasks": tasks})
