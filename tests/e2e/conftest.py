@@ -8,8 +8,9 @@ from playwright.sync_api import Browser, sync_playwright
 from fairlead_testing.running.browser_site import CHROMIUM_ARGUMENTS, HEADLESS_CHROMIUM
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    """One browser for each file: Playwright's event loop would be in the way of asyncio in the files after it."""
     if not HEADLESS_CHROMIUM.exists():
         pytest.fail(
             f"{HEADLESS_CHROMIUM} is missing: run scripts/ensure-browser.sh (apt-get install chromium) and try again", pytrace=False

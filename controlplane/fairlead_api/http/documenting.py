@@ -347,7 +347,7 @@ def statuses(path: str, method: str, operation: dict[str, Any]) -> set[str]:
         "400": has_body,
         "401": needs_token or has_body,
         "403": needs_token or path == "/v1/login",
-        "404": "{" in path or path in {"/v1/audit/head", "/v1/login/oidc"} or internal,
+        "404": "{" in path or path.split(".")[0] in {"/v1/audit/head", "/v1/cost", "/v1/login/oidc"} or internal,
         "409": internal or (method != "get" and path.endswith(_CONFLICTS)) or (method, path) == ("patch", "/v1/audit-views/{view_id}"),
         "412": any(one["name"] == "if-match" for one in parameters),
         "413": has_body,

@@ -15,9 +15,29 @@ from fairlead_testing.running.postgres import plain
 
 OLD = timedelta(days=40)
 GROWING = {one.table for sweeps in SWEEPS.values() for one in sweeps}
-FOR_EVER = {"pools", "pool_revisions", "slo_configs", "api_tokens", "gateway_keys", "webhooks", "users", "audit_log", "audit_heads"}
-DROPPED = {"decisions", "rejections", "load_samples", "slo_samples", "arrivals", "recorded_requests"}
-OTHERWISE = {*DROPPED, "rollup_queue", "move_rollup_queue", "session_names", "alembic_version", "engine_fits", "kept_sessions"}
+FOR_EVER = {
+    "pools",
+    "pool_revisions",
+    "slo_configs",
+    "api_tokens",
+    "gateway_keys",
+    "webhooks",
+    "users",
+    "audit_log",
+    "audit_heads",
+    "audit_views",
+}
+DROPPED = {"canary_samples", "decisions", "rejections", "load_samples", "slo_samples", "arrivals", "recorded_requests"}
+OTHERWISE = {
+    *DROPPED,
+    "rollup_queue",
+    "move_rollup_queue",
+    "session_names",
+    "alembic_version",
+    "engine_fits",
+    "kept_sessions",
+    "task_turns",
+}
 """Dropped by the day, taken up by the rollups, deleted with the row they belong to; one a pool, and at most twenty a
 pool, of which those that are over go when the next is kept."""
 
