@@ -21,6 +21,16 @@ from fairlead_client.resources.problems import Problem
 from fairlead_client.resources.simulations import SimulationRequest
 
 EXAMPLES: dict[str, dict[str, Any]] = {
+    "AuditViewRequest": {
+        "plans of a pool in the last week, for everybody who sees it": {
+            "name": "plans of chat",
+            "pool": "default/chat",
+            "action": "plan.*",
+            "start": "now-7d",
+            "shared": True,
+        }
+    },
+    "AuditViewChange": {"share it": {"shared": True}},
     "LoginRequest": {"a login link's token": {"token": "fll_4J8…"}},
     "OidcLoginRequest": {
         "the values that a browser brought back": {
