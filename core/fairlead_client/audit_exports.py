@@ -8,6 +8,7 @@ signature of head and last hash covers every entry.
 
 import hashlib
 import json
+import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ from typing import Any
 
 FORMAT = "fairlead-audit/1"
 SEED_BYTES = 32
+DEEPEST = 64
+"""Levels of lists and objects in an entry; those of the API have fewer."""
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +111,20 @@ def _documents(lines: Iterable[bytes]) -> Iterator[Any]:
     for line in lines:
         if line.strip():
             try:
-                found = json.loads(line)
-            except (ValueError, RecursionError):
+                found = None if _nests_deeper(line) else json.loads(line)
+            except ValueError:
                 found = None
             yield found if isinstance(found, dict) else None
+
+
+def _nests_deeper(line: bytes) -> bool:
+    """Whether a line nests deeper than any entry: how deep it may, differs between interpreters."""
+    level = 0
+    for byte in _STRING.sub(b"", line):
+        level += (byte in b"[{") - (byte in b"]}")
+        if level > DEEPEST:
+            return True
+    return False
 
 
 def seed_of(text: str) -> bytes | None:

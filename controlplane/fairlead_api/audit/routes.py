@@ -16,8 +16,8 @@ from fairlead.errors import InvalidInput
 from fairlead_api.access.guards import Guard
 from fairlead_api.audit.cluster_events import read_events
 from fairlead_api.audit.store import AuditFilter, PostgresAuditLog, PostgresClusterChanges
-from fairlead_api.audit.stored_views import PostgresAuditViews
 from fairlead_api.audit.views import changed, new_view, role_to_write
+from fairlead_api.audit.views_store import PostgresAuditViews
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import BoundedStream, answer
 from fairlead_api.http.bodies import MalformedBody, described_answer, known_fields
