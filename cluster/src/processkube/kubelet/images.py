@@ -130,6 +130,11 @@ def _program_line(image: Image, command: tuple[str, ...], *, python: str, where:
     return (*(part.format(**places) for part in line), *command[1:])
 
 
+def own_addresses(variables: Mapping[str, str], pod_ip: str) -> dict[str, str]:
+    """A container's environment with the pod's address for every address, as in its command line."""
+    return {name: pod_ip if value == _EVERY_ADDRESS else value for name, value in variables.items()}
+
+
 def _at_own_address(line: tuple[str, ...], addresses: "frozenset[str] | set[str]", pod_ip: str) -> tuple[str, ...]:
     """The line with the pod's address for those that, in a pod, mean its own.
 

@@ -16,7 +16,7 @@ from processkube.errors import ClusterProblem
 from processkube.kubelet import variables, volume_files
 from processkube.kubelet.enclosing import FileMount, enclosing, joining
 from processkube.kubelet.hosts_files import hosts_file
-from processkube.kubelet.images import Catalogue
+from processkube.kubelet.images import Catalogue, own_addresses
 from processkube.kubelet.pod_specs import ContainerSpec, PodSpec
 from processkube.kubelet.pods_api import PodsApi
 from processkube.kubelet.refusals import bad_configuration
@@ -79,7 +79,7 @@ class Preparation:
             )
         stored = await self._stored({*variables.referred(container), *volume_files.referred(pod)}, pod)
         wanted = variables.container_variables(container, pod, manifest, stored, pod_ip=pod_ip, node=self._here.node)
-        environment = {**self._of_cluster(), **own, **wanted}
+        environment = {**self._of_cluster(), **own, **own_addresses(wanted, pod_ip)}
         line = self._here.images.command_line(container, environment, python=self._here.python, pod_ip=pod_ip)
         if container.is_enclosed:
             await self._fill_volumes(pod, manifest, stored, pod_ip)

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from processkube.errors import ProcesskubeError
-from processkube.kubelet.images import BUILT_IN, Catalogue, Image, load_catalogue
+from processkube.kubelet.images import BUILT_IN, Catalogue, Image, load_catalogue, own_addresses
 from processkube.kubelet.pod_specs import ContainerSpec
 from processkube.kubelet.refusals import PodRefused
 
@@ -41,3 +41,9 @@ def test_an_unknown_image_is_refused_with_the_catalogues_remedy() -> None:
 def test_a_place_without_a_catalogue_is_named_with_the_remedy(place: str) -> None:
     with pytest.raises(ProcesskubeError, match=rf"^--images: {re.escape(repr(place))} .*write module:name of"):
         load_catalogue(place)
+
+
+def test_an_environment_that_says_every_address_means_the_pods() -> None:
+    """Else two pods of two clusters on one machine would want the same port, such as the operator's for its health."""
+    given = {"HEALTH_HOST": "0.0.0.0", "HEALTH_PORT": "8081", "NETWORK": "0.0.0.0/0"}
+    assert own_addresses(given, "127.40.0.7") == {**given, "HEALTH_HOST": "127.40.0.7"}
