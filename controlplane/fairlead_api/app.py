@@ -125,7 +125,7 @@ def create_api(
         access.feature(infra, guard, callers),
         plans.feature(infra, guard, objects, planned, expected),
         simulations.feature(infra, guard, planned),
-        pods.feature(guard, objects),
+        pods.feature(infra, guard, objects),
         forecasts.feature(infra, guard),
         autoscalers.feature(figures, ports or AutoscalerPorts(), kubernetes),
         *(subject.feature(infra, guard) for subject in PLAIN),
