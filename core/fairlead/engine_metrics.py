@@ -229,9 +229,9 @@ def _histogram(key: tuple[tuple[str, str], ...], family: _Family) -> MetricSampl
     parts, buckets = family.parts[key], sorted(one for one in family.buckets.get(key, ()) if not math.isnan(one[0]))
     count, total = _plausible(parts.get("_count", math.nan)), _plausible(parts.get("_sum", math.nan))
     rising = all(low[1] <= high[1] for low, high in pairwise(buckets))
-    of = (lambda share: _edge(buckets, count, share)) if rising and count else (lambda _: None)
+    p50, p95 = (_edge(buckets, count, share) if rising and count else None for share in (0.5, 0.95))
     mean = _plausible(total / count) if count and total is not None else None
-    return MetricSample(labels=dict(key), value=count, mean=mean, p50=of(0.5), p95=of(0.95))
+    return MetricSample(labels=dict(key), value=count, mean=mean, p50=p50, p95=p95)
 
 
 def _edge(buckets: Iterable[tuple[float, float]], count: float, share: float) -> float | None:

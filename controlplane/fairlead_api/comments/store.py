@@ -40,14 +40,11 @@ class PostgresComments:
         start, end = span
         async with self._database.reading() as connection:
             number = await self._lists.pool_id(connection, pool)
-            for asked, matches in (
-                (number, _MINE.pool_id.__eq__),
-                (plan, _MINE.plan.__eq__),
-                (start, _MINE.end.__ge__),
-                (end, _MINE.start.__lt__),
-                (None if sight is None else sorted(sight), pools.c.namespace.in_),
-            ):
-                query = query if asked is None else query.where(matches(asked))
+            query = query if number is None else query.where(_MINE.pool_id == number)
+            query = query if plan is None else query.where(_MINE.plan == plan)
+            query = query if start is None else query.where(_MINE.end >= start)
+            query = query if end is None else query.where(_MINE.start < end)
+            query = query if sight is None else query.where(pools.c.namespace.in_(sorted(sight)))
             rows = (await connection.execute(query.order_by(_MINE.start.desc(), _MINE.id).limit(MOST + 1))).all()
         return Comments(comments=[_comment(row) for row in rows[:MOST]], complete=len(rows) <= MOST)
 

@@ -334,7 +334,19 @@ HEADERS = {
 """Headers of answers: type and meaning."""
 
 _NO_DATABASE = frozenset({"/healthz", "/v1/login-modes"})
-_CONFLICTS = ("/test-request", "/plans", "/simulations", "/gateway-keys", "/webhooks", "/audit-views", "/comments", "/plan", "/apply", "/undo", "/again")
+_CONFLICTS = (
+    "/test-request",
+    "/plans",
+    "/simulations",
+    "/gateway-keys",
+    "/webhooks",
+    "/audit-views",
+    "/comments",
+    "/plan",
+    "/apply",
+    "/undo",
+    "/again",
+)
 """Endings of paths whose writes may conflict with the present state; so may all writes of routers and the operator."""
 
 

@@ -74,6 +74,29 @@ _FLEET = (
     "/plans/p-0003",
     "/plans/p-0004",
 )
+OF_AN_EMPTY_SYSTEM = (
+    "/",
+    "/advice",
+    "/pools",
+    "/pools/new",
+    "/sessions",
+    "/migrations",
+    "/reroutes",
+    "/decisions",
+    "/rejections",
+    "/cost",
+    "/simulator",
+    "/slo",
+    "/schedules",
+    "/keys",
+    "/notices",
+    "/pause-migrations",
+    "/audit",
+    "/search?q=c",
+    "/settings",
+    "/help",
+)
+"""The pages that are there without any pool."""
 _POOL = (
     "",
     "/heatmap?metric=ttft_p95&sort=max",
