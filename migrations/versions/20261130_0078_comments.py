@@ -24,6 +24,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
     )
     op.create_index("ix_comments_pool_id_start", "comments", ["pool_id", "start"])
+    op.create_index("ix_comments_start", "comments", ["start"])
     op.create_index("ix_comments_plan", "comments", ["plan"])
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import delete, func, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from fairlead.tables import PoolKey
-from fairlead_api.comments.rules import MOST_OWN
+from fairlead_api.comments.rules import LONGEST_RANGE, MOST_OWN
 from fairlead_api.infra import audit_log
 from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.database import Database
@@ -42,7 +42,7 @@ class PostgresComments:
             number = await self._lists.pool_id(connection, pool)
             query = query if number is None else query.where(_MINE.pool_id == number)
             query = query if plan is None else query.where(_MINE.plan == plan)
-            query = query if start is None else query.where(_MINE.end >= start)
+            query = query if start is None else query.where(_MINE.end >= start, _MINE.start >= start - LONGEST_RANGE)
             query = query if end is None else query.where(_MINE.start < end)
             query = query if sight is None else query.where(pools.c.namespace.in_(sorted(sight)))
             rows = (await connection.execute(query.order_by(_MINE.start.desc(), _MINE.id).limit(MOST + 1))).all()

@@ -16,6 +16,7 @@ comments = Table(
     text_column("plan", null=True),
     time_column("created_at"),
     Index(None, "pool_id", "start"),
+    Index(None, "start"),
     Index(None, "plan"),
 )
 """Kept until they are deleted: their number is bounded by pool and author."""

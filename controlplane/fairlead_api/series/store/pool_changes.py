@@ -40,9 +40,11 @@ _ROWS = {
     "AND (after = 'Lost' OR before = 'Lost' AND after <> 'Gone') ORDER BY at DESC LIMIT :most",
     AnnotationKind.COMMENT: 'SELECT pool_id, start AS at, nullif("end", start) AS until, CAST(NULL AS text) AS instance, '
     'author AS a, text AS b, plan AS c FROM comments WHERE pool_id = ANY(:pools) AND start < :end AND "end" >= :start '
-    "ORDER BY start DESC LIMIT :most",
+    "AND start >= CAST(:start AS timestamptz) - interval '92 days' ORDER BY start DESC LIMIT :most",
 }
-"""Windows of schedules that began up to a day before the range and last into it are included."""
+"""Windows of schedules that began up to a day before the range and last into it are included, and comments on any range
+that touches it: the longest has 92 days.
+"""
 
 
 async def read_annotations(
