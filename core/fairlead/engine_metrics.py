@@ -50,7 +50,7 @@ MEANINGS = {
     "vllm:prefix_cache_hits": "Those of them that were there; divided by the queries it is the engine's own hit rate.",
     "vllm:external_prefix_cache_queries": "Prompt tokens that were looked up at other engines or in a store.",
     "vllm:external_prefix_cache_hits": "Those of them that were fetched from there.",
-    "vllm:num_preemptions": "Requests thrown out of a batch for want of KV cache; each of them is computed again.",
+    "vllm:num_preemptions": "Requests thrown out of a batch because the KV cache was full; each of them is computed again.",
     "vllm:prompt_tokens": "Prompt tokens that were prefilled, cached ones included.",
     "vllm:prompt_tokens_cached": "Prompt tokens that were not computed, as their blocks were cached.",
     "vllm:prompt_tokens_by_source": "Prompt tokens by where their blocks came from.",
