@@ -46,7 +46,7 @@ def bound(settings: AutoscalerSettings, host: str, doors: Mapping[str, int]) -> 
 
 
 def _certificate(settings: AutoscalerSettings, protocol: str) -> Certificate | None:
-    """Of a port that speaks only this protocol: a client that is offered another takes it, and nobody understands it.
+    """For a port that speaks only this protocol: a client takes the other one where it is offered.
     One port's clients are judged by authorities which the other's need not know, so each has a certificate of its own.
     """
     if settings.cert_file is None or settings.key_file is None:
