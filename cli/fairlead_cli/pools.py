@@ -204,6 +204,8 @@ def canary_lines(found: Canary) -> Iterator[str]:
         look = step.looks[0] if step.looks else None
         said = f"{look.verdict}: {look.reason}" if look else "no session has been judged yet"
         yield f"{100 * step.share:.0f} % of the sessions since {time_words(step.began_at)}: {said}"
+        if look and look.late_requests:
+            yield f"    {look.late_requests:,} requests were reported too late to count"
         for one in look.estimates if look else ():
             yield f"    {one.metric:<7} {_estimated(one) if one.pairs else 'not measured'}"
 

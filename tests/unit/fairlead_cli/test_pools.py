@@ -95,10 +95,12 @@ def test_a_metric_that_no_pair_of_sessions_has_is_not_shown_as_unchanged() -> No
         canary_requests=3,
         canary_sessions=1,
         other_sessions=2,
+        late_requests=4,
         estimates=estimates,
     )
     step = CanaryStep(step="a/0", share=0.1, began_at=AT, ended_at=None, hits_judged_at=AT, looks=[look])
     assert list(canary_lines(Canary(pool="default/chat", steps=[step])))[1:] == [
+        "    4 requests were reported too late to count",
         "    ttft    not measured",
         "    tpot    +0 %, between ? and ?; 7 pairs, wait",
     ]
