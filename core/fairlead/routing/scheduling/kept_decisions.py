@@ -151,7 +151,7 @@ class KeptDecisions:
                 return
         elif why is not tracked.keeps:
             self._troubled_until = now + TROUBLED_SECONDS
-            if self._always.take_if_any(1, now):
+            if not (noted and noted.shadows) and self._always.take_if_any(1, now):  # shadows' answers are a sample of all
                 self._unkept += 1
                 return
         if len(self._kept) >= self._limit:

@@ -13,9 +13,10 @@ from fairlead.errors import InvalidInput
 from fairlead.instances import InstanceState, Role
 from fairlead.reports.decisions import DecisionRecord
 from fairlead.routing.policies.catalogue import BUILT_IN
+from fairlead.routing.scheduling import kept_decisions
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.routing.scheduling.shadows import ASKED_PER_MINUTE
-from fairlead.tables import RoutingFacts, RoutingTable, ShadowPolicy
+from fairlead.tables import RoutingFacts, RoutingTable, ShadowPolicy, SloFacts
 from fairlead_testing.builders.routing import dispatches, entries, having_seen, request, table
 from fairlead_testing.examples import examples
 
@@ -91,8 +92,9 @@ def test_what_a_pool_decides_does_not_depend_on_its_shadows(policy: str, shadows
             if ends:
                 one.complete(name, at + 0.02, 10, None)
     assert plain.tick(100.0) == shadowed.tick(100.0)
-    told = [[replace(one, shadows=()) for one in recorded(which)] for which in (plain, shadowed)]
-    assert told[0] == told[1]
+    kept, advised = recorded(plain), recorded(shadowed)
+    assert all([one.policy for one in record.shadows] == shadows for record in advised)
+    assert kept == [replace(one, shadows=()) for one in advised]
 
 
 class Broken:
@@ -141,6 +143,14 @@ def test_shadows_are_asked_only_of_the_sample_and_so_often_a_minute() -> None:
     for number in range(300):
         serve(busy, f"r{number}", 1.0 + number / 1e6)
     assert len([one for one in recorded(busy) if one.shadows]) == ASKED_PER_MINUTE
+
+
+def test_answers_of_shadows_are_kept_however_many_requests_are_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_decisions, "KEPT_PER_MINUTE", 1.0)
+    late = scheduler(pool("min-ttft", "random", instances=1, slo=SloFacts(ttft_seconds=0.001)))
+    for number in range(5):
+        serve(late, f"r{number}", 1.0 + number / 1000)
+    assert [len(one.shadows) for one in recorded(late)] == [1] * 5
 
 
 def test_a_request_that_the_policy_did_not_place_asks_nobody() -> None:
