@@ -153,7 +153,7 @@ def tried(world: World, weeks: int, start_seconds: float) -> Tried:
 
 
 def least_hours(load: Series, target_load: float) -> float:
-    """Instance hours if in every minute there are just so many that none is loaded above the target."""
+    """Instance hours if every minute has the smallest number that keeps each instance at the target load."""
     needed = np.clip(np.ceil(by_minute(load) / target_load), LEAST, MOST)
     return float(needed.sum()) / 60
 

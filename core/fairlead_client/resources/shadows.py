@@ -9,11 +9,11 @@ class ShadowFigures:
     """How one policy that only advises (`policy`) compares with the one that decided (`decided_by`).
 
     It was asked for `asked` requests, and failed for `failed` of them; `alike` times it named the same instance. Where
-    it named another one, the predicted TTFT there was in the mean `ttft_change_seconds` longer (negative: shorter), and
+    it named another one, the predicted TTFT there was on average `ttft_change_seconds` longer (negative: shorter), and
     `hit_change_tokens` more of the prompt were cached there; both are None where there is no such request. Errors are
     standard errors of the mean, counted by sessions, since requests of a session are alike; None with fewer than two.
 
-    Both predictions are the router's, by one formula. `off_seconds` is how far it was off in the mean, in either
+    Both predictions are the router's, by one formula. `off_seconds` is how far it was off on average, in either
     direction, for the instances that did serve; None where no such first token was seen. The TTFT that the shadow's
     choice would have had was never observed.
     """

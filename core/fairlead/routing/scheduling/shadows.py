@@ -31,7 +31,7 @@ class Shadows:
         self._limit = RateLimit(ASKED_PER_MINUTE, 0.0)
 
     def take_table(self, table: RoutingTable) -> None:
-        """Follow a new table; a shadow that fails at it is asked no more until it is built again."""
+        """Follow a new table; a shadow that fails at it is not asked again until it is rebuilt."""
         for name, policy in self._policies.items():
             if policy is not None and policy.follows_table is not None:
                 try:
