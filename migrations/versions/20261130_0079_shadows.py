@@ -1,7 +1,7 @@
 """What advising policies would have chosen, beside the decision.
 
 Revision: 0079_shadows
-Revises: 0077_audit_views
+Revises: 0078_comments
 """
 
 import sqlalchemy as sa
@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from fairlead_api.infra.online_changes import build_on_partitions
 
 revision = "0079_shadows"
-down_revision = "0077_audit_views"
+down_revision = "0078_comments"
 branch_labels = None
 depends_on = None
 
