@@ -34,7 +34,7 @@ test: .venv/ready ## set everything up and pass every test; four lanes only if t
 nightly: .venv/ready ## what `make test` leaves out: all examples of property tests, long simulations, many requests that the API's document allows, soaks
 	@$(MAKE) --no-print-directory cluster reproductions simulation unit QUICK= ARGS="--hypothesis-profile=all $(ARGS)"
 	@$(MAKE) --no-print-directory first-pages test-api-fuzz
-	$(BIN)/python -m pytest -q -rs -m nightly tests/chaos tests/integration/operator
+	$(BIN)/python -m pytest -q -rs -m nightly tests/chaos tests/integration/operator tests/e2e/sandbox/test_canaries.py
 
 first-pages: .venv/ready ## type every command of docs/ten-minutes.md, which-policy.md and life-of-a-request.md at a sandbox
 	$(BIN)/python -m pytest -q -rs tests/e2e/sandbox/test_first_pages.py $(ARGS)
