@@ -52,7 +52,9 @@ async def test_a_day_is_made_while_others_are_at_the_table_and_is_as_postgres_ma
 
 async def test_who_drops_a_day_gives_up_soon_where_somebody_reads_for_long(database_url: str) -> None:
     """Whoever comes behind it waits as long. Its session's own limits would let it wait longer than the test does."""
-    database = Database(replace(UPKEEP, lock_seconds=9 * PATIENCE_SECONDS, statement_seconds=9 * PATIENCE_SECONDS), Pulse(database_url, 1.0))
+    database = Database(
+        replace(UPKEEP, lock_seconds=9 * PATIENCE_SECONDS, statement_seconds=9 * PATIENCE_SECONDS), Pulse(database_url, 1.0)
+    )
     partitions = Partitions(database)
     await partitions.ensure("decisions", [DAY])
     with psycopg.connect(plain(database_url)) as dump:
