@@ -177,10 +177,11 @@ async def test_a_full_port_serves_who_asks_and_refuses_the_rest_politely(monkeyp
         assert refused.startswith(b"HTTP/1.1 503 ")
         assert b"retry-after: 1\r\n" in refused
         monkeypatch.setattr(http_connections, "STRANGER_SECONDS", 0.0)  # as if they had been there for so long
+        askers = []  # all stay, so that each takes a stranger's place
         for _ in range(3):
-            reader, writer = await asyncio.open_connection(*place)
-            writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-            assert (await answer(reader)).startswith(b"HTTP/1.1 200 ")
+            askers.append(await asyncio.open_connection(*place))
+            askers[-1][1].write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert (await answer(askers[-1][0])).startswith(b"HTTP/1.1 200 ")
         told = [await read_all(reader) for reader, _ in strangers]
         assert told[0].startswith(b"HTTP/1.1 503 "), "it had begun to ask"
         assert told[1:] == [b"", b""]
