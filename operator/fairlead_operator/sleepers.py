@@ -93,7 +93,7 @@ def read_answer(status: int | None, body: bytes) -> EngineSleep:
     """The answer to `GET /is_sleeping`. An engine without that path says so by 404, one that is broken is silent."""
     if status in {404, 405, 501}:
         return EngineSleep.UNABLE
-    with suppress(ValueError, TypeError, KeyError):
+    with suppress(ValueError, TypeError, KeyError, RecursionError):
         told = json.loads(body)["is_sleeping"]
         if status == 200 and isinstance(told, bool):
             return EngineSleep.ASLEEP if told else EngineSleep.AWAKE
