@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from fairlead_client.client import ControlApi
+from fairlead_client.client import LARGEST_EVENT, ControlApi
 from fairlead_client.http_clients import BY_PIECES, BoundedClient, NotReadable, UnboundedAnswer, decoded
 from fairlead_client.internal import SystemApi
 from fairlead_client.outcomes import Later
@@ -124,3 +124,33 @@ async def test_a_line_of_the_routers_stream_that_nests_ends_the_stream_and_not_t
 def test_what_is_no_document_of_the_type_is_not_readable(content: bytes) -> None:
     with pytest.raises(NotReadable):
         decoded(content, dict[str, int])
+
+
+@pytest.mark.parametrize("piece", [b"x" * 65_536, b"data: " + b"x" * 65_000 + b"\n"], ids=["a line", "lines"])
+async def test_a_live_event_without_an_end_is_left_at_its_bound(piece: bytes) -> None:
+    taken: list[int] = []
+
+    class Endless(httpx.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            while len(taken) < 5000:
+                taken.append(len(piece))
+                yield piece
+
+    at = httpx.MockTransport(lambda request: httpx.Response(200, stream=Endless()))
+    with pytest.raises(ApiUnreachable, match="more than 16777216 bytes"):
+        async for _ in ControlApi("http://api", "t", at).live(("pools",)):
+            pass
+    assert sum(taken) <= 2 * LARGEST_EVENT
+
+
+async def test_live_events_arrive_whole_however_they_are_cut() -> None:
+    stream = b"event: pools\r\nid: 7\r\ndata: [1,\r\ndata: 2]\r\n\r\n: beat\n\ndata: x\n\n"
+
+    class Cut(httpx.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for byte in stream:
+                yield bytes([byte])
+
+    at = httpx.MockTransport(lambda request: httpx.Response(200, stream=Cut()))
+    found = [(one.event, one.id, one.data) async for one in ControlApi("http://api", "t", at).live(("pools",))]
+    assert found == [("pools", "7", "[1,\n2]"), ("message", None, "x")]
