@@ -6,15 +6,21 @@ end; each says so with `BY_PIECES`, and its refusals (400 and above) are bounded
 """
 
 from collections.abc import AsyncIterator
+from functools import cache
 from typing import Any, TypeVar
 
 import httpx
 import msgspec
 
+from fairlead_process.json_documents import decode_json
+
 LARGEST_ANSWER = 64 * 1024 * 1024
 """Bytes of an answer of our own control API."""
 BY_PIECES = {"fairlead_by_pieces": True}
 """`extensions` of a request whose answer is read by pieces, none of which is kept."""
+
+DEEPEST = 512
+"""Levels of an answer. Only what has more brackets is looked at for it."""
 
 Answer = TypeVar("Answer")
 
@@ -64,13 +70,14 @@ class _Bounded(httpx.AsyncByteStream):
         await self._inner.aclose()
 
 
-def decoded(content: bytes | bytearray, answer: type[Answer]) -> Answer:
+def decoded(content: bytes, answer: type[Answer]) -> Answer:
     """The JSON document as this type. Raises NotReadable, also where it nests too deeply."""
     try:
-        return msgspec.json.decode(content, type=answer)
+        return decode_json(content, _decoder(answer), deepest=DEEPEST)
     except msgspec.MsgspecError as error:
         raise NotReadable(str(error)) from error
-    except RecursionError:
-        raise NotReadable("it is nested too deeply") from None
-    except UnicodeDecodeError as error:
-        raise NotReadable(f"it is not UTF-8: byte {error.start} cannot be read") from None
+
+
+@cache
+def _decoder(answer: type[Answer]) -> "msgspec.json.Decoder[Answer]":
+    return msgspec.json.Decoder(answer)

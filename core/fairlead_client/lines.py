@@ -107,21 +107,17 @@ def decode_line(line: bytes | bytearray) -> StreamLine | None:
     """One line without its line break; None for a kind that this version does not know. Raises UnreadableLine."""
     try:
         return _lines.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if _is_of_unknown_kind(line):
             return None
-        raise UnreadableLine(f"unreadable line: {_why(error)}") from error
+        raise UnreadableLine(f"unreadable line: {error if isinstance(error, msgspec.DecodeError) else 'it is not UTF-8'}") from error
 
 
 def _is_of_unknown_kind(line: bytes | bytearray) -> bool:
     try:
         return _kinds.decode(line).type not in _KNOWN
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return False
-
-
-def _why(error: Exception) -> str:
-    return {UnicodeDecodeError: "it is not UTF-8", RecursionError: "it is nested too deeply"}.get(type(error), str(error))
 
 
 class LineCutter:

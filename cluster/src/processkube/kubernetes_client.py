@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 import aiohttp
+import orjson
 
 from processkube.errors import ClusterProblem
 from processkube.kubeconfig import ClusterConnection
@@ -63,8 +64,8 @@ class KubernetesClient:
         if answer.status >= 400:
             raise _refusal(method, path, answer.status, text)
         try:
-            document: Document = json.loads(text)
-        except (ValueError, RecursionError):
+            document: Document = orjson.loads(text)
+        except ValueError:
             raise ClusterProblem(f"{method} {path} was answered with something that is not JSON") from None
         return document
 
@@ -87,7 +88,7 @@ class KubernetesClient:
                     raise _refusal("GET", path, answer.status, await _text(answer))
                 async for line in _lines(answer.content):
                     yield _event(line)
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as problem:
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as problem:
             raise ClusterProblem(f"watch of {path} broke ({_cause(problem)})") from None
 
     def _opened(self) -> aiohttp.ClientSession:
@@ -123,7 +124,7 @@ def _fits(begun: bytearray, piece: bytes) -> bytes:
 
 def _event(line: bytes) -> Document:
     """An event of a watch. Raises ClusterProblem for an error in the stream, ValueError for what is no event."""
-    event = json.loads(line)
+    event = orjson.loads(line)
     found = event.get("object") if isinstance(event, dict) else None
     if not isinstance(found, dict) or not isinstance(event.get("type"), str):
         raise ValueError("a line is no event")  # noqa: TRY004 - of what a server wrote
@@ -144,8 +145,8 @@ def _cause(problem: Exception) -> str:
 def _refusal(method: str, path: str, status: int, text: str) -> ClusterProblem:
     reason, message = "", text.strip()[:300]
     try:
-        document = json.loads(text)
+        document = orjson.loads(text)
         reason, message = document.get("reason") or "", document.get("message") or message
-    except (ValueError, AttributeError, RecursionError):
+    except (ValueError, AttributeError):
         pass
     return ClusterProblem(f"{method} {path}: {status} {reason}: {message}", status=status, reason=reason)
