@@ -72,12 +72,13 @@ class _Bounded(httpx.AsyncByteStream):
 
 def decoded(content: bytes, answer: type[Answer]) -> Answer:
     """The JSON document as this type. Raises NotReadable, also where it nests too deeply."""
+    decoder: msgspec.json.Decoder[Answer] = _decoder(answer)
     try:
-        return decode_json(content, _decoder(answer), deepest=DEEPEST)
+        return decode_json(content, decoder, deepest=DEEPEST)
     except msgspec.MsgspecError as error:
         raise NotReadable(str(error)) from error
 
 
 @cache
-def _decoder(answer: type[Answer]) -> "msgspec.json.Decoder[Answer]":
+def _decoder(answer: Any) -> Any:
     return msgspec.json.Decoder(answer)

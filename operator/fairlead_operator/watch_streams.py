@@ -17,7 +17,7 @@ from typing import Any, cast
 import aiohttp
 import msgspec
 
-from fairlead_process.json_documents import decode_json, nests_deeper, read_json, too_deep
+from fairlead_process.json_documents import decode_json, nests_deeper, not_utf8, read_json, too_deep
 
 FAILURES = 3
 """After this many failures in a row of one kind's watch, all its objects are listed again."""
@@ -213,7 +213,7 @@ async def take_whole_answers(request: aiohttp.ClientRequest, send: aiohttp.Clien
             _check_document(body)
         else:
             _check_refusal(body, answer.headers.get("Retry-After", "0"))
-    except (aiohttp.ClientPayloadError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (aiohttp.ClientPayloadError, msgspec.DecodeError) as error:
         raise aiohttp.ClientConnectionError(f"the answer is not whole: {error}") from error
     return answer
 
@@ -225,10 +225,13 @@ def _check_document(body: bytes) -> None:
 
 
 def _check_refusal(body: bytes, wait: str) -> None:
-    """Raises DecodeError or UnicodeDecodeError for a refusal that kopf cannot read: other text than UTF-8, one that
-    nests too deeply, or a wait that is no number or longer than a minute.
+    """Raises DecodeError for a refusal that kopf cannot read: other text than UTF-8, one that nests too deeply, or a
+    wait that is no number or longer than a minute.
     """
-    body.decode()
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(not_utf8(error)) from None
     if nests_deeper(body):
         raise msgspec.DecodeError(too_deep())
     seconds: Any = int(wait) if wait.isdecimal() and wait.isascii() and len(wait) < 9 else None
