@@ -72,7 +72,8 @@ class _Bounded(httpx.AsyncByteStream):
 
 def decoded(content: bytes, answer: type[Answer]) -> Answer:
     """The JSON document as this type. Raises NotReadable, also where it nests too deeply."""
-    decoder: msgspec.json.Decoder[Answer] = _decoder(answer)
+    kind: Any = answer  # a cache wants what can be hashed, which mypy does not know of each type
+    decoder: msgspec.json.Decoder[Answer] = _decoder(kind)
     try:
         return decode_json(content, decoder, deepest=DEEPEST)
     except msgspec.MsgspecError as error:
