@@ -60,6 +60,11 @@ def names_of(known: Collection[str]) -> Callable[[str], list[str]]:
     return names
 
 
+def numbers_of(text: str) -> list[int]:
+    """Whole numbers of 1 or more with commas between them. Raises argparse.ArgumentTypeError."""
+    return [count(one) for one in text.split(",")]
+
+
 def end_everything_when_ended() -> None:
     """Lets SIGTERM unwind this program as Ctrl-C does, so that the processes it started end with it."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

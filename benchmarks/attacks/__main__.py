@@ -13,10 +13,10 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from benchmarks.attacks import __doc__ as package_doc
 from benchmarks.attacks.clients import CLIENTS, ENGINES, NAMES, SUSPENDED, Attacker, prompts
+from benchmarks.attacks.growth import Growth, memory_mb, open_files
 from benchmarks.attacks.load import Client, Load
 from benchmarks.attacks.world import ENGINES as ENGINES_A_POOL
 from benchmarks.attacks.world import POOLS
@@ -37,11 +37,10 @@ class Router:
     switch_port: int
 
     def memory_mb(self) -> float:
-        fields = dict(line.split(":", 1) for line in Path(f"/proc/{self.pid}/status").read_text().splitlines() if ":" in line)
-        return int(fields["VmRSS"].split()[0]) / 1024
+        return memory_mb(self.pid)
 
     def files(self) -> int:
-        return sum(1 for _ in Path(f"/proc/{self.pid}/fd").iterdir())
+        return open_files(self.pid)
 
     async def switch(self, attack: str) -> None:
         """Let the hostile engines do this from now on."""
@@ -52,8 +51,8 @@ class Router:
 
 
 @contextmanager
-def routed_world(first_port: int) -> Iterator[Router]:
-    """A router, its control API and its engines, as processes."""
+def routed_world(first_port: int, files: int | None = None) -> Iterator[Router]:
+    """A router, which may open so many files, its control API and its engines, as processes."""
     api_port, port, switch_port = first_port - 1, first_port - 2, first_port - 3
     check_free((switch_port, port, api_port, *range(first_port, first_port + POOLS * ENGINES_A_POOL)))
     last = (os.cpu_count() or 1) - 1
@@ -61,6 +60,7 @@ def routed_world(first_port: int) -> Iterator[Router]:
     hostile = ["nice", "-n", "19", *world, str(switch_port), str(first_port), "hostile"]
     honest = [*world, str(api_port), str(first_port), "honest"]
     command = [sys.executable, "-m", "fairlead_router.main", "--port", str(port), "--admin-port", "0"]
+    command = command if files is None else ["prlimit", f"--nofile={files}", *command]
     with process(hostile, last) as enemies, process(honest, last) as engines, tempfile.TemporaryDirectory() as spool:
         wait_until(enemies, switch_port, 120)
         wait_until(engines, first_port + POOLS * ENGINES_A_POOL - 1, 120)
@@ -159,7 +159,7 @@ async def attack(
         await found.before.run(seconds)
         async with attacking(router, name, found.attacker, seconds):
             await found.during.run(seconds)
-        found.recovered_seconds = max(found.recovered_seconds, await _recovered(router.port))
+        found.recovered_seconds = max(found.recovered_seconds, await seconds_until_served(router.port))
     looking.cancel()
     await asyncio.sleep(afterwards)
     found.memory = [memory, most[0], router.memory_mb()]
@@ -167,15 +167,15 @@ async def attack(
     return found
 
 
-async def _recovered(port: int) -> float:
+async def seconds_until_served(port: int) -> float:
     """Seconds until a new client of another pool is served."""
     began = time.monotonic()
-    while not await _served(port):  # noqa: ASYNC110 # nothing says so but an answer
+    while not await served(port):  # noqa: ASYNC110 # nothing says so but an answer
         await asyncio.sleep(0.1)
     return time.monotonic() - began
 
 
-async def _served(port: int) -> bool:
+async def served(port: int) -> bool:
     client = Client(port, "pool-1")
     try:
         return await client.ask()
@@ -197,22 +197,15 @@ class Soak:
 
 async def soak(router: Router, names: list[str], *, minutes: float, seconds: float, size: float, afterwards: float) -> Soak:
     """All attacks in turn; memory and files are read when a round of all has ended."""
-    began, failed, seen = time.monotonic(), 0, list[tuple[float, float, int]]()
-    while not seen or time.monotonic() - began < minutes * 60:
+    began, failed, growth, hours = time.monotonic(), 0, Growth(), 0.0
+    while not hours or time.monotonic() - began < minutes * 60:
         for name in names:
             found = await attack(router, name, seconds=seconds, rounds=1, size=size, afterwards=afterwards)
             failed += found.during.failed
             print(found.line(), flush=True)
-        seen.append(((time.monotonic() - began) / 3600, router.memory_mb(), router.files()))
-    later = [(hours, memory) for hours, memory, _ in seen[len(seen) // 3 :]]
-    return Soak(minutes=seen[-1][0] * 60, mb_an_hour=slope(later), files=(seen[0][2], seen[-1][2]), failed=failed)
-
-
-def slope(points: list[tuple[float, float]]) -> float:
-    """Of the straight line that fits best."""
-    n, x, y = len(points), sum(p[0] for p in points), sum(p[1] for p in points)
-    square = sum(p[0] ** 2 for p in points) * n - x * x
-    return (n * sum(a * b for a, b in points) - x * y) / square if square else 0.0
+        hours = (time.monotonic() - began) / 3600
+        growth.look({"router": router.pid}, hours)
+    return Soak(minutes=hours * 60, mb_an_hour=growth.mb_an_hour("router"), files=growth.files("router"), failed=failed)
 
 
 async def run(router: Router, options: argparse.Namespace) -> None:
@@ -248,12 +241,12 @@ def main() -> None:
     )
     options = parser.parse_args()
     end_everything_when_ended()
-    _allow_files()
+    allow_files()
     with routed_world(options.first_port) as router:
         asyncio.run(run(router, options))
 
 
-def _allow_files() -> None:
+def allow_files() -> None:
     """As many open files as the system allows: an attack has thousands of connections."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

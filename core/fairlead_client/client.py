@@ -11,6 +11,7 @@ import httpx
 
 from fairlead.tables import PoolKey
 from fairlead_client.live import LiveEvent
+from fairlead_client.problems import ApiUnreachable
 from fairlead_client.public.access import AccessCalls
 from fairlead_client.public.calling import Query, unreachable
 from fairlead_client.public.findings import FindingCalls
@@ -18,6 +19,9 @@ from fairlead_client.public.history import HistoryCalls
 from fairlead_client.public.plans import PlanCalls
 from fairlead_client.public.pools import PoolCalls
 from fairlead_client.public.webhooks import WebhookCalls
+
+LARGEST_EVENT = 16 * 1024 * 1024
+"""Bytes of one live event."""
 
 
 class ControlApi(AccessCalls, PoolCalls, HistoryCalls, FindingCalls, PlanCalls, WebhookCalls):
@@ -34,7 +38,7 @@ class ControlApi(AccessCalls, PoolCalls, HistoryCalls, FindingCalls, PlanCalls, 
         headers = {"last-event-id": last_event_id} if last_event_id else {}
         async with self._streaming("/v1/live", query, httpx.Timeout(10.0, read=30.0), headers) as response:
             fields: dict[str, str] = {}
-            async for line in response.aiter_lines():
+            async for line in _lines(response):
                 if line:
                     name, _, value = line.partition(":")
                     fields[name] = (
@@ -68,3 +72,17 @@ class ControlApi(AccessCalls, PoolCalls, HistoryCalls, FindingCalls, PlanCalls, 
         async with self._streaming(path, filters or {}, httpx.Timeout(10.0, read=60.0), {"accept": "*/*"}) as response:
             async for chunk in response.aiter_raw():
                 yield chunk
+
+
+async def _lines(response: httpx.Response) -> AsyncIterator[str]:
+    """The lines of a stream of events. Raises ApiUnreachable for an event that is too long."""
+    begun, of_event = bytearray(), 0
+    async for piece in response.aiter_bytes():
+        begun += piece
+        if b"\n" in piece:
+            *lines, begun = begun.split(b"\n")
+            for line in lines:
+                of_event = of_event + len(line) if line.strip() else 0
+                yield line.decode(errors="replace").removesuffix("\r")
+        if of_event + len(begun) > LARGEST_EVENT:
+            raise ApiUnreachable(f"a live event of the control API has more than {LARGEST_EVENT} bytes")

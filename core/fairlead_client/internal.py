@@ -17,6 +17,7 @@ from fairlead.reports.predictors import SharedModel, TrainedModel
 from fairlead.tables import PoolKey
 from fairlead_client import internal_paths, protocol
 from fairlead_client.addresses import reaching
+from fairlead_client.http_clients import BY_PIECES, LARGEST_ANSWER, BoundedClient, NotReadable, decoded
 from fairlead_client.lines import LineCutter, StreamLine
 from fairlead_client.outcomes import Answer, Cause, Later, Outcome, Refused, Taken
 from fairlead_client.problems import StreamLost, UnreadableLine, told
@@ -29,13 +30,6 @@ REPORT_SECONDS = 30.0
 """Time limit for a post of reports."""
 REFUSED_FOR_EVER = frozenset({400, 413, 422})
 """Statuses that resending the same body cannot change."""
-
-_observations = msgspec.json.Decoder(PoolObservations)
-_held_pools = msgspec.json.Decoder(HeldPools)
-_unheard_pools = msgspec.json.Decoder(UnheardPools)
-_shared_models = msgspec.json.Decoder(SharedModel)
-_problems = msgspec.json.Decoder(Problem)
-_receipts = msgspec.json.Decoder(tuple[ReportReceipt, ...])
 
 
 class SystemApi:
@@ -57,11 +51,11 @@ class SystemApi:
         self._timeout_seconds = timeout_seconds
         self._connect_seconds = connect_seconds
         base_url, transport = reaching(urls, transport)
-        self._http = httpx.AsyncClient(
+        self._http = BoundedClient(
+            LARGEST_ANSWER,
             base_url=base_url,
             headers={"authorization": f"Bearer {token}", "accept": "application/json", protocol.HEADER: str(protocol.VERSION)},
             transport=transport,
-            trust_env=False,
         )
 
     async def close(self) -> None:
@@ -81,7 +75,7 @@ class SystemApi:
         nothing.
         """
         outcome = await self._send("PUT", _of(pool, internal_paths.POOL_STATE), msgspec.json.encode(state))
-        return _read(outcome, _observations)
+        return _read(outcome, PoolObservations)
 
     async def post_events(self, pool: PoolKey, events: Sequence[PoolEvent]) -> Outcome[None]:
         """Add events to a pool's history. An event that is sent again is stored once."""
@@ -90,12 +84,12 @@ class SystemApi:
 
     async def held_pools(self) -> Outcome[HeldPools]:
         """The pools for which routers hold requests."""
-        return _read(await self._send("GET", internal_paths.HELD_POOLS, b""), _held_pools)
+        return _read(await self._send("GET", internal_paths.HELD_POOLS, b""), HeldPools)
 
     async def unheard_pools(self, seconds: float) -> Outcome[UnheardPools]:
         """The pools without a state for this many seconds."""
         path = f"{internal_paths.UNHEARD_POOLS}?{urlencode({'seconds': seconds})}"
-        return _read(await self._send("GET", path, b""), _unheard_pools)
+        return _read(await self._send("GET", path, b""), UnheardPools)
 
     async def delete_pool(self, pool: PoolKey) -> Outcome[None]:
         """Report that the pool is gone. A pool unknown to the API (404) counts as taken, so this may be repeated."""
@@ -111,7 +105,9 @@ class SystemApi:
         cutter = LineCutter()
         timeout = httpx.Timeout(self._connect_seconds, read=silence_seconds)
         try:
-            async with self._http.stream("GET", internal_paths.STREAM, params={"router": router}, timeout=timeout) as response:
+            async with self._http.stream(
+                "GET", internal_paths.STREAM, params={"router": router}, timeout=timeout, extensions=BY_PIECES
+            ) as response:
                 if response.status_code != 200:
                     await response.aread()
                     raise StreamLost(f"the control API answered {_words(response)}")
@@ -135,7 +131,7 @@ class SystemApi:
         """
         body = post_body(batches, state, behind)
         outcome = await self._send("POST", internal_paths.REPORTS, body, seconds=seconds)
-        return _read(outcome, _receipts)
+        return _read(outcome, tuple[ReportReceipt, ...])
 
     async def post_model(self, model: TrainedModel) -> Outcome[None]:
         """Send a model that this router has trained. Sending it again changes nothing."""
@@ -144,7 +140,7 @@ class SystemApi:
     async def newest_model(self, pool: PoolKey) -> Outcome[SharedModel]:
         """The newest model of a pool, regardless of the router that trained it."""
         path = f"{internal_paths.PREDICTOR_MODELS}?{urlencode({'namespace': pool.namespace, 'name': pool.name})}"
-        return _read(await self._send("GET", path, b""), _shared_models)
+        return _read(await self._send("GET", path, b""), SharedModel)
 
     async def post_router_gone(self, gone: RouterGone) -> Outcome[None]:
         """Send a router's last message."""
@@ -181,9 +177,9 @@ class SystemApi:
 def _words(response: httpx.Response) -> str:
     """The status and the problem document's text, else the beginning of the body; in one line."""
     try:
-        problem = _problems.decode(response.content)
+        problem = decoded(response.content, Problem)
         words = f"{problem.type}: {told(problem)}"
-    except msgspec.DecodeError:
+    except NotReadable:
         words = response.text
     return f"{response.status_code} {' '.join(words.split())[:400]}".rstrip()
 
@@ -194,12 +190,12 @@ def _cause(status: int) -> Cause:
     return Cause.UNAVAILABLE if status == 429 or status > 500 else Cause.DECLINED
 
 
-def _read(outcome: Outcome[bytes], decoder: "msgspec.json.Decoder[Answer]") -> Outcome[Answer]:
+def _read(outcome: Outcome[bytes], answer: type[Answer]) -> Outcome[Answer]:
     if not isinstance(outcome, Taken):
         return outcome
     try:
-        return Taken(decoder.decode(outcome.answer))
-    except msgspec.DecodeError as error:
+        return Taken(decoded(outcome.answer, answer))
+    except NotReadable as error:
         return Later(cause=Cause.UNREADABLE, problem=f"the control API's answer cannot be read: {error}")
 
 

@@ -17,6 +17,7 @@ import msgspec
 import yaml
 from kubernetes.aio import client, config
 
+from fairlead_process.json_documents import read_json
 from fairlead_process.proxies import proxy_for
 from fairlead_process.yaml_documents import complaint
 
@@ -25,6 +26,10 @@ APPLY_PATCH = "application/apply-patch+yaml"
 """Server-side apply; JSON is YAML too."""
 
 _document = msgspec.json.Decoder(dict[str, Any])
+_ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+
+LARGEST_ANSWER = 256 * 1024 * 1024
+"""Bytes of one answer: 20,000 pods are about 200 MB."""
 
 _SECONDS = 10.0
 _CONNECT_SECONDS = 3.0
@@ -71,6 +76,29 @@ class ClusterRefused(ClusterError):
         self.text = text or message
         self.field = field
         super().__init__(message)
+
+
+class BoundedResponse(aiohttp.ClientResponse):
+    """An answer that is read up to LARGEST_ANSWER; one that is larger ends as a broken one does. Streams are read by
+    pieces, and not here.
+    """
+
+    async def read(self) -> bytes:
+        if self._body is None:
+            try:
+                self._body = await self._whole()
+            except BaseException:
+                self.close()
+                raise
+        return await super().read()
+
+    async def _whole(self) -> bytes:
+        content = bytearray()
+        async for piece in self.content.iter_any():
+            content += piece
+            if len(content) > LARGEST_ANSWER:
+                raise aiohttp.ClientPayloadError(f"it answers with more than {LARGEST_ANSWER} bytes")
+        return bytes(content)
 
 
 class _Login:
@@ -149,7 +177,7 @@ class KubernetesApi:
         written = as_go_writes(body) if body is not None else None
         status, data = await self._asked(method, path, query, content, written, absent)
         try:
-            return None if data is None else decoder.decode(data)
+            return None if data is None else read_json(data, decoder)
         except msgspec.DecodeError as error:
             raise ClusterUnavailable(f"{method} {path}: {status} without a document: {error}", status) from error
 
@@ -240,7 +268,7 @@ _GO_ESCAPES = tuple((character.encode(), b"\\u%04x" % ord(character)) for charac
 
 def _session(api: client.ApiClient) -> aiohttp.ClientSession:
     connector = aiohttp.TCPConnector(limit=api.configuration.connection_pool_maxsize, ssl=api.rest_client.ssl_context)
-    return aiohttp.ClientSession(connector=connector)
+    return aiohttp.ClientSession(connector=connector, response_class=BoundedResponse)
 
 
 async def open_session(
@@ -255,7 +283,9 @@ async def open_session(
     authorization = await api.configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
     connector = aiohttp.TCPConnector(limit=connections, ssl=api.rest_client.ssl_context)
     headers = {"Authorization": authorization} if authorization else None
-    session = aiohttp.ClientSession(connector=connector, headers=headers, trace_configs=list(traces), middlewares=middlewares)
+    session = aiohttp.ClientSession(
+        connector=connector, headers=headers, trace_configs=list(traces), middlewares=middlewares, response_class=BoundedResponse
+    )
     return api.configuration.host, session
 
 
@@ -291,7 +321,7 @@ async def _log_in(kubeconfig: str | None) -> client.ApiClient:
 def _explain(data: bytes) -> tuple[str, str, str]:
     """The server's message, reason word and the field of its first cause."""
     try:
-        status = msgspec.json.decode(data)
+        status = read_json(data, _ANY)
     except msgspec.DecodeError:
         return data[:200].decode(errors="replace"), "Unknown", ""
     if not isinstance(status, dict):

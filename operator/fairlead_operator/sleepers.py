@@ -6,7 +6,6 @@ Danger: the paths are for developers. Whoever reaches an engine's port may call 
 """
 
 import asyncio
-import json
 import logging
 from collections.abc import Collection, Coroutine
 from contextlib import suppress
@@ -14,17 +13,20 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 import aiohttp
+import msgspec
 
 from fairlead.instances import InstanceState, Role
 from fairlead.reconciling.observed import EngineSleep, PodHealth
 from fairlead.reconciling.sleeping import PATIENCE_SECONDS
 from fairlead_operator.observing.pods import Pod
+from fairlead_process.json_documents import decode_json
 
 logger = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 2.0
 _ANSWER_BYTES = 4096
 _AT_ONCE = 32
+_ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
 class Engines(Protocol):
@@ -93,8 +95,8 @@ def read_answer(status: int | None, body: bytes) -> EngineSleep:
     """The answer to `GET /is_sleeping`. An engine without that path says so by 404, one that is broken is silent."""
     if status in {404, 405, 501}:
         return EngineSleep.UNABLE
-    with suppress(ValueError, TypeError, KeyError):
-        told = json.loads(body)["is_sleeping"]
+    with suppress(msgspec.DecodeError, TypeError, KeyError):
+        told = decode_json(body, _ANY)["is_sleeping"]
         if status == 200 and isinstance(told, bool):
             return EngineSleep.ASLEEP if told else EngineSleep.AWAKE
     return EngineSleep.SILENT

@@ -13,13 +13,12 @@ import random
 import socket
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Protocol, cast
 
 import aiohttp
 import kopf
-import msgspec
 
 from fairlead import pool_roles
 from fairlead.errors import InvalidInput
@@ -42,6 +41,7 @@ from fairlead_operator.reconciling.finalizing import FINALIZER
 from fairlead_operator.reconciling.pool_reconciler import PoolReconciler
 from fairlead_operator.settings import OperatorSettings, read_settings
 from fairlead_operator.sleepers import HttpEngines
+from fairlead_operator.watch_streams import EndlessPauses, Watches, take_whole_answers
 from fairlead_process.clock import SteadyClock
 from fairlead_process.kubernetes_api import open_session
 from fairlead_process.policies import installed_policies
@@ -78,19 +78,6 @@ class ServesPools(Protocol):
 
     async def serves_pools(self) -> bool:
         """Whether the server answers and knows our resources. Raises ClusterError."""
-
-
-class EndlessPauses:
-    """Pauses between kopf's attempts at one request; they never end, because an outage of any length must not end the
-    operator.
-    """
-
-    def __iter__(self) -> Iterator[float]:
-        """1, 2, 4, … seconds, then 15 each time."""
-        pause = 1.0
-        while True:
-            yield pause
-            pause = min(15.0, pause * 2)
 
 
 def post_event(pool: PoolIdentity, *, type_: str, reason: str, message: str) -> None:
@@ -257,39 +244,8 @@ async def log_in(kubeconfig: str | None, connections: int, trace: aiohttp.TraceC
     A session created by kopf has no bound: when many pools appear at once it opens a connection for each, and the
     renewal of the Lease would wait behind them all.
     """
-    server, session = await open_session(kubeconfig, connections, trace, middlewares=(begin_watches_again, take_whole_answers))
+    server, session = await open_session(kubeconfig, connections, trace, middlewares=(Watches(asyncio.sleep), take_whole_answers))
     return kopf.AiohttpSession(server=server, aiohttp_session=session)
-
-
-async def begin_watches_again(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Have a watch begin at the present state when the server has forgotten the version from which it should go on.
-
-    Servers say so within the stream, which kopf understands, or as the answer's status, which would end the operator.
-    """
-    answer = await send(request)
-    for pause in EndlessPauses():
-        if answer.status != 410 or "watch" not in request.url.query:
-            break
-        answer.release()
-        logger.warning("a watch begins again: its version is too old for the server", extra={"path": request.url.path})
-        await asyncio.sleep(pause)
-        request.url = request.url.without_query_params("resourceVersion")
-        answer = await send(request)
-    return answer
-
-
-async def take_whole_answers(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Take an answer that was cut off or holds no document for none: kopf then asks again, and would end otherwise."""
-    answer = await send(request)
-    if "watch" in request.url.query:
-        return answer
-    try:
-        body = await answer.read()
-        if answer.status < 300:
-            msgspec.json.decode(body, type=msgspec.Raw)
-    except (aiohttp.ClientPayloadError, msgspec.DecodeError) as error:
-        raise aiohttp.ClientConnectionError(f"the answer is not whole: {error}") from error
-    return answer
 
 
 async def stop(memo: kopf.Memo) -> None:

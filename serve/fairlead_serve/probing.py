@@ -13,6 +13,7 @@ import httpx
 import msgspec
 
 from fairlead.tables import KV_USAGE_METRICS
+from fairlead_client.http_clients import BoundedClient, NotReadable, decoded
 from fairlead_client.tls import client_context
 from fairlead_router.engines.engine_pages import PageUnreadable, ToldModels, read_models, read_page
 from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, read_sources, sources_path
@@ -20,6 +21,8 @@ from fairlead_serve.engine_states import NO_ANSWER, UNASKED, Health
 
 PROBE_SECONDS = 1.0
 """Pause between two probes of one engine."""
+LARGEST_PAGE = 4 * 1024 * 1024
+"""Bytes of one answer of an engine."""
 TIMEOUT_SECONDS = 5.0
 """Time limit of a probe; generous, because an engine that tokenises a long prompt delays its health check."""
 FAILURES = 3
@@ -56,7 +59,7 @@ class Prober:
     def __init__(self, transport: httpx.AsyncBaseTransport | None = None) -> None:
         limits = httpx.Limits(max_keepalive_connections=256, max_connections=None)
         timeout = httpx.Timeout(TIMEOUT_SECONDS)
-        self._http = httpx.AsyncClient(timeout=timeout, trust_env=False, transport=transport, limits=limits, verify=client_context())
+        self._http = BoundedClient(LARGEST_PAGE, timeout=timeout, transport=transport, limits=limits, verify=client_context())
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -199,8 +202,8 @@ def _failure(error: httpx.HTTPError) -> tuple[str, str]:
 
 def _version(answer: bytes | None) -> str | None:
     try:
-        return None if answer is None else msgspec.json.decode(answer, type=_Version).version
-    except msgspec.MsgspecError:
+        return None if answer is None else decoded(answer, _Version).version
+    except NotReadable:
         return None
 
 

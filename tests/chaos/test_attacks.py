@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from benchmarks.attacks.__main__ import Router, attack, attacking, routed_world, soak
+from benchmarks.attacks.breaking_point import NEW_CLIENTS, step
 from benchmarks.attacks.clients import NAMES, Attacker
 from benchmarks.attacks.load import Client, Load
 
@@ -57,3 +58,25 @@ async def test_a_router_that_was_suspended_serves_what_was_asked_meanwhile(route
         await load.run(4.0)
         assert load.failed == 0
     assert await Client(router.port, "pool-2").ask()
+
+
+def test_strangers_that_say_nothing_take_nobodys_place_and_go_without_a_trace(router: Router) -> None:
+    before = router.files()
+    found = asyncio.run(step(router, "idle", 300, addresses=4, seconds=0.5, afterwards=1.0))
+    print(found.line())
+    assert (found.known.failed, found.new_served, found.open + found.refused + found.closed) == (0, NEW_CLIENTS, 300)
+    assert found.known.seconds
+    assert found.files_after <= before + SPARE_FILES
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_ten_thousand_strangers_at_a_router_that_may_open_two_thousand_files_leave_known_and_new_clients_served() -> None:
+    with routed_world(FIRST_PORT + 50, files=2000) as full:
+        before = full.files()
+        found = asyncio.run(step(full, "idle", 10_000, addresses=8, seconds=5.0, afterwards=10.0))
+        print(found.line())
+        assert (found.known.failed, found.new_served) == (0, NEW_CLIENTS)
+        assert found.files < 2000
+        assert found.refused + found.closed > 8_000
+        assert found.files_after <= before + SPARE_FILES

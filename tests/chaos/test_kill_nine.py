@@ -5,18 +5,25 @@ is lost, doubled or torn.
 import itertools
 import json
 import os
+import resource
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from fairlead_sandbox.secret_tokens import load_or_create
+from fairlead_sandbox.state_directory import api_urls
 from fairlead_testing.builders.sandbox_pools import pool, replay_arguments
 from fairlead_testing.running.sandbox import RunningSandbox, asking, result_of, running_sandbox, until
 
 POOL = "default/chaos"
+MEMORY_LEFT = 64 << 20
+"""Bytes that a process may still have when its memory is bounded: two uploads."""
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +111,38 @@ def test_requests_flow_while_the_control_api_is_killed(sandbox: RunningSandbox, 
     result = replayed_while(sandbox, tmp_path / "r.json", lambda: sandbox.kill("api"), seed=11)
     assert sums(result)
     assert result["failed"] == 0
+    check_records(sandbox)
+    until(lambda: refusals_stored(sandbox) - refused_before == result["rejected"], f"{result['rejected']} refusals stored")
+
+
+def out_of_memory(sandbox: RunningSandbox) -> None:
+    """The API gets no more memory than it has, is sent more than fits, and is killed as a kernel kills in the end."""
+    pid = sandbox.pid("api")
+    has = int(Path(f"/proc/{pid}/status").read_text().partition("VmSize:")[2].split()[0]) * 1024
+    resource.prlimit(pid, resource.RLIMIT_AS, (has + MEMORY_LEFT, has + MEMORY_LEFT))
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda _: uploaded(sandbox), range(32)))
+    assert all(one is None or one >= 400 for one in answers), answers
+    with suppress(ProcessLookupError):  # it has ended already
+        os.kill(pid, signal.SIGKILL)
+    sandbox.until_replaced("api", pid)
+
+
+def uploaded(sandbox: RunningSandbox) -> int | None:
+    """The status of an answer to a trace of 30 MB that cannot be read; None if there was none."""
+    headers = {"authorization": f"Bearer {load_or_create(sandbox.state.secrets).admin}"}
+    place = f"{api_urls(sandbox.note.urls)[0]}/v1/pools/{POOL}/simulations"
+    try:
+        return asking().post(place, headers=headers, content=b"[" + b" " * 30_000_000).status_code
+    except httpx.HTTPError:
+        return None
+
+
+def test_nothing_acknowledged_is_lost_while_the_control_api_runs_out_of_memory(sandbox: RunningSandbox, tmp_path: Path) -> None:
+    refused_before = refusals_stored(sandbox)
+    result = replayed_while(sandbox, tmp_path / "r.json", lambda: out_of_memory(sandbox), seed=17)
+    assert sums(result)
+    assert result["failed"] == 0, "routers do without the API"
     check_records(sandbox)
     until(lambda: refusals_stored(sandbox) - refused_before == result["rejected"], f"{result['rejected']} refusals stored")
 

@@ -1,4 +1,6 @@
-"""Half an hour of attacks on every door of a whole system, under load: at its end the records agree."""
+"""Half an hour of attacks on every door of a whole system, under load: at its end the records agree, no process has
+more files than at its begin, and what memory each took in an hour is printed.
+"""
 
 import asyncio
 import os
@@ -8,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from benchmarks.attacks.clients import CLIENTS, Attacker
+from benchmarks.attacks.growth import Growth
 
 from fairlead_sandbox.secret_tokens import load_or_create
 from fairlead_sandbox.state_directory import api_urls
@@ -17,6 +20,10 @@ from fairlead_testing.running.sandbox import RunningSandbox, fairlead, result_of
 MINUTES = float(os.environ.get("FAIRLEAD_TEST_SOAK_MINUTES", "30"))
 ROUND_SECONDS = 3.0
 SIZE = 0.05
+SPEED = float(os.environ.get("FAIRLEAD_TEST_SOAK_SPEED", "10"))
+"""How many times as fast as it was recorded the trace is replayed meanwhile."""
+SPARE_FILES = 40
+"""Connections that processes keep to one another, which differ from time to time."""
 
 
 @pytest.fixture(scope="module")
@@ -52,18 +59,27 @@ async def attack_all(ports: dict[str, int]) -> int:
 def test_after_attacks_on_every_door_no_record_contradicts_another(
     sandbox: RunningSandbox, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    folder, began, number, opened = tmp_path_factory.mktemp("figures"), time.monotonic(), 0, 0
+    folder, began, number, opened, growth = tmp_path_factory.mktemp("figures"), time.monotonic(), 0, 0, Growth()
     while not number or time.monotonic() - began < MINUTES * 60:
         output = folder / f"{number}.json"
-        load = sandbox.replay(*replay_arguments("soak", 100, 10, number), "--json", str(output))
+        load = sandbox.replay(*replay_arguments("soak", 100, SPEED, number), "--json", str(output))
         opened += asyncio.run(attack_all(doors(sandbox)))
         result = result_of(load, output)
         assert result["failed"] == 0, result
         number += 1
-    print(f"{number} rounds, {opened} connections of strangers")
+        growth.look(pids(sandbox), (time.monotonic() - began) / 3600)
+    print(f"{number} rounds, {opened} connections of strangers\n{growth.table()}")
     assert opened
     until(lambda: not list(sandbox.state.spool.rglob("*.history.*.json")), "every spooled batch is stored")
     check_records(sandbox)
+    grown = {name: growth.files(name) for name in growth.points if growth.files(name)[1] > growth.files(name)[0] + SPARE_FILES}
+    assert not grown, f"files after the first and the last round: {grown}"
+
+
+def pids(sandbox: RunningSandbox) -> dict[str, int]:
+    """The processes of the system itself: engines come and go, and Postgres has a process for each connection."""
+    found = {one.name: one.pid for one in sandbox.note.processes}
+    return {name: pid for name, pid in found.items() if pid is not None and not name.startswith("postgres")}
 
 
 def check_records(sandbox: RunningSandbox) -> None:

@@ -22,6 +22,7 @@ import zmq
 import zmq.asyncio
 
 from fairlead.errors import FairleadError, InvalidInput
+from fairlead_client.http_clients import LARGEST_ANSWER, BoundedClient
 from fairlead_client.tls import client_context
 from fairlead_process.clock import SteadyClock
 from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, read_sources, sources_path
@@ -93,7 +94,7 @@ class Recorder:
 
     async def record(self, requests: int) -> Recorded:
         """Record this many requests. Raises EngineUnsuitable, httpx.HTTPError, OSError."""
-        async with httpx.AsyncClient(base_url=self.url, timeout=600.0, trust_env=False, verify=client_context()) as engine:
+        async with BoundedClient(LARGEST_ANSWER, base_url=self.url, timeout=600.0, verify=client_context()) as engine:
             model = self.model or await _first_model(engine)
             sources = await self._sources(engine)
             with zmq.asyncio.Context() as context:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 import aiohttp
+import orjson
 
 from processkube.errors import ClusterProblem
 from processkube.kubeconfig import ClusterConnection
@@ -17,6 +18,9 @@ from processkube.kubeconfig import ClusterConnection
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+
+LARGEST_ANSWER = 256 * 1024 * 1024
+"""Bytes of one answer, or of one line of a watch."""
 
 Document = dict[str, Any]
 
@@ -54,13 +58,13 @@ class KubernetesClient:
             async with self._opened().request(
                 method, self._connection.server + path, data=data, headers=headers, params=query, timeout=self._timeout
             ) as answer:
-                text = await answer.text()
-        except (aiohttp.ClientError, TimeoutError, OSError) as problem:
+                text = await _text(answer)
+        except (aiohttp.ClientError, TimeoutError, OSError, UnicodeDecodeError) as problem:
             raise ClusterProblem(f"Kubernetes API {self._connection.server} does not answer ({_cause(problem)})") from None
         if answer.status >= 400:
             raise _refusal(method, path, answer.status, text)
         try:
-            document: Document = json.loads(text)
+            document: Document = orjson.loads(text)
         except ValueError:
             raise ClusterProblem(f"{method} {path} was answered with something that is not JSON") from None
         return document
@@ -81,20 +85,9 @@ class KubernetesClient:
         try:
             async with self._opened().get(self._connection.server + path, params=wanted, timeout=timeout, read_bufsize=2**20) as answer:
                 if answer.status >= 400:
-                    raise _refusal("GET", path, answer.status, await answer.text())
-                rest = b""
-                async for chunk in answer.content.iter_any():
-                    *lines, rest = (rest + chunk).split(b"\n")
-                    for line in lines:
-                        if not line.strip():
-                            continue
-                        event: Document = json.loads(line)
-                        if event.get("type") == "ERROR":
-                            status = event.get("object", {})
-                            raise ClusterProblem(
-                                str(status.get("message", "watch ended")), status=status.get("code"), reason=status.get("reason", "")
-                            )
-                        yield event
+                    raise _refusal("GET", path, answer.status, await _text(answer))
+                async for line in _lines(answer.content):
+                    yield _event(line)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as problem:
             raise ClusterProblem(f"watch of {path} broke ({_cause(problem)})") from None
 
@@ -102,6 +95,45 @@ class KubernetesClient:
         if self._session is None:
             raise RuntimeError("KubernetesClient is used outside its `async with`")
         return self._session
+
+
+async def _text(answer: aiohttp.ClientResponse) -> str:
+    """The body. Raises ClientPayloadError for one that is too large."""
+    content = bytearray()
+    async for piece in answer.content.iter_any():
+        content += _fits(content, piece)
+    return content.decode()
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """The whole lines of a stream that are not empty."""
+    begun = bytearray()
+    async for piece in content.iter_any():
+        begun += _fits(begun, piece)
+        if b"\n" in piece:
+            *lines, begun = begun.split(b"\n")
+            for line in filter(bytes.strip, map(bytes, lines)):
+                yield line
+
+
+def _fits(begun: bytearray, piece: bytes) -> bytes:
+    if len(begun) + len(piece) > LARGEST_ANSWER:
+        raise aiohttp.ClientPayloadError(f"more than {LARGEST_ANSWER} bytes")
+    return piece
+
+
+def _event(line: bytes) -> Document:
+    """An event of a watch. Raises ClusterProblem for an error in the stream, ValueError for what is no event."""
+    event = orjson.loads(line)
+    found = event.get("object") if isinstance(event, dict) else None
+    if not isinstance(found, dict) or not isinstance(event.get("type"), str):
+        raise ValueError("a line is no event")  # noqa: TRY004 - of what a server wrote
+    if event["type"] == "ERROR":
+        raise ClusterProblem(str(found.get("message", "watch ended")), status=found.get("code"), reason=found.get("reason", ""))
+    metadata = found.get("metadata")
+    if not isinstance(metadata, dict) or (event["type"] != "BOOKMARK" and not isinstance(metadata.get("uid"), str)):
+        raise ValueError("an event has no object")
+    return dict(event)
 
 
 def _cause(problem: Exception) -> str:
@@ -113,7 +145,7 @@ def _cause(problem: Exception) -> str:
 def _refusal(method: str, path: str, status: int, text: str) -> ClusterProblem:
     reason, message = "", text.strip()[:300]
     try:
-        document = json.loads(text)
+        document = orjson.loads(text)
         reason, message = document.get("reason") or "", document.get("message") or message
     except (ValueError, AttributeError):
         pass

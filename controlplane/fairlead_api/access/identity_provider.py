@@ -23,6 +23,7 @@ from joserfc.jwk import JWKRegistry, KeySet
 from fairlead_api.access.logins import Person, why_odd
 from fairlead_api.infra.errors import IdentityProviderUnavailable, NotAuthenticated
 from fairlead_api.oidc_settings import OidcSettings
+from fairlead_client.http_clients import BoundedClient, UnboundedAnswer
 from fairlead_client.resources.access import AccessRole, OidcLoginRequest, OidcProvider
 from fairlead_client.tls import client_context
 from fairlead_process.json_documents import DEEPEST, decode_json, nests_deeper
@@ -111,7 +112,7 @@ LARGEST_ANSWER = 1024 * 1024
 AGAIN_SECONDS = 10
 """Seconds to wait before the next try."""
 
-PLAIN_JSON = {"accept": "application/json", "accept-encoding": "identity"}
+PLAIN_JSON = {"accept": "application/json"}
 
 MOST_GROUPS = 1000
 MOST_KEYS = 100
@@ -306,6 +307,8 @@ class OpenIdProvider:
         try:
             status, content = await self._read_whole(method, url, {**PLAIN_JSON, **(headers or {})}, form)
             found = decode_json(content, _ANY) if content else {}
+        except UnboundedAnswer as error:
+            raise self._away(f"the identity provider {error}, at {url}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._away(f"the identity provider does not answer: {type(error).__name__} {_shown(error)}") from error
         except TimeoutError as error:
@@ -317,20 +320,13 @@ class OpenIdProvider:
         return status, found
 
     async def _read_whole(self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None) -> tuple[int, bytes]:
-        """Status and body. A compressed one is refused: it may be a thousand times as large. Raises TimeoutError."""
-        content = bytearray()
+        """Status and body. Raises TimeoutError, UnboundedAnswer."""
         async with (
             asyncio.timeout(TIMEOUT_SECONDS),
-            httpx.AsyncClient(timeout=TIMEOUT_SECONDS, transport=self._transport, verify=self._tls) as http,
-            http.stream(method, url, headers=headers, data=form) as answer,
+            BoundedClient(LARGEST_ANSWER, trust_env=True, timeout=TIMEOUT_SECONDS, transport=self._transport, verify=self._tls) as http,
         ):
-            if answer.headers.get("content-encoding", "identity") != "identity":
-                raise self._away(f"the identity provider compresses its answers though nobody asked for that, at {url}")
-            async for piece in answer.aiter_bytes():
-                content += piece
-                if len(content) > LARGEST_ANSWER:
-                    raise self._away(f"the identity provider answers with more than {LARGEST_ANSWER} bytes at {url}")
-        return answer.status_code, bytes(content)
+            answer = await http.request(method, url, headers=headers, data=form)
+        return answer.status_code, answer.content
 
     def _away(self, detail: str) -> IdentityProviderUnavailable:
         _log.warning("identity provider not usable", extra={"error": detail})

@@ -18,6 +18,7 @@ from fairlead_api.infra.database import Database
 from fairlead_api.infra.errors import Conflict, NotFound, Unavailable
 from fairlead_api.infra.pool_rows import pool_row
 from fairlead_api.tables import instances
+from fairlead_client.http_clients import BoundedClient, UnboundedAnswer
 from fairlead_client.resources.engine_metrics import EngineMetrics
 from fairlead_process.tasks import beside_the_loop
 
@@ -71,7 +72,7 @@ class EnginePages:
         try:
             async with (
                 asyncio.timeout(PATIENCE_SECONDS),
-                httpx.AsyncClient(timeout=PATIENCE_SECONDS, transport=self._transport, trust_env=False) as http,
+                BoundedClient(2 * METRICS_BYTES, timeout=PATIENCE_SECONDS, transport=self._transport) as http,
                 http.stream("GET", url, headers={"accept": "text/plain"}) as answer,
             ):
                 if answer.status_code != 200:
@@ -79,6 +80,8 @@ class EnginePages:
                 return await _read(answer)
         except TimeoutError as error:
             raise Unavailable(f"the engine did not answer within {PATIENCE_SECONDS:g} s") from error
+        except UnboundedAnswer as error:
+            raise Unavailable(f"the engine {error}") from error
         except httpx.HTTPError as error:
             words = "the engine does not answer the control API; if it serves, look whether a NetworkPolicy lets the control API reach it"
             raise Unavailable(words) from error

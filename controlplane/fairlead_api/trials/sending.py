@@ -1,7 +1,6 @@
 """Sends one request to a router, and reads its answer."""
 
 import asyncio
-import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +9,7 @@ import httpx
 
 from fairlead.errors import InvalidInput
 from fairlead_api.infra.errors import Conflict, Unavailable
+from fairlead_client.http_clients import LARGEST_ANSWER, BoundedClient, NotReadable, decoded
 from fairlead_client.resources.trials import Trial, TrialAnswer
 
 LONGEST_PROMPT = 100_000
@@ -46,7 +46,7 @@ class Trials:
         try:
             async with (
                 asyncio.timeout(PATIENCE_SECONDS),
-                httpx.AsyncClient(timeout=PATIENCE_SECONDS, transport=self._transport, trust_env=False) as http,
+                BoundedClient(LARGEST_ANSWER, timeout=PATIENCE_SECONDS, transport=self._transport) as http,
             ):
                 request = http.build_request(
                     "POST", f"{self._url}/v1/chat/completions", json=body_of(model, trial), headers=headers_of(pool, trace, trial)
@@ -120,7 +120,7 @@ def answer_of(pool: str, status: int, headers: list[tuple[str, str]], content: b
 def _text(body: str) -> str | None:
     """The text of a chat completion; None for another body."""
     try:
-        found = json.loads(body)["choices"][0]["message"]["content"]
-    except (ValueError, LookupError, TypeError):
+        found = decoded(body.encode(), dict[str, Any])["choices"][0]["message"]["content"]
+    except (NotReadable, LookupError, TypeError):
         return None
     return found if isinstance(found, str) else None

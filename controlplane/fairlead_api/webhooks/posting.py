@@ -17,9 +17,12 @@ import httpx
 
 from fairlead_api.webhooks.deliveries import TIMEOUT_SECONDS
 from fairlead_api.webhooks.receivers import IpAddress, Networks, NotAllowed, Receiver, allowed, literal_of
+from fairlead_client.http_clients import BoundedClient
 from fairlead_client.tls import client_context
 from fairlead_process.proxies import proxy_for
 
+UNREAD = 0
+"""Bytes of an answer's body that are read."""
 _WORDS: tuple[tuple[type[Exception], str], ...] = (
     (TimeoutError, f"no answer within {TIMEOUT_SECONDS:g} s"),
     (httpx.TimeoutException, f"no answer within {TIMEOUT_SECONDS:g} s"),
@@ -62,7 +65,7 @@ class HttpPost:
             url = url.copy_with(host=str(address))
         elif (literal := literal_of(receiver.host)) is not None:
             allowed(receiver, [literal], self._networks)
-        client = httpx.AsyncClient(verify=self._tls, trust_env=False, proxy=proxy, transport=self._transport, timeout=TIMEOUT_SECONDS)
+        client = BoundedClient(UNREAD, verify=self._tls, proxy=proxy, transport=self._transport, timeout=TIMEOUT_SECONDS)
         async with client as http, http.stream("POST", url, content=content, headers=sent, extensions=extensions) as answer:
             return answer.status_code
 

@@ -11,6 +11,7 @@ import msgspec
 
 from fairlead.tables import PoolKey
 from fairlead_client.addresses import reaching
+from fairlead_client.http_clients import BY_PIECES, LARGEST_ANSWER, BoundedClient, NotReadable, decoded
 from fairlead_client.problems import ApiProblem, ApiUnreachable
 from fairlead_client.resources.problems import Problem
 
@@ -23,8 +24,8 @@ class ApiCalls:
     """Calls of the control API at `urls` (one address, or several of the same API), as the bearer of `token`.
 
     `transport` replaces the network (httpx.ASGITransport in one process). With `own_header` the token travels in
-    X-Fairlead-Token, as a proxy in between takes the Authorization header for its own. Raises ApiProblem for every
-    problem document and ApiUnreachable when there was no usable answer.
+    X-Fairlead-Token, as a proxy in between takes the Authorization header for its own. An answer may have `largest`
+    bytes. Raises ApiProblem for every problem document and ApiUnreachable when there was no usable answer.
     """
 
     def __init__(
@@ -36,12 +37,12 @@ class ApiCalls:
         timeout_seconds: float = 10.0,
         http: httpx.AsyncClient | None = None,
         own_header: bool = False,
+        largest: int = LARGEST_ANSWER,
     ) -> None:
         if http is None:
             base_url, transport = reaching(urls, transport)
-            http = httpx.AsyncClient(
-                base_url=base_url, transport=transport, timeout=timeout_seconds, trust_env=False, headers={"accept": "application/json"}
-            )
+            headers = {"accept": "application/json"}
+            http = BoundedClient(largest, base_url=base_url, transport=transport, timeout=timeout_seconds, headers=headers)
         self._http = http
         self._token = token
         self._own_header = own_header
@@ -85,15 +86,15 @@ class ApiCalls:
         if answer is None:
             return None  # type: ignore[return-value]  # callers without an answer type discard the value
         try:
-            return msgspec.json.decode(response.content, type=answer)
-        except msgspec.MsgspecError as error:
+            return decoded(response.content, answer)
+        except NotReadable as error:
             raise ApiUnreachable(f"the control API's answer to {method} {path} cannot be read: {error}") from error
 
     @asynccontextmanager
     async def _streaming(self, path: str, query: Query, limits: httpx.Timeout, headers: dict[str, str]) -> AsyncIterator[httpx.Response]:
         try:
             async with self._http.stream(
-                "GET", path, params=_present(query), headers={**self._headers(), **headers}, timeout=limits
+                "GET", path, params=_present(query), headers={**self._headers(), **headers}, timeout=limits, extensions=BY_PIECES
             ) as response:
                 if response.status_code >= 400:
                     await response.aread()
@@ -134,8 +135,8 @@ def unreachable(error: httpx.HTTPError) -> ApiUnreachable:
 
 def _problem(response: httpx.Response) -> ApiProblem | ApiUnreachable:
     try:
-        problem = msgspec.json.decode(response.content, type=Problem)
-    except msgspec.MsgspecError:
+        problem = decoded(response.content, Problem)
+    except NotReadable:
         if told := _of_kubernetes(response.content):
             return ApiUnreachable(f"the Kubernetes API answered {response.status_code}: {told}")
         return ApiUnreachable(f"the control API answered {response.status_code} without a problem document")
@@ -148,7 +149,7 @@ def _of_kubernetes(content: bytes) -> str:
     another document.
     """
     try:
-        found = msgspec.json.decode(content, type=dict[str, Any])
-    except msgspec.MsgspecError:
+        found = decoded(content, dict[str, Any])
+    except NotReadable:
         return ""
     return str(found.get("message") or "") if found.get("kind") == "Status" else ""

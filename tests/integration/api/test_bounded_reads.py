@@ -27,6 +27,7 @@ from fairlead_api.sessions.store import lists as sessions
 from fairlead_testing.running.api import SECRETS, running_api
 from fairlead_testing.running.postgres import fresh_database, plain
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
+from fairlead_testing.turns import counted_turns
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -41,6 +42,9 @@ MOST_ROWS = 10 * BOUND
 
 Where a filter matches every third row, Postgres rightly reads three for each it wants.
 """
+
+MOST_CALLS = 25_000
+"""Calls of one step of the event loop: a page of a hundred rows takes 15,000."""
 
 VALUES: dict[str, tuple[str, ...]] = {
     "pool": ("big/p1", "big/none"),
@@ -293,6 +297,22 @@ async def test_no_question_looks_at_more_rows_than_a_page_may(filled: str, state
                     for fault in itertools.chain.from_iterable(faults(connection, path, *one) for one in list(statements.seen)):
                         found.setdefault(fault, f"{named} {query}")
     assert not found, "\n".join(f"{where}: {fault}" for fault, where in found.items())
+
+
+async def test_no_read_holds_the_event_loop_however_much_is_stored(filled: str) -> None:
+    """By calls in one step of the loop, of each path once it has been asked before."""
+    longest: dict[str, tuple[int, object]] = {}
+    async with running_api(filled) as api:
+        headers = {"authorization": f"Bearer {SECRETS['admin']}"}
+        async with httpx.AsyncClient(base_url="http://api.test", transport=StreamingAsgiTransport(api.app), headers=headers) as http:
+            for path, filters in documented().items():
+                named, query = next(questions(path, filters, filled))
+                await http.get(named, params=query)
+                with counted_turns() as turns:
+                    await http.get(named, params=query)
+                if turns.longest > MOST_CALLS:
+                    longest[path] = (turns.longest, turns.where)
+    assert not longest
 
 
 @pytest.mark.usefixtures("small_bounds")

@@ -15,6 +15,7 @@ from fairlead_client.resources.costs import CostPart, CostReport
 from fairlead_client.resources.gateway_keys import GatewayKeyChange, GatewayKeyRequest
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_load, a_report, a_state, an_instance
 from fairlead_testing.running.postgres import plain
+from fairlead_testing.turns import counted_turns
 
 NAMES = {
     "pool": {"default/chat"},
@@ -192,3 +193,43 @@ async def test_a_currency_goes_with_the_last_budget_and_cannot_be_set_without_on
     assert (changed.budget_day, changed.budget_currency, changed.budget_soft_percent) == (None, None, None)
     with pytest.raises(ApiProblem, match="write budget_day or budget_month too"):
         await api.operator.change_gateway_key(key.id, GatewayKeyChange(budget_currency="USD"))
+
+
+def month_of_use(database_url: str, now: datetime, keys: int, hours: int) -> None:
+    """So many keys that used every one of these hours."""
+    with psycopg.connect(plain(database_url), autocommit=True) as connection:
+        connection.execute("UPDATE instance_prices SET since = since - interval '40 days'")
+        connection.execute(
+            "INSERT INTO usage_hours (pool_id, bucket, key_id, priority_class, requests, prefill_tokens, hit_tokens, output_tokens) "
+            "SELECT p.id, date_trunc('hour', %s::timestamptz) - hour * interval '1 hour', 'key-' || key, 'default', 1, 100, 0, 10 "
+            "FROM pools p, generate_series(1, %s) key, generate_series(0, %s - 1) hour",
+            (now, keys, hours),
+        )
+        connection.execute(
+            "INSERT INTO work_hours (pool_id, bucket, role, busy_milliseconds, prefilling_milliseconds) SELECT p.id, "
+            "date_trunc('hour', %s::timestamptz) - hour * interval '1 hour', 'both', 1000, 500 FROM pools p, generate_series(0, %s - 1) hour "
+            "ON CONFLICT DO NOTHING",
+            (now, hours),
+        )
+
+
+async def test_a_month_of_many_keys_is_summed_beside_the_loop_which_serves_others_meanwhile(api: ApiInstance, database_url: str) -> None:
+    """By calls in one step of the loop: not even one for each row."""
+    api.clock.stop()
+    last = (api.clock().replace(day=1, hour=12, minute=0) + timedelta(days=27)).replace(day=27)
+    api.clock.skip((last - api.clock()).total_seconds())
+    await api.operator.create_gateway_key(GatewayKeyRequest(name="team a", budget_month="50", budget_currency="EUR"))
+    created = (last - timedelta(days=40)).timestamp()
+    await api.pool_operator.put_pool_state(CHAT, a_state(an_instance("a", created_at=created), spec=priced("3.60")))
+    keys, hours = 40, 200
+
+    async def summed() -> CostReport:
+        await api.app.state.budgets.look(api.clock())
+        return await api.viewer.cost({"by": "key", "from": "now-9d"})
+
+    await summed()  # what is made once, such as statements, is made now
+    month_of_use(database_url, last, keys, hours)
+    with counted_turns() as turns:
+        found = await summed()
+    assert len([one for one in found.lines if one.part is CostPart.USED]) == keys, "all rows were read"
+    assert turns.longest < keys * hours, turns.where

@@ -1,5 +1,6 @@
 """A Kubernetes API that refuses, cuts, drips and forgets: no instance is lost, none is made twice, and it says so."""
 
+import json
 import time
 from collections.abc import Callable
 
@@ -8,10 +9,26 @@ import pytest
 from fairlead_testing.running.operator_process import Stage, eventually
 from fairlead_testing.running.recording_proxy import NO_FAULT, Asked, Fault, RecordingProxy
 
-EXPIRED = (
-    b'{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",'
-    b'"message":"too old resource version","reason":"Expired","code":410}}\n'
-)
+
+def watch_error(code: int, reason: str, message: str) -> bytes:
+    """An error within a watch's stream, as an API server writes it."""
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": code}
+    return json.dumps({"type": "ERROR", "object": status}, separators=(",", ":")).encode() + b"\n"
+
+
+EXPIRED = watch_error(410, "Expired", "too old resource version: 1 (2)")
+IN_STREAMS = {
+    "watches that end with 500": watch_error(500, "InternalError", "etcdserver: no leader"),
+    "watches that end with 504": watch_error(504, "Timeout", "Too large resource version: 9, current: 1"),
+    "watches that end with 429": watch_error(429, "TooManyRequests", "too many requests"),
+    "watches that end with 403": watch_error(403, "Forbidden", "unknown"),
+    "watches without a code": b'{"type":"ERROR","object":{"kind":"Status"}}\n',
+    "watches with half a line": b'{"type":"MODIFIED","object":{"apiVersion":"v1","kind":"Pod","meta',
+    "watches with a list": b'[{"type":"ADDED"}]\n',
+    "watches of nobody": b'{"type":"ADDED","object":{"metadata":null}}\n',
+    "watches that say nothing": b"",
+}
+"""What a stream says in place of events. Each ended the operator before, but the last one."""
 MOST_AT_ONCE, MOST_A_SECOND = 200, 25
 """Requests of an operator with one pool, whatever the API does."""
 
@@ -58,6 +75,8 @@ STORMS: dict[str, tuple[Fault, Callable[[Asked], bool]]] = {
     "writes whose answer is lost": (Fault(cut_after=0), _writes),
     "slow streams": (Fault(slowly=True), _own),
     "no documents": (Fault(instead=b'{"kind":'), lambda asked: not asked.watches),
+    "documents of nothing": (Fault(instead=b"{}"), _reads),
+    **{name: (Fault(instead=content), _watches) for name, content in IN_STREAMS.items()},
 }
 
 
@@ -90,7 +109,10 @@ def test_in_storm_after_storm_a_pool_grows_and_shrinks_without_losing_or_doublin
     _ran_on(stage)
 
 
-@pytest.mark.parametrize("storm", ["watches that are gone", "reads that are cut", "no documents", "writes whose answer is lost"])
+@pytest.mark.parametrize(
+    "storm",
+    ["watches that are gone", "watches that end with 500", "watches with half a line", "reads that are cut", "documents of nothing"],
+)
 def test_an_operator_that_starts_in_a_storm_makes_its_pools_instances(proxied: tuple[Stage, RecordingProxy], storm: str) -> None:
     stage, proxy = proxied
     proxy.fault = Storm(*STORMS[storm])

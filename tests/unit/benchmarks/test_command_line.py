@@ -17,6 +17,7 @@ COMMANDS = {
     "benchmarks.apart_losses": ["--requests", "0"],
     "benchmarks.asking": ["--requests", "0"],
     "benchmarks.attacks.__main__": ["--attacks", "nonsense"],
+    "benchmarks.attacks.breaking_point": ["--idle", "1000,0"],
     "benchmarks.canary": ["--slower", "nonsense"],
     "benchmarks.crashes.__main__": ["--reports", "-4"],
     "benchmarks.decisions": ["--requests", "3"],

@@ -7,7 +7,8 @@ import pytest
 
 from fairlead_operator.cluster import ClusterUnavailable
 from fairlead_operator.health import Health
-from fairlead_operator.startup import EndlessPauses, wait_for_kubernetes
+from fairlead_operator.startup import wait_for_kubernetes
+from fairlead_operator.watch_streams import EndlessPauses
 from fairlead_process.logs import LogLines
 from fairlead_testing.worlds.virtual_time import run_virtually, virtual_now
 

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 
 from fairlead_client.addresses import reaching
+from fairlead_client.http_clients import LARGEST_ANSWER, BoundedClient
 
 Message = MutableMapping[str, Any]
 App = Callable[[Any, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]
@@ -182,11 +183,11 @@ async def _note(response: httpx.Response) -> None:
 def api_client(urls: str | Sequence[str], transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
     """The shared connections to the API, watched for stale answers. Proxies named in the environment are not used."""
     base_url, transport = reaching(urls, transport)
-    return httpx.AsyncClient(
+    return BoundedClient(
+        LARGEST_ANSWER,
         base_url=base_url,
         transport=transport,
         timeout=10.0,
-        trust_env=False,
         headers={"accept": "application/json"},
         event_hooks={"response": [_note]},
     )

@@ -2,22 +2,28 @@
 
 Each is asked with a token of its own from a file that this process alone reads; nobody's session is passed on, and no
 token reaches a browser. A cluster that is slow or away holds nothing up: a look waits `PATIENCE_SECONDS` for all of
-them together, and what was known last is shown with its time. Looks within `FRESH_SECONDS` share one answer.
+them together, and what was known last is shown with its time. Looks within `FRESH_SECONDS` share one answer. Whoever
+answers at such an address is not believed: an answer that is too large, or has a value that no Fairlead writes, is a
+trouble, and nothing of it is shown.
 """
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from fairlead.errors import InvalidInput
+from fairlead.plausibility import MOST_COUNT
 from fairlead_client.client import ControlApi
 from fairlead_client.problems import ApiProblem, ClientError
 from fairlead_client.resources.advice import Advice
+from fairlead_client.resources.pages import Page
 from fairlead_client.resources.pools import PoolSummary
 from fairlead_process.environment import variable
 from fairlead_process.kinds import Parsed, Text
@@ -26,6 +32,12 @@ PATIENCE_SECONDS = 2.0
 FRESH_SECONDS = 5.0
 MOST_POOLS = 100
 """Maximum number of pools of a cluster that are read."""
+MOST_FINDINGS = 500
+LARGEST_ANSWER = 2 * 1024 * 1024
+"""Bytes of one answer: a hundred pools have 0.2 MB."""
+LONGEST_TEXT = 4096
+"""Characters of a text in an answer."""
+_YEARS = range(1970, 9999)
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _WANTED = "write names and addresses such as berlin=https://fairlead.berlin.example.com, separated by commas"
 UNSIGNED = "there is no token for it here"
@@ -114,10 +126,13 @@ class ClusterView:
     trouble: str = ""
 
 
+CONNECT = partial(ControlApi, largest=LARGEST_ANSWER)
+
+
 class Clusters:
     """Looks at the clusters of the settings; `connect` makes a client of an address."""
 
-    def __init__(self, settings: ClusterSettings, clock: Callable[[], datetime], connect: Callable[[str], ControlApi] = ControlApi) -> None:
+    def __init__(self, settings: ClusterSettings, clock: Callable[[], datetime], connect: Callable[[str], ControlApi] = CONNECT) -> None:
         tokens = None if settings.tokens_dir is None else Path(settings.tokens_dir)
         self.addresses = settings.clusters
         self._seen = [_Cluster(one, None if tokens is None else tokens / one.name, clock, connect(one.api)) for one in settings.clusters]
@@ -166,15 +181,16 @@ class _Cluster:
     async def _ask(self) -> None:
         try:
             api = self._api.with_token(await asyncio.to_thread(self._read_token))
-            pools, advice = await asyncio.gather(api.pools(limit=MOST_POOLS), _findings(api))
+            pools, advice = await asyncio.gather(_pools(api), _findings(api))
         except _NotAsked as error:
             self._trouble = str(error)
         except ClientError as error:
             self._trouble = in_words(error)
         else:
             self._trouble = ""
-            more = pools.next_cursor is not None
-            self._view = replace(self._view, pools=tuple(pools.items), advice=advice, at=self._clock(), more=more)
+            more = pools.next_cursor is not None or len(pools.items) > MOST_POOLS
+            shown = tuple(pools.items[:MOST_POOLS])
+            self._view = replace(self._view, pools=shown, advice=advice, at=self._clock(), more=more)
 
     def _read_token(self) -> str:
         if self._token is None or not self._token.is_file():
@@ -196,12 +212,44 @@ class _NotAsked(Exception):
     """A cluster that cannot be asked; the message says why."""
 
 
+async def _pools(api: ControlApi) -> Page[PoolSummary]:
+    """The pools. Raises ClientError, _NotAsked for values that cannot be shown."""
+    found = await api.pools(limit=MOST_POOLS)
+    if (name := odd(found.items[:MOST_POOLS])) is not None:
+        raise _NotAsked(f"a pool of its answer has no {name} that can be true; is it a control plane of Fairlead?")
+    return found
+
+
 async def _findings(api: ControlApi) -> tuple[Advice, ...] | None:
-    """The findings; None where this version cannot read them or may not."""
+    """The findings; None where this version cannot read them, may not, or could not show them."""
     try:
-        return tuple((await api.advice()).items)
+        found = tuple((await api.advice()).items[:MOST_FINDINGS])
     except ClientError:
         return None
+    return found if odd(found) is None else None
+
+
+def odd(value: Any, name: str = "value") -> str | None:
+    """The name of a field whose value no Fairlead writes, anywhere in the answer: a number that is not finite or too
+    large, a time far away or without its zone, a text that is too long. None if there is none.
+    """
+    match value:
+        case int() | float():
+            return None if -MOST_COUNT <= value <= MOST_COUNT else name
+        case str():
+            return None if len(value) <= LONGEST_TEXT else name
+        case datetime():
+            return None if value.tzinfo is not None and value.year in _YEARS else name
+    return next((found for below, inner in _parts(value, name) if (found := odd(inner, below)) is not None), None)
+
+
+def _parts(value: Any, name: str) -> list[tuple[str, Any]]:
+    """The values inside another, each with the name of its field."""
+    if is_dataclass(value):
+        return [(one.name, getattr(value, one.name)) for one in fields(value)]
+    if isinstance(value, Mapping):
+        return [(name, one) for pair in value.items() for one in pair]
+    return [(name, one) for one in value] if isinstance(value, list | tuple) else []
 
 
 def in_words(error: ClientError) -> str:

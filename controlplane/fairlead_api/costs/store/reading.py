@@ -1,7 +1,10 @@
-"""Reads what cost is computed from, and computes it."""
+"""Reads what cost is computed from, and computes it: rows become a report in a thread, as a month of 200 keys has a
+hundred thousand and the loop serves everybody.
+"""
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -72,29 +75,31 @@ class PostgresCosts:
             if pool is not None and not names:
                 raise NotFound("pool", pool)
             uses = await _uses(connection, by, names, start, end)
-            allocations = await self._allocations(connection, names, uses, start, end)
-            sums = Sums()
-            for one in allocations.values():
-                (sums.add_roles if by is CostGroup.ROLE else sums.add)(one)
+            lives, prices = await _lives(connection, names, start, end), await _prices(connection, names, end)
+            work = await _work(connection, names, start, end)
+
+            def allocations() -> Iterator[Allocation]:
+                for number in names:
+                    used = uses.get(number, {})
+                    yield allocate(lives[number], prices[number], work[number], used, microseconds(start), microseconds(end))
+
+            sums = await asyncio.to_thread(_summed, by, allocations())
             for currency, units in await _scheduled(connection, names, start, end):
                 sums.scheduled[currency] += units
             labels = await _key_names(connection, sums) if by is CostGroup.KEY else {}
-        return report(sums, by, start, end, labels)
-
-    async def _allocations(
-        self, connection: AsyncConnection, names: Mapping[int, str], uses: Uses, start: datetime, end: datetime
-    ) -> dict[int, Allocation]:
-        lives, prices = await _lives(connection, names, start, end), await _prices(connection, names, end)
-        work = await _work(connection, names, start, end)
-        return {
-            number: allocate(lives[number], prices[number], work[number], uses.get(number, {}), microseconds(start), microseconds(end))
-            for number in names
-        }
+        return await asyncio.to_thread(report, sums, by, start, end, labels)
 
     async def rates(self) -> dict[tuple[str, str], int]:
         """What an hour of the living instances costs at present prices, in micro-units, by pool and currency."""
         async with self._database.reading() as connection:
             return {(row.name, row.currency): int(row.micros) for row in await connection.execute(_RATES)}
+
+
+def _summed(by: CostGroup, allocations: Iterable[Allocation]) -> Sums:
+    sums = Sums()
+    for one in allocations:
+        (sums.add_roles if by is CostGroup.ROLE else sums.add)(one)
+    return sums
 
 
 def microseconds(at: datetime) -> int:
@@ -118,8 +123,12 @@ def _named(pool: str | None, sight: Sight) -> Any:
 async def _lives(connection: AsyncConnection, pools: Iterable[int], start: datetime, end: datetime) -> Mapping[int, list[Life]]:
     lives = tables.instance_lives
     within = lives.c.pool_id.in_(list(pools)), lives.c.began_at < end, lives.c.ended_at.is_(None) | (lives.c.ended_at > start)
+    return await asyncio.to_thread(_lives_of, await connection.execute(select(lives).where(*within)))
+
+
+def _lives_of(rows: Iterable[Any]) -> Mapping[int, list[Life]]:
     found: dict[int, list[Life]] = defaultdict(list)
-    for row in await connection.execute(select(lives).where(*within)):
+    for row in rows:
         ended = None if row.ended_at is None else microseconds(row.ended_at)
         found[row.pool_id].append(Life(pod=row.pod, role=Role(row.role), began=microseconds(row.began_at), ended=ended))
     return found
@@ -138,8 +147,12 @@ async def _work(
     connection: AsyncConnection, pools: Iterable[int], start: datetime, end: datetime
 ) -> Mapping[int, Mapping[tuple[Role, int], Work]]:
     work = tables.work_hours
+    return await asyncio.to_thread(_work_of, await connection.execute(select(work).where(*_within(work, pools, start, end))))
+
+
+def _work_of(rows: Iterable[Any]) -> Mapping[int, Mapping[tuple[Role, int], Work]]:
     found: dict[int, dict[tuple[Role, int], Work]] = defaultdict(dict)
-    for row in await connection.execute(select(work).where(*_within(work, pools, start, end))):
+    for row in rows:
         busy, prefilling = row.busy_milliseconds * 1000, row.prefilling_milliseconds * 1000
         found[row.pool_id][Role(row.role), _hour(row.bucket)] = Work(busy=busy, prefilling=prefilling)
     return found
@@ -157,7 +170,7 @@ async def _uses(connection: AsyncConnection, by: CostGroup, names: Mapping[int, 
     group: Any = _GROUPS.get(by, literal(""))
     query = select(usage.c.pool_id, usage.c.bucket, group.label("group"), *_sums(usage)).where(*_within(usage, names, start, end))
     rows = await connection.execute(query.group_by(usage.c.pool_id, usage.c.bucket, group))
-    return _grouped(rows, lambda row: names[row.pool_id] if by is CostGroup.POOL else row.group)
+    return await asyncio.to_thread(_grouped, rows, lambda row: names[row.pool_id] if by is CostGroup.POOL else row.group)
 
 
 async def _of_sessions(connection: AsyncConnection, names: Mapping[int, str], start: datetime, end: datetime) -> Uses:
@@ -171,14 +184,14 @@ async def _of_sessions(connection: AsyncConnection, names: Mapping[int, str], st
     own = chosen.c.session.is_not(None).label("own")
     query = select(usage.c.pool_id, usage.c.bucket, chosen.c.session.label("group"), own, *_sums(usage)).select_from(beside).where(*within)
     rows = await connection.execute(query.group_by(usage.c.pool_id, usage.c.bucket, chosen.c.session, own))
-    return _grouped(rows, lambda row: f"{names[row.pool_id]}/{row.group}" if row.own else OTHERS)
+    return await asyncio.to_thread(_grouped, rows, lambda row: f"{names[row.pool_id]}/{row.group}" if row.own else OTHERS)
 
 
 def _sums(usage: Table) -> list[Any]:
     return [func.sum(usage.c[name]).label(name) for name in USED]
 
 
-def _grouped(rows: Any, name: Any) -> Uses:
+def _grouped(rows: Iterable[Any], name: Callable[[Any], str]) -> Uses:
     found: Uses = defaultdict(lambda: defaultdict(list))
     for row in rows:
         use = Use(group=name(row), **{one: int(getattr(row, one)) for one in USED})
@@ -205,6 +218,17 @@ async def _scheduled(connection: AsyncConnection, names: Mapping[int, str], star
     for row in await connection.execute(_DECLARED, {"pools": list(windows), "start": start, "end": end}):
         declared[row.pool_id].append((microseconds(row.at), row.spec))
     prices = await _prices(connection, windows, end)
+    return await asyncio.to_thread(_unused, windows, changes, declared, prices, microseconds(start), microseconds(end))
+
+
+def _unused(
+    windows: Mapping[int, list[tuple[int, int]]],
+    changes: Mapping[tuple[int, str], list[tuple[int, int]]],
+    declared: Mapping[int, list[tuple[int, Mapping[str, Any]]]],
+    prices: Mapping[int, list[Price]],
+    start: int,
+    end: int,
+) -> list[tuple[str, int]]:
     return [
         saved
         for (pool, role), numbers in changes.items()
@@ -213,8 +237,8 @@ async def _scheduled(connection: AsyncConnection, names: Mapping[int, str], star
             numbers,
             [(at, _declared(spec, role)) for at, spec in declared[pool]],
             [one for one in prices[pool] if one.role == role],
-            microseconds(start),
-            microseconds(end),
+            start,
+            end,
         )
     ]
 

@@ -1,10 +1,11 @@
 """Other clusters as they are seen from here: each with its own token, none holding the others up, none forgotten."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -15,7 +16,17 @@ from fairlead_process.environment import read
 from fairlead_testing.fakes.public_api.app import FakePublicApi
 from fairlead_testing.fakes.public_data.world import World
 from fairlead_web.live import clusters
-from fairlead_web.live.clusters import UNSIGNED, ClusterAddress, Clusters, ClusterSettings, read_clusters
+from fairlead_web.live.clusters import (
+    LARGEST_ANSWER,
+    MOST_POOLS,
+    UNSIGNED,
+    ClusterAddress,
+    Clusters,
+    ClusterSettings,
+    odd,
+    read_clusters,
+)
+from fairlead_web.pages.clusters import row_of
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 BERLIN = ClusterAddress(name="berlin", url="https://berlin.example.com", api="https://berlin.example.com")
@@ -156,3 +167,67 @@ async def test_looks_of_many_people_share_an_answer_for_five_seconds(tmp_path: P
     clock.now += timedelta(seconds=1)
     await seen.look()
     assert [path for _, path in api.requests].count("/v1/pools") == 2
+
+
+class Endless(httpx.AsyncByteStream):
+    sent = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while self.sent < 1000 * 1024 * 1024:
+            self.sent += 1024 * 1024
+            yield b" " * (1024 * 1024)
+
+
+async def test_a_cluster_whose_answer_does_not_end_is_a_trouble_and_costs_two_megabytes(tmp_path: Path) -> None:
+    clock, endless = Clock(), Endless()
+    _, at_other = fake(clock)
+    flood = httpx.MockTransport(lambda request: httpx.Response(200, stream=endless))
+    (tmp_path / "berlin").write_text("viewer-token")
+    (tmp_path / "tokyo").write_text("viewer-token")
+    settings = ClusterSettings(clusters=(BERLIN, TOKYO), tokens_dir=str(tmp_path))
+    transports = {BERLIN.api: flood, TOKYO.api: at_other}
+    seen = Clusters(settings, clock, lambda url: clusters.CONNECT(url, transport=transports[url]))
+    berlin, tokyo = await seen.look()
+    assert "answers with more than 2097152 bytes" in berlin.trouble
+    assert (tokyo.trouble, len(tokyo.pools)) == ("", 2)
+    assert endless.sent <= 2 * (LARGEST_ANSWER + 1024 * 1024), "two questions"
+
+
+async def pools_of(at: httpx.AsyncBaseTransport) -> dict[str, Any]:
+    async with httpx.AsyncClient(transport=at, base_url="http://api", headers={"authorization": "Bearer viewer-token"}) as http:
+        return dict((await http.get("/v1/pools")).json())
+
+
+@pytest.mark.parametrize(
+    "value", [10**400, -(10**30), 1e300, "x" * 100_000, "0001-01-01T00:00:00+14:00", "2026-01-01T00:00:00", None, [], {}]
+)
+async def test_a_value_that_cannot_be_shown_is_a_trouble_and_the_page_has_the_rest(tmp_path: Path, value: object) -> None:
+    """Each field of a pool has the value once; whatever fits its type is judged, and the pools before stay."""
+    clock = Clock()
+    _, at_one = fake(clock)
+    document = await pools_of(at_one)
+    changed: list[str] = []
+
+    def hostile(request: httpx.Request) -> httpx.Response:
+        items = [{**one, changed[-1]: value} for one in document["items"]]
+        return httpx.Response(200, json={**document, "items": items} if request.url.path.endswith("/pools") else {"items": []})
+
+    for name in document["items"][0]:
+        changed.append(name)
+        seen = looking(tmp_path, clock, {BERLIN.api: httpx.MockTransport(hostile), TOKYO.api: at_one})
+        berlin, tokyo = await seen.look()
+        assert (tokyo.trouble, len(tokyo.pools)) == ("", 2)
+        for one in berlin.pools:
+            assert odd(one) is None, name
+        assert row_of(berlin)
+        assert len(berlin.trouble) < 300
+
+
+async def test_more_pools_than_were_asked_for_are_not_shown(tmp_path: Path) -> None:
+    clock = Clock()
+    _, at_one = fake(clock)
+    document = await pools_of(at_one)
+    many = {"items": document["items"][:1] * (MOST_POOLS + 5), "next_cursor": None}
+    at = httpx.MockTransport(lambda request: httpx.Response(200, json=many))
+    berlin, _ = await looking(tmp_path, clock, {BERLIN.api: at, TOKYO.api: at_one}).look()
+    assert (len(berlin.pools), berlin.more) == (MOST_POOLS, True)

@@ -1,0 +1,243 @@
+"""Keeps kopf's watches going, whatever the Kubernetes API says in a stream or in place of one.
+
+Kopf understands 410 within a stream and a stream that breaks off; anything else there would end the operator. So an
+error in a stream (500, 429, 403, …), a line that is no event and one that is cut off end the stream here as a broken
+connection, after a pause that grows. The next watch goes on from the last version that was heard, so no deletion is
+missed. What is refused `FAILURES` times in a row begins with a new list, as client-go does it at once
+(`tools/cache/reflector.go`).
+"""
+
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import Any, cast
+
+import aiohttp
+import msgspec
+
+from fairlead_process.json_documents import decode_json, nests_deeper, not_utf8, read_json, too_deep
+
+FAILURES = 3
+"""After this many failures in a row of one kind's watch, all its objects are listed again."""
+LONGEST_LINE = 64 * 1024 * 1024
+"""Bytes of one event; an object has at most 3 MB."""
+DEEPEST = 512
+"""Levels of an object; the schema of a CustomResourceDefinition has the most."""
+LONGEST_RETRY_AFTER = 60
+"""Seconds that a server may have a watch wait."""
+GONE = b'{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"Expired","code":410,"message":"asked too often"}}\n'
+
+logger = logging.getLogger(__name__)
+
+
+class EndlessPauses:
+    """Pauses between kopf's attempts at one request; they never end, because an outage of any length must not end the
+    operator.
+    """
+
+    def __iter__(self) -> Iterator[float]:
+        """1, 2, 4, … seconds, then 15 each time."""
+        pause = 1.0
+        while True:
+            yield pause
+            pause = min(15.0, pause * 2)
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    uid: str = ""
+    resourceVersion: str = ""  # noqa: N815 - the API's name
+
+
+class _Details(msgspec.Struct):
+    retryAfterSeconds: int = 0  # noqa: N815 - the API's name
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata | None = None
+    code: int = 0
+    message: str | None = None
+    details: _Details | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: _Object
+
+
+class _Whole(msgspec.Struct):
+    """What each answer of the API has; a list of objects also has a version."""
+
+    kind: str
+    metadata: _Metadata | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        is_list = self.kind.endswith("List") and self.kind not in {"APIGroupList", "APIResourceList"}
+        return not is_list or (self.metadata is not None and bool(self.metadata.resourceVersion))
+
+
+class _Refusal(msgspec.Struct):
+    kind: Any = None
+    details: Any = None
+
+
+_events = msgspec.json.Decoder(_Event)
+_wholes = msgspec.json.Decoder(_Whole)
+_refusals = msgspec.json.Decoder(_Refusal)
+
+
+class StreamBroken(Exception):
+    """What a stream said in place of an event, and how long the server asks to wait (seconds)."""
+
+    def __init__(self, message: str, seconds: int = 0) -> None:
+        self.seconds = max(0, min(LONGEST_RETRY_AFTER, seconds))
+        super().__init__(message)
+
+
+class Watches:
+    """A middleware of kopf's HTTP session; `pause` sleeps for a number of seconds."""
+
+    def __init__(self, pause: Callable[[float], Awaitable[None]]) -> None:
+        self._pause = pause
+        self._failures: Counter[str] = Counter()
+        """Failures in a row, by path."""
+
+    async def __call__(self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        """The answer; that of a watch has only events that kopf understands.
+
+        Servers say that a version is too old within the stream, which kopf understands, or as the answer's status,
+        which would end the operator: such a watch begins at the present state.
+        """
+        answer = await send(request)
+        if "watch" not in request.url.query:
+            return answer
+        while answer.status == 410:
+            answer.release()
+            await self.failed(request.url.path, StreamBroken("its version is too old for the server"))
+            request.url = request.url.without_query_params("resourceVersion")
+            answer = await send(request)
+        if answer.status < 300:
+            answer.content = cast(aiohttp.StreamReader, WatchLines(answer.content, request.url.path, self))
+        return answer
+
+    def heard(self, path: str) -> None:
+        """A watch of this path had an event."""
+        del self._failures[path]
+
+    async def failed(self, path: str, why: StreamBroken) -> bool:
+        """Wait before the watch of this path is asked again; whether all objects have to be listed then."""
+        self._failures[path] += 1
+        times = self._failures[path]
+        pause = max(why.seconds, next(islice(EndlessPauses(), min(times, 5) - 1, None)))
+        logger.warning("a watch begins again", extra={"path": path, "error": str(why), "times": times, "pause_seconds": pause})
+        await self._pause(pause)
+        return times % FAILURES == 0
+
+
+class WatchLines:
+    """The content of a watch's answer, as kopf reads it: whole lines, each an event. All else is the content's own, as
+    aiohttp asks it how it stands.
+    """
+
+    def __init__(self, content: aiohttp.StreamReader, path: str, watches: Watches) -> None:
+        self._content = content
+        self._path = path
+        self._watches = watches
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._content, name)
+
+    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
+        """The lines, each with its end. Raises ClientPayloadError after a pause, when the watch must begin again. One
+        that ends without a line pauses too: kopf would ask again at once.
+        """
+        is_heard = False
+        try:
+            async for line in whole_lines(self._content.iter_chunked(size)):
+                check_event(line)
+                self._watches.heard(self._path)
+                is_heard = True
+                yield line + b"\n"
+            if not is_heard:
+                await self._watches.failed(self._path, StreamBroken("it ended without an event"))
+        except StreamBroken as why:
+            if await self._watches.failed(self._path, why):
+                yield GONE
+            raise aiohttp.ClientPayloadError(str(why)) from None
+
+
+async def whole_lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The lines of a stream that are not empty. Raises StreamBroken for one that is too long or has no end."""
+    begun = bytearray()
+    async for piece in pieces:
+        begun += piece
+        if b"\n" in piece:
+            *lines, begun = begun.split(b"\n")
+            for line in filter(bytes.strip, map(bytes, lines)):
+                yield line
+        if len(begun) > LONGEST_LINE:
+            raise StreamBroken(f"a line has more than {LONGEST_LINE} bytes")
+    if begun.strip():
+        raise StreamBroken("its last line is cut off")
+
+
+def check_event(line: bytes) -> None:
+    """Raises StreamBroken for what kopf would not survive: an error other than 410, or a line that is no event."""
+    try:
+        event = decode_json(line, _events, deepest=DEEPEST)
+    except msgspec.DecodeError as error:
+        raise StreamBroken(f"a line is no event: {error}") from None
+    found = event.object
+    if event.type == "ERROR":
+        if found.code != 410:
+            seconds = 0 if found.details is None else found.details.retryAfterSeconds
+            message = (found.message or "without a message")[:200]
+            raise StreamBroken(f"{found.code} {message}", seconds)
+    elif event.type != "BOOKMARK" and (found.metadata is None or not (found.metadata.name and found.metadata.uid)):
+        raise StreamBroken("an event has no object with name and uid")
+
+
+async def take_whole_answers(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Take an answer that was cut off, holds no document, or whose refusal cannot be understood for none: kopf then
+    asks again, and would end otherwise.
+    """
+    answer = await send(request)
+    if "watch" in request.url.query and answer.status < 300:
+        return answer
+    try:
+        body = await answer.read()
+        if answer.status < 300:
+            _check_document(body)
+        else:
+            _check_refusal(body, answer.headers.get("Retry-After", "0"))
+    except (aiohttp.ClientPayloadError, msgspec.DecodeError) as error:
+        raise aiohttp.ClientConnectionError(f"the answer is not whole: {error}") from error
+    return answer
+
+
+def _check_document(body: bytes) -> None:
+    """Raises DecodeError for what is no object of the API, and for a list without a version."""
+    if not read_json(body, _wholes).is_whole:
+        raise msgspec.DecodeError("a list has no version")
+
+
+def _check_refusal(body: bytes, wait: str) -> None:
+    """Raises DecodeError for a refusal that kopf cannot read: other text than UTF-8, one that nests too deeply, or a
+    wait that is no number or longer than a minute.
+    """
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(not_utf8(error)) from None
+    if nests_deeper(body):
+        raise msgspec.DecodeError(too_deep())
+    seconds: Any = int(wait) if wait.isdecimal() and wait.isascii() and len(wait) < 9 else None
+    with suppress(msgspec.DecodeError):  # a text is as good
+        found = read_json(body, _refusals)
+        if found.kind == "Status" and found.details:
+            seconds = found.details.get("retryAfterSeconds", seconds) if isinstance(found.details, dict) else None
+    if not isinstance(seconds, int) or not 0 <= seconds <= LONGEST_RETRY_AFTER:
+        raise msgspec.DecodeError(f"it asks to wait for something else than 0 to {LONGEST_RETRY_AFTER} seconds")
