@@ -136,7 +136,10 @@ class Placing:
         recorder.decisions.reserve(tracked, session, now)
         moves = self._moving.leaves_home(session, instance)
         noted = recorder.decisions.notes(tracked, now, moves=moves, at_risk=self._is_at_risk(decision, instance))
-        weighing = self._weighing(tracked.request, decision, instance) if noted or moves else None
+        scored = tracked.request.scored
+        weighing = self._weighing(tracked.request, decision, instance) if noted or moves or scored else None
+        if scored and weighing is not None:
+            tracked.compared = weighing.candidates
         tracked.reason = decision.reason if chosen else DecisionReason.FALLBACK
         tracked.fallbacks = decision.fallbacks
         tracked.alternate = decision.alternate if instance != decision.alternate else decision.instance
