@@ -102,8 +102,9 @@ integration: .venv/ready ## real Postgres, HTTP, Kubernetes API and processes; f
 	@scripts/ensure-identity-provider.sh
 	$(INTEGRATION_BIN)/python -m pytest $(LANE) -n 4 --dist loadfile --no-loadscope-reorder tests/integration/operator tests/integration $(ARGS)
 
-browser: .venv/ready ## pages in headless Chromium
+browser: .venv/ready ## pages in headless Chromium, and in Firefox where it can be had
 	@scripts/ensure-browser.sh
+	@scripts/ensure-firefox.sh
 	@scripts/ensure-identity-provider.sh
 	$(BIN)/python -m pytest $(LANE) -n 2 --dist loadfile tests/e2e/web $(ARGS)
 

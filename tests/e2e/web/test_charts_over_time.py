@@ -19,7 +19,7 @@ import fairlead_web
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.fakes.public_data.series import POINTS, STEPS
 from fairlead_testing.running.browser_site import RunningSite, running_site, signed_in, wait_until, watch_troubles
-from fairlead_testing.running.ink import Ink, ink_of, lost
+from fairlead_testing.running.ink import DRAWN, SAID, UNSAID, Ink, ink_of, lost
 from fairlead_testing.running.tour import pages_of
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_web.text.time_ranges import stamp
@@ -28,11 +28,6 @@ pytestmark = pytest.mark.browser
 
 REFRESH_SECONDS = 10
 TEMPLATES = Path(fairlead_web.__file__).parent / "templates"
-DRAWN = """[...document.querySelectorAll("[data-chart], [data-heatmap]")].every((one) => one.dataset.ready === "yes")
-  && [...document.images].every((one) => one.complete)"""
-UNSAID = "for (const one of document.querySelectorAll('[data-chart][data-live=yes] [data-plot]')) one.setAttribute('aria-label', '')"
-SAID = "[...document.querySelectorAll('[data-chart][data-live=yes] [data-plot]')].every((one) => one.getAttribute('aria-label'))"
-"""A chart says in words what it shows each time it was given lines."""
 PLOTTED = """() => [...document.querySelectorAll("[data-chart] canvas")].map((one) => one.getContext("2d").getImageData(0, 0, one.width, one.height).data)"""
 KEEP = f"window.plotted = ({PLOTTED})()"
 SEEN = "(data, at) => at % 4 === 3 ? data[at] : data[at] * data[at - at % 4 + 3] / 255"

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Protocol
 from unittest.mock import patch
 from urllib.parse import urlsplit
 
@@ -36,6 +36,14 @@ whole one has pages of its own for its toolbar.
 """
 AXE = Path(__file__).parents[3] / "e2e" / "web" / "vendor" / "axe.min.js"
 CHROMIUM_ARGUMENTS = ("--no-sandbox", "--disable-gpu")
+
+
+class OpenPage(Protocol):
+    """A page in any browser: Playwright's, and that of `fairlead_testing.running.firefox`."""
+
+    def evaluate(self, expression: str, arg: Any = None) -> Any: ...
+
+    def wait_for_timeout(self, timeout: float) -> None: ...
 
 
 @dataclass(kw_only=True)
@@ -143,7 +151,7 @@ def watch_troubles(page: Page, origin: str) -> list[str]:
     return troubles
 
 
-def wait_until(page: Page, expression: str, seconds: float = PATIENCE_SECONDS) -> None:
+def wait_until(page: OpenPage, expression: str, seconds: float = PATIENCE_SECONDS) -> None:
     """Polls a JavaScript expression until it is true.
 
     Playwright's own wait evaluates a string inside the page, which the pages forbid.

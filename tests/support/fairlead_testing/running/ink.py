@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from playwright.sync_api import Page
+from fairlead_testing.running.browser_site import OpenPage
 
 INK = """() => {
   const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
@@ -14,8 +14,9 @@ INK = """() => {
   };
   const plotted = (figure) => {
     const [canvas, over] = ["canvas", ".u-over"].map((one) => figure.querySelector(one));
-    if (!canvas || !over?.offsetWidth) return [];
-    const at = [over.offsetLeft, over.offsetTop, over.offsetWidth, over.offsetHeight].map((one) => Math.round(one * devicePixelRatio));
+    if (!canvas?.offsetWidth) return [];
+    const inside = [over.offsetLeft, over.offsetTop, over.offsetWidth, over.offsetHeight].map((one) => Math.round(one * devicePixelRatio));
+    const at = over.offsetWidth ? inside : [0, 0, canvas.width, canvas.height]; // on paper nothing lies over it
     return canvas.getContext("2d").getImageData(...at).data;
   };
   const charts = [...document.querySelectorAll("[data-chart][data-ready]")].flatMap((figure) => {
@@ -43,9 +44,15 @@ INK = """() => {
   ));
   return [...charts, ...maps, ...pictures];
 }"""
-"""Of charts that are in the colours that their legends have, within the plot, without axes; of heatmaps the cells with
-a colour; of small heatmaps their width, 0 of one that is missing.
+"""Of charts that are in the colours that their legends have, within the plot, without axes (on paper with them); of
+heatmaps the cells with a colour; of small heatmaps their width, 0 of one that is missing.
 """
+
+DRAWN = """[...document.querySelectorAll("[data-chart], [data-heatmap]")].every((one) => one.dataset.ready === "yes")
+  && [...document.images].every((one) => one.complete)"""
+UNSAID = "[...document.querySelectorAll('[data-chart][data-live=yes] [data-plot]')].map((one) => one.setAttribute('aria-label', ''))"
+SAID = "[...document.querySelectorAll('[data-chart][data-live=yes] [data-plot]')].every((one) => one.getAttribute('aria-label'))"
+"""A chart says in words what it shows each time it was given lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +72,7 @@ class Ink:
         return f"{self.of}: {self.line}"
 
 
-def ink_of(page: Page) -> list[Ink]:
+def ink_of(page: OpenPage) -> list[Ink]:
     """Of all figures that were drawn, in the order of the page."""
     return [Ink(**one) for one in page.evaluate(INK)]
 

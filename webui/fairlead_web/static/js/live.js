@@ -118,6 +118,14 @@ function watchSilence() {
   document.querySelector("[data-live-stream]")?._htmx?.sse?.reader?.cancel();
 }
 
+// Firefox ends what a page is fetching as soon as a link is followed, and calls it an error. So it is ended before, without one; where the link was
+// to a file, the page stays, and its stream comes back as after a while in the background.
+function leaving() {
+  state.returning = state.connected && !state.failed;
+  document.querySelector("[data-live-stream]")?._htmx?.sse?.reader?.cancel();
+  document.getElementById("live-regions")?.dispatchEvent(new Event("htmx:abort"));
+}
+
 function swapped(event) {
   if (event.detail.ctx?.target === document.body) state.refused = 0; // another page, which came
   announce();
@@ -179,6 +187,7 @@ export function start() {
     announce();
   });
   document.addEventListener("visibilitychange", () => { if (document.hidden) state.returning = state.connected && !state.failed; }); // its stream is ended
+  addEventListener("beforeunload", leaving);
   document.addEventListener("htmx:sse:before:connection", (event) => { if (event.detail.connection?.attempt > 0 && !document.hidden && !state.returning) lost(); });
   document.addEventListener("htmx:sse:error", (event) => {
     state.returning = false;
