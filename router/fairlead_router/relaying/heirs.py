@@ -181,7 +181,7 @@ class Heirs:
 
     async def _hand_over(self, pool: Pool, account: _Account, prompt: KeptPrompt, charged: int) -> None:
         prompt.given_up = True  # however that ends, but for an instance that computes it
-        call = self._call(pool, prompt)
+        call = call_again(self._calls, prompt, self._now(), pool)
         request = replace(
             prompt.request,
             id=call.id,
@@ -207,17 +207,19 @@ class Heirs:
         if prompt.instance == left:
             prompt.instance = ticket.verdict.instance
 
-    def _call(self, pool: Pool, prompt: KeptPrompt) -> Call:
-        document = _for_one_token(decoded(prompt.body), prompt.dialect)
-        body = encoded(document)
-        call_id = self._calls.next_id()
-        head = _LENGTH.sub(b"content-length: %d\r\n" % len(body), prompt.head, count=1)
-        head = _ID.sub(b"x-request-id: %s\r\n" % call_id.encode(), head, count=1)
-        call = self._calls.new(call_id, self._now(), head, body, stream=False, dialect=prompt.dialect)
-        call.model = prompt.model
-        if pool.divides and prompt.request.divisible:
-            call.document = document
-        return call
+
+def call_again(calls: Calls, prompt: KeptPrompt, now: float, pool: Pool) -> Call:
+    """The call of a kept prompt, for one token of answer."""
+    document = _for_one_token(decoded(prompt.body), prompt.dialect)
+    body = encoded(document)
+    call_id = calls.next_id()
+    head = _LENGTH.sub(b"content-length: %d\r\n" % len(body), prompt.head, count=1)
+    head = _ID.sub(b"x-request-id: %s\r\n" % call_id.encode(), head, count=1)
+    call = calls.new(call_id, now, head, body, stream=False, dialect=prompt.dialect)
+    call.model = prompt.model
+    if pool.divides and prompt.request.divisible:
+        call.document = document
+    return call
 
 
 def _fetches(pool: Pool, prompt: KeptPrompt) -> bool:
