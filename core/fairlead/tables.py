@@ -197,7 +197,7 @@ class KvTransferFacts:
         maximum=10**12,
     )
     store_medium: str | None = text(
-        "Medium by which engines' KV events name the store; without it, what they name with the locality REMOTE. Until an event names it, routers use "
+        "Medium by which engines' KV events name the store; default: every medium with the locality REMOTE. Until an event names it, routers use "
         "what they have sent.",
         None,
         pattern=r"^\S+$",

@@ -42,7 +42,7 @@ class Visitor(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoorPlan:
-    """How many connections are wished for at a port, and how many files each takes, those behind it included."""
+    """The number of connections wanted at a port, and the files that each needs, including those of the connections behind it."""
 
     name: str
     wanted: int
@@ -73,7 +73,7 @@ def take_files(main: DoorPlan, *sides: DoorPlan) -> Mapping[str, int]:
     possible = shares(main, sides, needed if soft == resource.RLIM_INFINITY else max(soft, allowed))
     if possible[main.name] < main.wanted:
         extra = {"wanted": main.wanted, "possible": possible[main.name]}
-        logger.warning("fewer connections than wished for: the limit of open files is too low", extra=extra)
+        logger.warning("fewer connections than wanted: the limit of open files is too low", extra=extra)
     return possible
 
 

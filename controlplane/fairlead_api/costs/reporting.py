@@ -15,7 +15,7 @@ from fairlead_client.resources.costs import CostGroup, CostLine, CostPart, CostR
 from fairlead_client.resources.gateway_keys import SOFT_PERCENT
 
 COUNTS = ("requests", "prefill_tokens", "hit_tokens", "output_tokens")
-"""What a line counts beside its amounts; by role it is not recorded."""
+"""The counts of a line, next to its amounts. Lines by role have none, because requests are not recorded by role."""
 OTHERS = "\0others"
 """The group of all sessions that have no line."""
 LONGEST_HOURLY = 72

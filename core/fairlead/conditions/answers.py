@@ -31,7 +31,7 @@ def ring_synced(facts: PoolFacts) -> Condition:
         )
     version = facts.observations.table_version
     if facts.observations.live_routers == 0:
-        return Condition(type=kind, status="True", reason="NoLiveRouter", message=f"Table version {version}; no router reported lately")
+        return Condition(type=kind, status="True", reason="NoLiveRouter", message=f"Table version {version}; no router reported recently")
     if facts.observations.table_acknowledged:
         routers = facts.observations.live_routers
         who = "The live router routes" if routers == 1 else f"All {routers} live routers route"

@@ -191,7 +191,7 @@ def _wanted(
 
 _FIXED = RatioSpec()
 _CAPACITY = Capacity(prefill_speed=UNKNOWN, kv_cache_tokens=1)
-"""Asked only where a pool starts from zero or decodes, which a flow of work does not."""
+"""Needed by the scaling step only for pools at zero or with decode roles; a back-test has neither."""
 
 
 def _signals(fleet: _Fleet, slo: SloFacts, load: float, in_time: float, now: float) -> PoolSignals:

@@ -126,7 +126,7 @@ def made_by(identity: PoolIdentity, name: str, *, last: int) -> bool:
 
 
 def ordinal_of(name: str, identity: PoolIdentity, role: Role, last: int) -> int | None:
-    """The ordinal from which this pool made this name; None if it did not, or not lately."""
+    """The ordinal from which this pool made this name; None if it did not make it recently."""
     made = name.removesuffix(LEADER)
     return next(
         (number for number in range(1, last + _LOOKED_AHEAD) if instance_name(identity.name, identity.uid, role, number) == made), None

@@ -49,7 +49,7 @@ class Directory(Protocol):
         """Withdraw the router's address from the directory."""
 
     def listed(self) -> dict[str, Listed]:
-        """All routers known by name."""
+        """The known routers by name."""
 
 
 _SUFFIX = ".json"

@@ -46,7 +46,7 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
     )
     carried = CounterMetricFamily(
         "fairlead_router_continued_answers",
-        "Answers that went on at another instance after they had begun, in the same stream, by why: how their engine failed, or drained.",
+        "Answers that continued at another instance in the same stream, by reason: how the engine failed, or drained.",
         labels=["pool", "why"],
     )
     uncarried = CounterMetricFamily(

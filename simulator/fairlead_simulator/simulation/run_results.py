@@ -1,4 +1,4 @@
-"""The results of a run besides its jobs, and how they are recorded."""
+"""The results of a run other than its jobs, and how they are recorded."""
 
 from array import array
 from bisect import bisect_left, bisect_right

@@ -102,7 +102,7 @@ class PartsSent:
 
 @lru_cache(maxsize=32)
 def _cut(html: bytes) -> dict[bytes, Part]:
-    """The parts by their names; done once for all tabs that are sent the same rendering."""
+    """Cuts a rendering into its named parts, once for all tabs that get it."""
     found = {}
     for rest in html.split(_BEGIN)[1:]:
         part = _BEGIN + rest

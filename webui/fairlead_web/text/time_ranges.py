@@ -119,7 +119,7 @@ def lifetime_start(created: datetime, now: datetime) -> str:
 
 
 def start_within_life(start: str, created: datetime, now: datetime) -> str:
-    """This start of a range; or that of the shortest preset since the object was made, if that is shorter."""
+    """This start of a range; for an object younger than that, the start of the shortest preset that covers its life."""
     covering = covering_start(created, now)
     return max(start, covering, key=lambda one: parse_range(one, "now", now).start)
 

@@ -77,7 +77,7 @@ class TokenSizeReport:
     error: float | None
     declared_error: float | None
     kinds: tuple[KindReport, ...] = ()
-    """Every kind that was seen lately."""
+    """All kinds seen recently."""
 
 
 class _Estimate:

@@ -102,7 +102,7 @@ class InstanceQueue:
             heappop(self._late)
 
     def find_late(self, now: float) -> Sequence[TrackedRequest]:
-        """Nothing: these disciplines send late requests too."""
+        """Returns nothing, because these disciplines send late requests too."""
         return ()
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
