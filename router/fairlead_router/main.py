@@ -59,11 +59,9 @@ from fairlead_router.relaying.canaries import LOOK_SECONDS as CANARY_LOOK_SECOND
 from fairlead_router.relaying.canaries import Canaries
 from fairlead_router.relaying.carrying_on import HAND_OVER_LOOK_SECONDS, CarryingOn, HandOvers
 from fairlead_router.relaying.direct import DirectRelay
+from fairlead_router.relaying.heirs import COPIES_LOOK_SECONDS, Heirs, PrefixCopies
 from fairlead_router.relaying.heirs import LOOK_SECONDS as HEIRS_LOOK_SECONDS
-from fairlead_router.relaying.heirs import Heirs
 from fairlead_router.relaying.held_responses import HeldResponses
-from fairlead_router.relaying.prefix_copies import LOOK_SECONDS as COPIES_LOOK_SECONDS
-from fairlead_router.relaying.prefix_copies import PrefixCopies
 from fairlead_router.relaying.proxying import Proxy
 from fairlead_router.relaying.sending import Sender
 from fairlead_router.relaying.usage_asking import UsageAsking

@@ -31,8 +31,8 @@ class BindingReason(StrEnum):
     made: `no-room` the new instance no longer had room for its context · `session-moved` the session had moved with
     another request meanwhile. With `operator`, a request returns because the pool's migrations were paused meanwhile.
 
-    `prefix-copied` is no request's move: the router let an instance fetch a prefix that many sessions share, before one
-    of them came there.
+    `prefix-copied` moves neither a session nor a request: the router let an instance fetch a prefix that many sessions
+    share, before one of them came there.
     """
 
     COLD = "cold"

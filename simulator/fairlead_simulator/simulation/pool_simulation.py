@@ -19,12 +19,11 @@ from fairlead_simulator.simulation.event_delivery import EventDelivery
 from fairlead_simulator.simulation.events import EventQueue
 from fairlead_simulator.simulation.fleet import Fleet, SimulatedInstance, Transfers
 from fairlead_simulator.simulation.jobs import Job, Phase
-from fairlead_simulator.simulation.kept_turns import KeptTurns
 from fairlead_simulator.simulation.kv_events import PromptKeys
 from fairlead_simulator.simulation.observation_quality import ObservationQuality
 from fairlead_simulator.simulation.pool_changes import PoolChanges
 from fairlead_simulator.simulation.pools import SimulatedPool
-from fairlead_simulator.simulation.routers import Routers
+from fairlead_simulator.simulation.routers import KeptTurns, Routers
 from fairlead_simulator.simulation.run_results import RunRecorder, RunResult
 from fairlead_simulator.simulation.timeline import TimelineEvent
 from fairlead_simulator.simulation.training import Training

@@ -55,7 +55,7 @@ class Copying:
 
     def due(self, turns: Iterable[KeptTurn], now: float) -> PrefixCopy | None:
         """The copy to make now, of the prefixes of these turns, the newest first. None if none pays, while another one
-        is under way, and where several routers decide: each would make it.
+        is in progress, and where several routers decide: each would make it.
         """
         state = self._state
         share = state.table.routing.hand_over_budget if state.table.engine.copies_prefixes else 0.0
@@ -155,7 +155,7 @@ def _common(one: RoutingRequest, other: RoutingRequest) -> int:
 
 
 def _coming(state: SchedulerState, begins: Sequence[int]) -> set[str]:
-    """The targets that will hold the prefix by themselves, as a request with it waits or is computed there."""
+    """The targets that will hold the prefix without a copy, as a request with it waits or is computed there."""
     depth, last = len(begins), begins[-1]
     return {
         tracked.instance
