@@ -116,6 +116,12 @@ def _instances() -> click.Command:
     return instances
 
 
+def _comments() -> click.Command:
+    from fairlead_cli.comments import comments
+
+    return comments
+
+
 def _tasks() -> click.Command:
     from fairlead_cli.tasks import tasks
 
@@ -285,6 +291,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "notices": Subcommand(help="List, make, test and delete webhooks; show the notices sent to them.", load=_notices, extra="web"),
     "what-if": Subcommand(help="Try policies on a pool's recorded traffic, and apply the best one.", load=_what_if, extra="web"),
     "audit": Subcommand(help="Show who did what; verify that the log is unchanged.", load=_audit, extra="web"),
+    "comments": Subcommand(help="List, add and delete comments on a pool's time or plans.", load=_comments, extra="web"),
     "backup": Subcommand(help="Write the database, and what the cluster has of Fairlead, into a file.", load=_backup, extra="api"),
     "restore": Subcommand(help="Fill an empty database from a backup.", load=_restore, extra="api"),
     "completion": Subcommand(help="Print the completion script of a shell.", load=_completion),

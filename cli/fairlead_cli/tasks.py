@@ -12,7 +12,7 @@ from fairlead_client.resources.trees import SessionTree, TaskFigures, TaskList, 
 from fairlead_process.pool_names import name_argument, pool_argument, pool_named
 
 COLUMNS = ("ended (UTC)", "pool", "task", "sessions", "turns", "refused", "hits", "in the model", "wall", "moves")
-SESSION_COLUMNS = ("session", "from", "turns", "refused", "hits", "in the model", "tools and thought", "compactions", "moves", "held by")
+SESSION_COLUMNS = ("session", "from", "turns", "refused", "hits", "in the model", "between turns", "compactions", "moves", "held by")
 
 
 @click.group()
@@ -57,6 +57,9 @@ def show(name: str, session: str, look: Look) -> None:
     def shown(tree: SessionTree) -> None:
         if look.output == "json":
             print_found(look, tree)
+            return
+        if not tree.sessions:
+            click.echo("No request of this session is recorded. docs/agents.md says what is.")
             return
         print_table(SESSION_COLUMNS, [_session_row(one) for one in tree.sessions])
         if len(tree.sessions) < tree.sessions_in_all:

@@ -19,6 +19,7 @@ from fairlead_api.autoscalers import routes as autoscalers
 from fairlead_api.autoscalers.figures import LatestFigures
 from fairlead_api.canaries import routes as canaries
 from fairlead_api.canaries.judging import LOOK_SECONDS as JUDGING_SECONDS
+from fairlead_api.comments import routes as comments
 from fairlead_api.costs import routes as costs
 from fairlead_api.costs.store.spending import LOOK_SECONDS as BUDGET_SECONDS
 from fairlead_api.decisions import routes as decisions
@@ -60,6 +61,7 @@ PLAIN = (
     advice,
     audit,
     canaries,
+    comments,
     costs,
     decisions,
     loads,
@@ -125,7 +127,7 @@ def create_api(
         access.feature(infra, guard, callers),
         plans.feature(infra, guard, objects, planned, expected),
         simulations.feature(infra, guard, planned),
-        pods.feature(guard, objects),
+        pods.feature(infra, guard, objects),
         forecasts.feature(infra, guard),
         autoscalers.feature(figures, ports or AutoscalerPorts(), kubernetes),
         *(subject.feature(infra, guard) for subject in PLAIN),

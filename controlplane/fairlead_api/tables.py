@@ -20,6 +20,7 @@ from fairlead_api.audit.tables import cluster_changes as cluster_changes
 from fairlead_api.canaries.tables import canary_looks as canary_looks
 from fairlead_api.canaries.tables import canary_samples as canary_samples
 from fairlead_api.canaries.tables import canary_steps as canary_steps
+from fairlead_api.comments.tables import comments as comments
 from fairlead_api.costs.tables import instance_lives as instance_lives
 from fairlead_api.costs.tables import instance_prices as instance_prices
 from fairlead_api.costs.tables import session_usage_hours as session_usage_hours

@@ -42,7 +42,7 @@ class Visitor(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoorPlan:
-    """The number of connections wanted at a port, and the files that each needs, including those of the connections behind it."""
+    """How many connections a port should take, and the files that each needs, with those of connections behind it."""
 
     name: str
     wanted: int

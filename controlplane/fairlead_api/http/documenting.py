@@ -31,6 +31,10 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         }
     },
     "AuditViewChange": {"share it": {"shared": True}},
+    "CommentRequest": {
+        "on the last half hour": {"text": "Load test by team x", "start": "now-30m", "end": "now"},
+        "on a plan": {"text": "Agreed with the on-call", "plan": "0edf258e8fdfe4dc"},
+    },
     "LoginRequest": {"a login link's token": {"token": "fll_4J8…"}},
     "OidcLoginRequest": {
         "the values that a browser brought back": {
@@ -330,7 +334,19 @@ HEADERS = {
 """Headers of answers: type and meaning."""
 
 _NO_DATABASE = frozenset({"/healthz", "/v1/login-modes"})
-_CONFLICTS = ("/test-request", "/plans", "/simulations", "/gateway-keys", "/webhooks", "/audit-views", "/plan", "/apply", "/undo", "/again")
+_CONFLICTS = (
+    "/test-request",
+    "/plans",
+    "/simulations",
+    "/gateway-keys",
+    "/webhooks",
+    "/audit-views",
+    "/comments",
+    "/plan",
+    "/apply",
+    "/undo",
+    "/again",
+)
 """Endings of paths whose writes may conflict with the present state; so may all writes of routers and the operator."""
 
 

@@ -1,4 +1,4 @@
-"""Logs and events of the pods of instances."""
+"""Logs and events of the pods of instances, and the metrics of their engines."""
 
 from typing import Annotated, Any
 
@@ -6,16 +6,18 @@ from fastapi import Depends
 
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
-from fairlead_api.features import Feature
+from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer
 from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
+from fairlead_api.pods.engine_pages import EnginePages
 from fairlead_api.pods.reading import Cluster, Pods
 from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.engine_metrics import EngineMetrics
 from fairlead_client.resources.pods import PodEvents, PodLog
 
 
-def pod_routes(guard: Guard, pods: Pods) -> Routes:
+def pod_routes(guard: Guard, pods: Pods, pages: EnginePages) -> Routes:
     """Routes under /v1/pools/{namespace}/{name}/instances/{instance}."""
     routes = Routes(prefix="/v1", tags=["pools"])
     Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]  # noqa: N806 - it is a type
@@ -44,9 +46,18 @@ def pod_routes(guard: Guard, pods: Pods) -> Routes:
         """What Kubernetes did with an instance's pod, newest first, also with one that is gone."""
         return answer(await pods.events(PoolKey(namespace=namespace, name=name), instance))
 
+    @routes.get("/pools/{namespace}/{name}/instances/{instance}/metrics", response_model=EngineMetrics)
+    async def get_engine_metrics(namespace: str, name: str, instance: str, caller: Viewer, search: str = "") -> Any:
+        """The metrics page of an instance's engine as it is now, under the engine's own names and in groups: of
+        histograms the number, the mean, and the ends of the buckets that hold the median and the 95th percentile. With
+        `search`, the families that have this text in their name, sentence or labels. At most 500 families, and 40
+        samples of each; a page of more than 4 MiB is not read.
+        """
+        return answer(await pages.metrics(PoolKey(namespace=namespace, name=name), instance, search))
+
     return routes
 
 
-def feature(guard: Guard, cluster: Cluster) -> Feature:
-    """Pods."""
-    return Feature(routes=(pod_routes(guard, Pods(cluster)),))
+def feature(infra: Infra, guard: Guard, cluster: Cluster) -> Feature:
+    """Pods and their engines."""
+    return Feature(routes=(pod_routes(guard, Pods(cluster), EnginePages(infra.reads, infra.clock)),))

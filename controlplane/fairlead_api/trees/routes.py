@@ -30,7 +30,7 @@ def tree_routes(guard: Guard, reader: PostgresTrees) -> Routes:
     @routes.get("/trees/{namespace}/{name}/{session:path}", response_model=SessionTree)
     async def get_tree(namespace: str, name: str, session: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:
         """The tree that a session belongs to: its sessions, tasks and turns. At most 200 sessions, the first ones, and
-        their 2,000 newest turns.
+        their 2,000 newest turns. It has no sessions if no request of the session is recorded.
         """
         return answer(await reader.tree(PoolKey(namespace=namespace, name=name), session))
 

@@ -14,6 +14,7 @@ from fairlead_client.resources.audit import (
     AuditViewRequest,
     AuditViews,
 )
+from fairlead_client.resources.comments import Comment, CommentRequest, Comments
 from fairlead_client.resources.costs import CostReport
 from fairlead_client.resources.decisions import DecisionReasons, RoutingDecision
 from fairlead_client.resources.figures import FiguresByInstance, InstanceFigures, RangeFigures
@@ -158,6 +159,16 @@ class HistoryCalls(ApiCalls):
 
     async def change_audit_view(self, view_id: str, change: AuditViewChange) -> AuditView:
         return await self._call("PATCH", f"/v1/audit-views/{segment(view_id)}", AuditView, body=change)
+
+    async def comments(self, filters: Query | None = None) -> Comments:
+        """What people wrote; `filters` are pool, plan, from and to."""
+        return await self._call("GET", "/v1/comments", Comments, query=filters)
+
+    async def add_comment(self, pool: PoolKey, request: CommentRequest) -> Comment:
+        return await self._call("POST", f"/v1/pools/{path_of(pool)}/comments", Comment, body=request)
+
+    async def delete_comment(self, comment: str) -> None:
+        await self._call("DELETE", f"/v1/comments/{segment(comment)}", None)
 
     async def delete_audit_view(self, view_id: str) -> None:
         await self._call("DELETE", f"/v1/audit-views/{segment(view_id)}", None)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from fairlead.tables import PoolKey
 from fairlead_client.public.calling import ApiCalls, Query, path_of, segment
 from fairlead_client.resources.canaries import Canary
+from fairlead_client.resources.engine_metrics import EngineMetrics
 from fairlead_client.resources.heatmaps import Heatmap
 from fairlead_client.resources.instances import InstanceDetail, InstanceSummary
 from fairlead_client.resources.load_explanations import Differences, LoadExplanation
@@ -38,6 +39,11 @@ class PoolCalls(ApiCalls):
     async def pod_log(self, pool: PoolKey, instance: str, filters: Query | None = None) -> PodLog:
         """The end of the log of an instance's pod; `filters` are lines, search, container and previous."""
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}/log", PodLog, query=filters)
+
+    async def engine_metrics(self, pool: PoolKey, instance: str, search: str | None = None) -> EngineMetrics:
+        """The engine's metrics page as it is now; with `search`, the families that have the text."""
+        path = f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}/metrics"
+        return await self._call("GET", path, EngineMetrics, query={"search": search})
 
     async def pod_events(self, pool: PoolKey, instance: str) -> PodEvents:
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}/pod-events", PodEvents)

@@ -31,6 +31,8 @@ class AuditAction(StrEnum):
     AUDIT_VIEW_SAVED = "audit-view.saved"
     AUDIT_VIEW_CHANGED = "audit-view.changed"
     AUDIT_VIEW_DELETED = "audit-view.deleted"
+    COMMENT_ADDED = "comment.added"
+    COMMENT_DELETED = "comment.deleted"
     SESSION_KEPT = "session.decisions-kept"
     """All decisions of a session are kept for some minutes."""
     SESSION_LET_GO = "session.decisions-let-go"

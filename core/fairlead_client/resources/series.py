@@ -64,6 +64,8 @@ class AnnotationKind(StrEnum):
     """A schedule's window was open."""
     FAILURE = "failure"
     """An instance was lost, or started again."""
+    COMMENT = "comment"
+    """Somebody's words on a time or a plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

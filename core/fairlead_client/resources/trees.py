@@ -113,7 +113,8 @@ class SessionTree:
     """A tree: its sessions, each below its parent, and their turns in the order of arrival.
 
     `complete`: all turns are here. Older ones are deleted (`FAIRLEAD_KEEP_TRAFFIC_DAYS`), and of very many the
-    newest are shown; sums count all of them. Up to 10,000 sessions are counted (`sessions_in_all`).
+    newest are shown; sums count all of them. Up to 10,000 sessions are counted (`sessions_in_all`). Without any
+    session: no request of the root is recorded.
     """
 
     pool: str

@@ -22,6 +22,7 @@ from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole, Identity, LoginLinkRequest, TokenItem, TokenRequest, WebSession
 from fairlead_client.resources.advice import Advice, AdviceReport, Trends
 from fairlead_client.resources.audit import AuditEntry, AuditFacets, AuditVerification, AuditViewRequest, AuditViews
+from fairlead_client.resources.comments import CommentRequest, Comments
 from fairlead_client.resources.costs import CostLine, CostReport
 from fairlead_client.resources.decisions import DecisionReasons, ReasonCount, RoutingDecision
 from fairlead_client.resources.figures import FiguresByInstance, RangeFigures
@@ -94,6 +95,11 @@ async def audit_views(door: Door) -> object:
     return await door.viewer.audit_views()
 
 
+async def comments(door: Door) -> object:
+    await door.viewer.add_comment(door.pool, CommentRequest(text="a load test", start="now-1h", end="now-30m"))
+    return await door.viewer.comments({"pool": str(door.pool)})
+
+
 async def webhooks(door: Door) -> object:
     await door.admin.create_webhook(WebhookRequest(name="team", url="https://hooks.example.com/x"))
     return await door.viewer.webhooks()
@@ -145,6 +151,7 @@ READS: dict[str, tuple[Read, Any]] = {
     "audit": (lambda door: door.viewer.audit(), Page[AuditEntry]),
     "audit facets": (lambda door: door.viewer.audit_facets(RANGE), AuditFacets),
     "audit views": (audit_views, AuditViews),
+    "comments": (comments, Comments),
     "audit entry": (audit_entry, AuditEntry),
     "audit verification": (lambda door: door.viewer.audit_verification(), AuditVerification),
     "gateway keys": (lambda door: door.viewer.gateway_keys(), Page[GatewayKey]),

@@ -236,6 +236,7 @@ def test_what_happened_is_marked_told_at_the_pointer_and_listed(page: Page, site
     listed = page.inner_text("[data-chart-events] ol")
     assert "both: 6 → 8 wanted" in listed
     assert "<img src=x" in listed
+    assert "load test of the billing service" in listed, "what somebody wrote on the time"
     at = (datetime.now(UTC) - timedelta(minutes=30)).timestamp()  # by the clock of the API
     page.evaluate("(at) => document.dispatchEvent(new CustomEvent('fairlead:crosshair', { detail: { at } }))", at)
     wait_until(page, f"document.querySelector('{WORK} [data-when]').textContent.includes('8 wanted')")

@@ -52,6 +52,12 @@ CUT = """() => {
       if (cut) { found.push(`"${node.data.trim().slice(0, 60)}" by ${cut}`); break; }
     }
   }
+  const pen = document.createElement("canvas").getContext("2d");
+  for (const box of document.querySelectorAll("input[placeholder]")) {
+    const style = getComputedStyle(box), room = box.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+    pen.font = style.font;
+    if (!box.value && box.checkVisibility() && pen.measureText(box.placeholder).width > room + 1) found.push(`placeholder "${box.placeholder}"`);
+  }
   return [...new Set(found)];
   function scrolls(one) {
     for (let box = one; box; box = box.parentElement) if (["auto", "scroll"].includes(getComputedStyle(box).overflowX)) return true;

@@ -28,7 +28,7 @@ from fairlead_testing.waiting import PATIENCE_SECONDS
 OPEN = {"/healthz", "/readyz", "/v1/login", "/v1/login/oidc", "/v1/login-modes"}
 IDS = (
     *("instance", "session", "migration_id", "decision_id", "plan_id", "token_id", "key_id", "entry_id", "simulation_id"),
-    *("webhook_id", "notice_id", "view_id"),
+    *("webhook_id", "notice_id", "view_id", "comment_id"),
 )
 EVERYWHERE, SOMEWHERE = "in all namespaces", "in any namespace"
 _POOL = "/v1/pools/{namespace}/{name}"
@@ -50,6 +50,8 @@ WRITES: dict[tuple[str, str], tuple[str, str]] = {
     ("/v1/audit-views", "post"): ("viewer", SOMEWHERE),
     ("/v1/audit-views/{view_id}", "patch"): ("viewer", SOMEWHERE),
     ("/v1/audit-views/{view_id}", "delete"): ("viewer", SOMEWHERE),
+    (f"{_POOL}/comments", "post"): ("viewer", "default"),
+    ("/v1/comments/{comment_id}", "delete"): ("viewer", SOMEWHERE),
     ("/v1/kubernetes/audit", "post"): ("system-audit", EVERYWHERE),
     (f"{_POOL}/plans", "post"): ("operator", "default"),
     (f"{_POOL}/engine", "put"): ("operator", "default"),

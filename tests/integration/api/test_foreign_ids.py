@@ -15,6 +15,7 @@ from fairlead.reports.decisions import DecisionReason, DecisionRecord, Weighing
 from fairlead.reports.moves import MigrationRecord, ReRouteRecord
 from fairlead.tables import PoolKey
 from fairlead_client.resources.access import AccessRole, TokenRequest
+from fairlead_client.resources.comments import CommentRequest
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_testing.fakes.cluster_gateway import FakeClusterGateway
 from fairlead_testing.running.api import ApiInstance, a_binding, a_report, a_state, an_instance, running_api
@@ -55,10 +56,12 @@ async def filled(api: ApiInstance, database_url: str) -> dict[str, str]:
     )
     await api.router.post_report(a_report("1", bindings=(cold, moved), migrations=(move,), reroutes=(reroute,), decisions=(decision,)))
     plan = await api.admin.create_plan(THEIRS, PlanRequest(kind=PlanKind.SCALE, replicas=5))
+    comment = await api.admin.add_comment(THEIRS, CommentRequest(text=HIDDEN, plan=plan.id))
     with psycopg.connect(plain(database_url), autocommit=True) as connection:
         row = connection.execute("SELECT max(id) FROM audit_log").fetchone()
     return {
         "plan_id": str(plan.id),
+        "comment_id": comment.id,
         "migration_id": "their-move",
         "reroute_id": "their-reroute",
         "decision_id": "their-decision",

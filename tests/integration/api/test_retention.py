@@ -26,6 +26,7 @@ FOR_EVER = {
     "audit_log",
     "audit_heads",
     "audit_views",
+    "comments",
 }
 DROPPED = {"canary_samples", "decisions", "rejections", "load_samples", "slo_samples", "arrivals", "recorded_requests"}
 OTHERWISE = {

@@ -169,7 +169,10 @@ async def test_a_session_without_recorded_requests_has_no_tree(api: ApiInstance)
     assert (await api.viewer.tasks()).tasks == []
     with pytest.raises(ApiProblem) as found:
         await api.viewer.tree(CHAT, "s")
-    assert found.value.problem.status == 404
+    assert found.value.problem.status == 404, "nobody knows it"
+    await api.router.post_report(a_report("r2", bindings=(a_binding("s", "a"),)))
+    tree = await api.viewer.tree(CHAT, "s")
+    assert (tree.root, tree.sessions, tree.turns, tree.complete) == ("s", [], [], True), "its page says that none is recorded"
 
 
 async def test_a_flood_of_sessions_that_name_one_parent_shows_a_bounded_tree_and_counts_all(api: ApiInstance) -> None:

@@ -82,6 +82,7 @@ class Renderer:
             time=self._time,
             plain=formats.plain,
             health=health_of,
+            money=formats.money,
             percentile=formats.percentile,
             condition_level=condition_level,
         )

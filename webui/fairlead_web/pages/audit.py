@@ -23,6 +23,7 @@ from fairlead_client.resources.audit import (
     AuditViewChange,
     AuditViewRequest,
 )
+from fairlead_client.resources.comments import Comment
 from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.problems import Problem
 from fairlead_web.drawing.differences import Change, changes_between
@@ -70,6 +71,8 @@ class AuditPage(Context):
     shown: SavedView | None
     """The view that the page shows, if the reader may change it."""
     may_share: bool
+    comments: list[Comment] | None
+    """Those that touch the range; None if they could not be read."""
     problem: Problem | None
     typed: str
 
@@ -88,6 +91,8 @@ class AuditEntryPage(Context):
 
 SHOWN_VALUES = 8
 """Values of a facet that the page shows, the most frequent."""
+SHOWN_COMMENTS = 20
+"""Comments beside the entries, the latest."""
 FILTERS = ("pool", "kind", "actor", "action", "object")
 REFUSALS = frozenset({400, 403, 404, 409, 422})
 
@@ -134,11 +139,12 @@ async def _page(visit: Visit, problem: Problem | None = None, typed: str = "") -
     visit = replace(visit, identity=visit.identity or await visit.api.whoami())
     whole = visit.identity is not None and visit.identity.reaches(AccessRole.VIEWER)
     ranged = {"pool": visit.param("pool"), **visit.range.asked}
-    listing, verification, found, views = await asyncio.gather(
+    listing, verification, found, views, comments = await asyncio.gather(
         visit.api.audit(visit.filters(*FILTERS, ranged=True)),
         visit.attempt("verification", visit.api.audit_verification()) if whole else _nothing(),
         visit.attempt("facets", visit.api.audit_facets(ranged)),
         visit.attempt("saved views", visit.api.audit_views()),
+        visit.attempt("comments", visit.api.comments(ranged)),
     )
     shell = await visit.shell("Audit log", "audit", crumbs=(Crumb(words="Audit"),), ranged=True)
     saved = [] if views is None else [_saved(visit, one) for one in views.views]
@@ -153,6 +159,7 @@ async def _page(visit: Visit, problem: Problem | None = None, typed: str = "") -
         views=saved,
         shown=next((one for one in saved if one.chosen and one.may_change), None),
         may_share=_reaches(visit, AccessRole.OPERATOR, visit.param("pool")),
+        comments=None if comments is None else comments.comments[:SHOWN_COMMENTS],
         problem=problem,
         typed=typed,
     )

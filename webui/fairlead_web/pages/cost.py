@@ -60,24 +60,16 @@ def cost_picture(
             tall = float(amount / (top or 1)) * (height - 4)
             y -= tall
             if amount:
-                label = f"{formats.clock(step.at)} UTC: {money(getattr(step, part))} {currency} {part}"
+                label = f"{formats.clock(step.at)} UTC: {formats.money(getattr(step, part))} {currency} {part}"
                 bars.append(
                     Bar(x=round(x, 1), y=round(y, 1), width=round(wide, 1), height=round(tall, 1), series=SERIES[part], label=label)
                 )
     ticks = even_ticks(start, end)
-    return CostPicture(currency=currency, width=width, height=height, bars=tuple(bars), ticks=ticks, top=money(f"{top:f}"))
+    return CostPicture(currency=currency, width=width, height=height, bars=tuple(bars), ticks=ticks, top=formats.money(f"{top:f}"))
 
 
 def _whole(step: CostStep) -> Decimal:
     return Decimal(step.used) + Decimal(step.idle) + Decimal(step.unattributed)
-
-
-def money(amount: str) -> str:
-    """An amount as people read it: two decimals, or as many as show that a small one is not zero."""
-    value = Decimal(amount)
-    if value and abs(value) < Decimal("0.01"):
-        return f"{value.normalize():f}"
-    return f"{value:,.2f}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,18 +111,23 @@ async def index(visit: Visit) -> Response:
         report=report,
         by=report.by,
         groups={one.value: words for one, words in WORDS.items()},
-        totals=[(one.currency, money(one.amount), money(one.used), money(one.idle), one.instance_hours) for one in report.totals],
+        totals=[
+            (one.currency, formats.money(one.amount), formats.money(one.used), formats.money(one.idle), one.instance_hours)
+            for one in report.totals
+        ],
         rows=[_row(one) for one in report.lines],
         pictures=[cost_picture(report.steps, one.currency, report.start, report.end, report.step_seconds) for one in report.totals],
         parts_=[(part, SERIES[part]) for part in PARTS],
-        savings=[(one.by.value, f"{money(one.amount)} {one.currency}", one.how) for one in report.savings],
+        savings=[(one.by.value, f"{formats.money(one.amount)} {one.currency}", one.how) for one in report.savings],
     )
     return visit.page(page)
 
 
 def _row(line: CostLine) -> CostRow:
     name = line.label or line.name
-    return CostRow(line=line, name=name, amount=money(line.amount), prefill=money(line.prefill), decode=money(line.decode))
+    return CostRow(
+        line=line, name=name, amount=formats.money(line.amount), prefill=formats.money(line.prefill), decode=formats.money(line.decode)
+    )
 
 
 ROUTES = Routes(pages={"/cost": index}, exports={"/cost": Export(name="cost", filters=FILTERS, ranged=True)})

@@ -22,7 +22,7 @@ from fairlead_client.resources.pages import Page as Listing
 from fairlead_client.resources.plan_kinds import OF_INSTANCES, EngineAction, PlanKind, PlanRequest
 from fairlead_client.resources.problems import Problem
 from fairlead_web.drawing import findings
-from fairlead_web.drawing.charts import Bar, even_ticks
+from fairlead_web.drawing.charts import even_ticks
 from fairlead_web.drawing.explained_figures import FigureRow, figure_rows
 from fairlead_web.drawing.learnt_figures import TIMES, Learnt, learnt_of
 from fairlead_web.drawing.range_figures import ShownInstance, shown_instance
@@ -72,6 +72,16 @@ class CacheRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StateBar:
+    """A state over a part of the range, drawn from `x`."""
+
+    x: float
+    width: float
+    state: InstanceState
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstancePage(Context):
     template: ClassVar[str] = "pages/instance.html"
     shell: Shell
@@ -83,7 +93,7 @@ class InstancePage(Context):
     """Engine conditions that come and go."""
     caches: list[CacheRow]
     learnt: Learnt
-    states: list[Bar]
+    states: list[StateBar]
     state_ticks: tuple[str, ...]
     explained: LoadExplanation | None
     figures: list[FigureRow]
@@ -299,10 +309,10 @@ def cache_row(one: CacheKnowledge) -> CacheRow:
     )
 
 
-def state_band(transitions: Sequence[InstanceTransition], chosen: TimeRange) -> list[Bar]:
-    """States over the range as bars; equal neighbours are one bar."""
+def state_band(transitions: Sequence[InstanceTransition], chosen: TimeRange) -> list[StateBar]:
+    """States over the range as bars."""
     ordered = sorted(transitions, key=lambda item: item.at)
-    bars: list[Bar] = []
+    bars: list[StateBar] = []
     for index, item in enumerate(ordered):
         until = ordered[index + 1].at if index + 1 < len(ordered) else chosen.end
         start, end = max(item.at, chosen.start), min(until, chosen.end)
@@ -310,9 +320,8 @@ def state_band(transitions: Sequence[InstanceTransition], chosen: TimeRange) -> 
             continue
         x = (start - chosen.start).total_seconds() / chosen.seconds * STATE_WIDTH
         width = max(1.0, (end - start).total_seconds() / chosen.seconds * STATE_WIDTH)
-        series = STATES.index(item.after)
         label = f"{item.after} for {formats.span((end - start).total_seconds())}: {item.reason}"
-        bars.append(Bar(x=round(x, 1), y=0, width=round(width, 1), height=18, series=series, label=label))
+        bars.append(StateBar(x=round(x, 1), width=round(width, 1), state=item.after, label=label))
     return bars
 
 

@@ -1,6 +1,7 @@
 """`/keys`: API keys of the gateway's clients; operators create, change and revoke them."""
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import ClassVar
 
 from starlette.responses import Response
@@ -14,7 +15,8 @@ from fairlead_web.frame.rendering import Context
 from fairlead_web.frame.routes import Export, Routes
 from fairlead_web.frame.shells import Crumb, Shell
 from fairlead_web.frame.visits import PAGE_ROWS, Visit
-from fairlead_web.text.typed_text import whole_number
+from fairlead_web.text import formats
+from fairlead_web.text.typed_text import ungrouped, whole_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,8 +128,8 @@ def _request(typed: dict[str, str]) -> GatewayKeyRequest:
         tokens_per_minute=_whole("tokens_per_minute", typed["tokens_per_minute"]),
         priority_class=typed["priority_class"] or None,
         explain=bool(typed["explain"]),
-        budget_day=typed["budget_day"] or None,
-        budget_month=typed["budget_month"] or None,
+        budget_day=ungrouped(typed["budget_day"]) or None,
+        budget_month=ungrouped(typed["budget_month"]) or None,
         budget_currency=typed["budget_currency"].upper() or None,
     )
 
@@ -153,7 +155,7 @@ def _change(typed: dict[str, str]) -> GatewayKeyChange:
 
 
 def _whole(name: str, text: str) -> int | None:
-    number = whole_number(text) if text else None
+    number = whole_number(ungrouped(text)) if text else None
     if text and number is None:
         raise InvalidInput(name, text[:50], "write a whole number, or nothing")
     return number
@@ -173,9 +175,18 @@ async def revoke(visit: Visit) -> Response:
 
 def _present(key: GatewayKey) -> dict[str, str]:
     """A key as its form has it; its end is empty, because the form asks for days."""
-    texts = {name: getattr(key, name, None) for name in FIELDS}
+    texts = {name: _shown(name, getattr(key, name, None)) for name in FIELDS}
     listed = {"pools": ", ".join(key.pools), "models": ", ".join(key.models), "days": "", "explain": "1" if key.explain else ""}
-    return {name: "" if value is None else str(value) for name, value in {**texts, **listed}.items()}
+    return {**texts, **listed}
+
+
+def _shown(name: str, value: object) -> str:
+    """A field's value as its input has it, thousands separated."""
+    if value is None:
+        return ""
+    if name in ("budget_day", "budget_month"):
+        return f"{Decimal(str(value)):,f}"
+    return formats.count(value) if isinstance(value, int) else str(value)
 
 
 def _words(text: str) -> tuple[str, ...]:

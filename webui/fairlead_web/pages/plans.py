@@ -9,6 +9,7 @@ from starlette.responses import Response
 from fairlead.tables import PoolKey
 from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole
+from fairlead_client.resources.comments import Comment
 from fairlead_client.resources.expectations import ExpectationState, ExpectedFigure, PlanExpectation, Quantity
 from fairlead_client.resources.plan_kinds import OF_INSTANCES, PlanKind
 from fairlead_client.resources.plans import ApplyRequest, HandOverResult, Plan, PlanEffect, PlanState, needed_role
@@ -132,6 +133,7 @@ class PlanPage(Context):
     expectation: PlanExpectation | None
     hand_over: HandOverResult | None
     """What was kept of the caches of instances that left; None if it could not be read."""
+    comments: list[Comment]
     at_work: bool
     expected: list[ExpectedRow]
     headline: ExpectedRow | None
@@ -207,6 +209,7 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
     meanwhile = await _meanwhile(visit, key, plan) if told is None else meanwhile_of(told)
     expectation = await visit.attempt("what is expected of the plan", visit.api.plan_expectation(plan.id))
     hand_over = await visit.attempt("what sessions kept", visit.api.plan_hand_over(plan.id))
+    comments = await visit.attempt("comments", visit.api.comments({"plan": plan.id}))
     context = PlanPage(
         shell=shell,
         plan=plan,
@@ -225,6 +228,7 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
         needed=needed,
         expectation=expectation,
         hand_over=hand_over,
+        comments=comments.comments if comments else [],
         at_work=expectation is not None and expectation.state in AT_WORK,
         expected=[_row(one) for one in expectation.figures] if expectation else [],
         headline=None if expectation is None else _headline(expectation),

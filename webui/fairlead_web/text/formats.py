@@ -38,6 +38,14 @@ def compact(value: float | None) -> str:
     return f"{value / 1_000_000:.1f} M"
 
 
+def money(amount: str) -> str:
+    """An amount as people read it: two decimals, or as many as show that a small one is not zero: 2500 → `2,500.00`."""
+    value = Decimal(amount)
+    if value and abs(value) < Decimal("0.01"):
+        return f"{value.normalize():f}"
+    return f"{value:,.2f}"
+
+
 def share(value: float | None) -> str:
     """A share 0-1 as a percentage with one decimal: 0.834 → `83.4 %`."""
     return NONE if value is None else percentage(value)

@@ -1,9 +1,20 @@
 """Reads numbers that people type into forms. Pure."""
 
+import re
 from math import isfinite
 
 MOST_DIGITS = 15
 """Maximum number of digits: more than any number here has, and few enough for Python and JavaScript to read exactly."""
+
+
+_GROUPED = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?")
+
+
+def ungrouped(text: str) -> str:
+    """The number without the commas between its thousands, as pages show them: `2,500.00` → `2500.00`. Any other text
+    as it is, so that `2,5` stays the mistake that it is.
+    """
+    return text.replace(",", "") if _GROUPED.fullmatch(text) else text
 
 
 def whole_number(text: str) -> int | None:

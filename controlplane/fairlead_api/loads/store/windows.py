@@ -38,7 +38,7 @@ _SEEN = """
 SELECT at, chosen, session, priority_class, reason, prompt_tokens, sample_rate, (
   SELECT CAST(one ->> 'miss_tokens' AS bigint) FROM jsonb_array_elements(candidates) AS one
   WHERE one ->> 'instance' = chosen || coalesce('#' || chosen_rank, '') LIMIT 1
-) AS miss_tokens FROM decisions WHERE pool_id = :pool AND at >= :start AND at < :end ORDER BY at DESC LIMIT :most
+) AS miss_tokens FROM decisions WHERE pool_id = :pool AND at >= :start AND at < :end AND chosen <> '' ORDER BY at DESC LIMIT :most
 """
 
 _SENT = (

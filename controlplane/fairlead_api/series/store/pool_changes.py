@@ -1,5 +1,5 @@
 """A pool's values in force and decisions: serving and desired instances, goals, recommendations, models; and the events
-in a range: changed desired numbers, changed specs, windows of schedules, lost instances.
+in a range: changed desired numbers, changed specs, windows of schedules, lost instances, comments of people.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from datetime import datetime
 from itertools import pairwise
+from textwrap import shorten
 from typing import Any
 
 from sqlalchemy import or_, select, text
@@ -20,6 +21,8 @@ from fairlead_client.resources.series import Annotation, AnnotationKind, Annotat
 
 MOST = 200
 """Maximum number of annotations of each kind."""
+LONGEST_COMMENT = 200
+"""Characters of a comment beside a chart."""
 
 _ROWS = {
     AnnotationKind.SCALED: "SELECT pool_id, at, CAST(NULL AS timestamptz) AS until, CAST(NULL AS text) AS instance, role AS a, "
@@ -35,8 +38,13 @@ _ROWS = {
     AnnotationKind.FAILURE: "SELECT pool_id, at, CAST(NULL AS timestamptz) AS until, instance, before AS a, after AS b, reason AS c "
     "FROM instance_transitions WHERE at >= :start AND at < :end AND pool_id = ANY(:pools) "
     "AND (after = 'Lost' OR before = 'Lost' AND after <> 'Gone') ORDER BY at DESC LIMIT :most",
+    AnnotationKind.COMMENT: 'SELECT pool_id, start AS at, nullif("end", start) AS until, CAST(NULL AS text) AS instance, '
+    'author AS a, text AS b, plan AS c FROM comments WHERE pool_id = ANY(:pools) AND start < :end AND "end" >= :start '
+    "AND start >= CAST(:start AS timestamptz) - interval '92 days' ORDER BY start DESC LIMIT :most",
 }
-"""Windows of schedules that began up to a day before the range and last into it are included."""
+"""Windows of schedules that began up to a day before the range and last into it are included, and comments on any range
+that touches it: the longest has 92 days.
+"""
 
 
 async def read_annotations(
@@ -63,6 +71,8 @@ def _annotation(kind: AnnotationKind, row: Any, pool: str) -> Annotation:
             words = f"schedule {row.a}" + (" is open" if row.b == "open" else "")
         case AnnotationKind.FAILURE:
             words = f"{row.instance} lost: {row.c}" if row.b == "Lost" else f"{row.instance} back: {row.b}"
+        case AnnotationKind.COMMENT:
+            words = f"{row.a}{' on plan ' + row.c if row.c else ''}: {shorten(row.b, LONGEST_COMMENT, placeholder=' …')}"
     return Annotation(at=row.at, until=row.until, kind=kind, pool=pool, instance=row.instance, words=words)
 
 

@@ -102,7 +102,9 @@ class PostgresTrees:
         return [_task(found[key], pool_names[key[0]], named=key[2]) for key in keys if key in found]
 
     async def tree(self, pool: PoolKey, session: str) -> SessionTree:
-        """The tree of a session. Raises NotFound for a session without recorded requests, and for the pool."""
+        """The tree of a session: without sessions, if none of its requests is recorded. Raises NotFound for a session
+        that nobody knows, and for the pool.
+        """
         async with self._lists.database.reading() as connection:
             number = (await pool_row(connection, pool)).id
             of_pool = session_trees.c.pool_id == number
@@ -110,7 +112,7 @@ class PostgresTrees:
                 await connection.execute(select(session_trees.c.root).where(of_pool, session_trees.c.session == session))
             ).scalar_one_or_none()
             if root is None:
-                raise NotFound("tree of session", session)
+                return await _unrecorded(connection, pool, number, session)
             members = of_pool & (session_trees.c.root == root)
             rows = (await connection.execute(_sessions_of(members).limit(MOST_SESSIONS))).all()
             some = select(session_trees.c.number).where(members).limit(MOST_COUNTED).subquery()
@@ -135,6 +137,14 @@ class PostgresTrees:
             rows = [row for row in reversed((await connection.execute(query)).all()) if row.session is not None]
         times = [ThinkTime(**asdict(one)) for one in spreads(waited(rows))]
         return ThinkTimes(pool=str(pool), since=rows[0].at if rows else None, times=times)
+
+
+async def _unrecorded(connection: AsyncConnection, pool: PoolKey, number: int, session: str) -> SessionTree:
+    """The tree of a session that exists, and of which no request is recorded. Raises NotFound."""
+    known = select(sessions.c.session).where(sessions.c.pool_id == number, sessions.c.session == session)
+    if (await connection.execute(known)).first() is None:
+        raise NotFound("session", session)
+    return SessionTree(pool=str(pool), root=session, sessions=[], sessions_in_all=0, tasks=[], turns=[], complete=True)
 
 
 def _is_any(column: Any, values: Sequence[str], name: str) -> Any:

@@ -8,7 +8,7 @@ from fairlead_client.resources.schedules import NextStart, ScheduleItem
 from fairlead_client.resources.simulations import SimulatedPolicy, SimulationRequest
 from fairlead_testing.builders.wire_examples import example
 from fairlead_testing.fakes.public_api.app import FakePublicApi
-from fairlead_testing.fakes.public_data.loads import HOSTILE
+from fairlead_testing.fakes.public_data.loads import HOSTILE, INSTANCES
 from fairlead_web.text.addresses import instance_path, pool_path, schedule_path, session_path, tree_path
 
 SCHEDULE = "office-hours-in-the-week"
@@ -16,7 +16,11 @@ POLICIES = [SimulatedPolicy(policy="fairlead"), SimulatedPolicy(policy="ear", pa
 
 
 def furnish(fake: FakePublicApi, pool: str, instance: str) -> None:
-    """Makes what the addresses lead to: four plans, two simulations and a schedule of the pool."""
+    """Makes what the addresses lead to: four plans, two simulations and a schedule of the pool, whose instances are in
+    all states of their life: two of them sleep, and one wakes.
+    """
+    *_, waking, one, other, _, _ = INSTANCES[pool]
+    fake.world.asleep, fake.world.waking = {one, other}, {waking}
     fake.book.make(pool, 7, "ada")
     fake.book.make(pool, 0, "ada")
     fake.book.plan(pool, PlanKind.SLO, {"slo": {"ttft": "3s"}}, "ada")
@@ -31,7 +35,7 @@ def addresses(pool: str, instance: str) -> tuple[str, ...]:
     """Every page at least once, with this pool and one of its instances."""
     at = pool_path(pool)
     of_sessions = (session_path(pool, HOSTILE), tree_path(pool, HOSTILE))
-    of_instance = (instance_path(pool, instance) + part for part in ("", "/explanation", "/log"))
+    of_instance = (instance_path(pool, instance) + part for part in ("", "/explanation", "/log", "/metrics"))
     return (*_FLEET, *of_sessions, schedule_path(pool, SCHEDULE), *of_instance, *(at + path for path in _POOL))
 
 
@@ -70,6 +74,29 @@ _FLEET = (
     "/plans/p-0003",
     "/plans/p-0004",
 )
+OF_AN_EMPTY_SYSTEM = (
+    "/",
+    "/advice",
+    "/pools",
+    "/pools/new",
+    "/sessions",
+    "/migrations",
+    "/reroutes",
+    "/decisions",
+    "/rejections",
+    "/cost",
+    "/simulator",
+    "/slo",
+    "/schedules",
+    "/keys",
+    "/notices",
+    "/pause-migrations",
+    "/audit",
+    "/search?q=c",
+    "/settings",
+    "/help",
+)
+"""The pages that are there without any pool."""
 _POOL = (
     "",
     "/heatmap?metric=ttft_p95&sort=max",
@@ -90,6 +117,7 @@ _POOL = (
     "/test",
     "/edit",
     "/audit",
+    "/comments",
     "/ring?add=1&anchors=80",
     "/simulator/sim-0001?with=sim-0002",
     "/slo",

@@ -132,6 +132,11 @@ async def test_figures_that_are_behind_are_unknown_and_every_page_says_so() -> N
         assert (tiles(pool)["In time"], tiles(pool)["Requests"], tiles(pool)["Prefix hit rate"]) == (formats.NONE,) * 3
         assert "ready, figures behind" in pool or "out of SLO" in pool or "InstancesLost" in pool
         assert "0.0" not in tiles(pool).values()
+        for path in ("/", f"/pools/{CHAT}", f"/pools/{CHAT}/slo", f"/pools/{CHAT}/instances/{INSTANCES[CHAT][1]}"):
+            page = (await one.http.get(path)).text
+            assert "counted until 2026-11-21 09:48:00 UTC" in page, f"{path} says it at its numbers"
+        one.fake.world.behind.clear()
+        assert "counted until" not in (await one.http.get(f"/pools/{CHAT}")).text
 
 
 @given(st.dictionaries(st.integers(0, len(EDGES)), st.integers(1, 1000), min_size=1), st.floats(0.01, 1.0))

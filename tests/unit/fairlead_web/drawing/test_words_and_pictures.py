@@ -17,6 +17,7 @@ from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.fakes.public_data.world import World
 from fairlead_web.drawing.charts import even_ticks, sparkline, stacked_timeline, time_ticks
 from fairlead_web.drawing.differences import yaml_diff
+from fairlead_web.frame.assets import STATIC
 from fairlead_web.pages.decisions import candidates, term_rows
 from fairlead_web.pages.instances import state_band
 from fairlead_web.pages.migrations import flow_matrix, times
@@ -105,6 +106,13 @@ def test_states_are_drawn_only_inside_the_range() -> None:
     bars = state_band(made, parse_range("now-1h", "now", NOW))
     assert [(bar.x, bar.width) for bar in bars] == [(0, 540), (540, 540)]
     assert bars[1].label == "Draining for 30 min: r"
+    assert [bar.state for bar in bars] == [InstanceState.SERVING, InstanceState.DRAINING]
+
+
+@pytest.mark.parametrize("state", [one for one in InstanceState if one is not InstanceState.GONE])
+def test_every_state_of_a_living_instance_has_its_mark_and_its_colour(state: InstanceState) -> None:
+    css = "".join(path.read_text() for path in (STATIC / "css").glob("*.css"))
+    assert f".state-{state.lower()}::before" in css and f".band .state-{state.lower()}" in css
 
 
 @given(st.dictionaries(st.tuples(st.integers(0, 25), st.integers(0, 25)), st.integers(1, 50), max_size=80))

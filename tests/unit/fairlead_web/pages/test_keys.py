@@ -49,7 +49,7 @@ async def test_a_keys_last_use_and_last_day_are_shown() -> None:
     assert "41,300,512 + 2,950,077 tokens" in text
     assert "120 rejected-key-requests" in text
     assert text.count(">never<") == 1
-    assert "250000.00 EUR a day" in text
+    assert "250,000.00 EUR a day" in text
     assert text.count("budget nearly used up<") == 1
     assert re.search("budget used up</span></div>\\s*<div class=.muted.>opens again <time", text)
 
@@ -65,6 +65,18 @@ async def test_a_key_is_edited_in_its_row_and_keeps_its_secret() -> None:
         assert "30 requests" in row
         assert "tokens</td>" not in row
         assert "flk_shown-once" not in row
+
+
+async def test_a_forms_numbers_have_their_thousands_apart_and_are_read_as_they_are_shown() -> None:
+    async with visitor("operator") as operator:
+        shown = (await operator.http.get("/keys?edit=k-2")).text
+        assert 'value="250,000.00"' in shown and 'value="4,000,000.00"' in shown
+        form = {"name": "big", "budget_day": "1,250,000.00", "budget_currency": "EUR", "tokens_per_minute": "2,000,000"}
+        assert (await operator.submit("/keys/k-2", **form)).status_code == 303
+        page = (await operator.http.get("/keys?edit=k-2")).text
+        assert "1,250,000.00 EUR a day" in page and "2,000,000 tokens a minute" in page
+        assert 'value="1,250,000.00"' in page and 'value="2,000,000"' in page
+        assert (await operator.submit("/keys/k-2", name="big", tokens_per_minute="2,5")).status_code == 422
 
 
 async def test_a_refused_edit_stays_open_in_its_row_with_the_field_marked() -> None:

@@ -1,11 +1,12 @@
 """The page of a tree: it says what it leaves out, and stays small however much a tree did."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from fairlead_testing.fakes.public_data import trees
-from fairlead_testing.running.web_client import visitor
+from fairlead_testing.running.web_client import NOW, visitor
 from fairlead_web.drawing.timelines import DRAWN
 from fairlead_web.pages.tree import TURNS
 
@@ -22,6 +23,16 @@ async def test_a_tree_of_many_turns_says_what_is_left_out_and_stays_small(monkey
     assert f"Drawn: {DRAWN} of the 400 newest turns" in many
     assert f"the newest {TURNS}<" in many
     assert len(re.findall(r"<[a-z]", many)) <= MOST_ELEMENTS
+
+
+async def test_a_session_without_recorded_requests_has_a_page_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with visitor("viewer") as viewer:
+        bare = replace(trees.tree("default/chat", "s", NOW), sessions=[], sessions_in_all=0, tasks=[], turns=[])
+        monkeypatch.setattr(trees, "tree", lambda *_: bare)
+        answer = await viewer.http.get(PAGE)
+    assert answer.status_code == 200
+    assert "No request of this session is recorded" in answer.text and "FAIRLEAD_RECORD_TRAFFIC" in answer.text
+    assert "<table" not in answer.text, "no table without a row"
 
 
 async def test_where_a_session_came_from_stands_apart_from_where_it_is() -> None:

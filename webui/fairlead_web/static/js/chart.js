@@ -185,7 +185,7 @@ export class Chart {
     ctx.clip();
     for (const mark of this.marks) {
       const x = place(mark.from);
-      if (behind && mark.kind === "schedule") {
+      if (behind && (mark.kind === "schedule" || (mark.kind === "comment" && mark.to))) {
         ctx.fillStyle = token("--accent-soft");
         ctx.globalAlpha = 0.6;
         ctx.fillRect(x, bbox.top, Math.max(ratio, (mark.to ? place(mark.to) : bbox.left + bbox.width) - x), bbox.height);
@@ -212,6 +212,7 @@ export class Chart {
     if (kind === "failure") ctx.rect(x - size, y - 2 * size, 2 * size, 2 * size);
     else if (kind === "scaled") { ctx.moveTo(x - size, y); ctx.lineTo(x + size, y); ctx.lineTo(x, y - 2 * size); }
     else if (kind === "revision") ctx.arc(x, y - size, size, 0, 7);
+    else if (kind === "comment") { ctx.moveTo(x - size, y - size); ctx.lineTo(x, y); ctx.lineTo(x + size, y - size); ctx.lineTo(x, y - 2 * size); }
     else { ctx.moveTo(x, y); ctx.lineTo(x + 2 * size, y - size); ctx.lineTo(x, y - 2 * size); }
     ctx.fill();
   }

@@ -22,6 +22,7 @@ from fairlead_testing.fakes.public_api.access import Access
 from fairlead_testing.fakes.public_api.advice import AdviceOfPools
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, example_of
 from fairlead_testing.fakes.public_api.audit_views import SavedViews
+from fairlead_testing.fakes.public_api.comments import WrittenComments
 from fairlead_testing.fakes.public_api.history import History
 from fairlead_testing.fakes.public_api.live import LiveStreams
 from fairlead_testing.fakes.public_api.paths import public_parameters, refused_value, template, unmade_paths
@@ -56,6 +57,7 @@ class FakePublicApi:
         self.simulations = SimulationsOfPools(self.book, access, clock)
         self.webhooks = Webhooks(access, clock)
         self.audit_views = SavedViews(access, clock)
+        self.comments = WrittenComments(access, clock)
         routes = [
             *access.routes(),
             *Plans(world, self.book, access, clock).routes(),
@@ -68,6 +70,7 @@ class FakePublicApi:
             *Pools(world, clock).routes(access.guard, lambda endpoint: access.guard(endpoint, AccessRole.OPERATOR)),
             *self.webhooks.routes(),
             *self.audit_views.routes(),
+            *self.comments.routes(),
         ]
         examples = [Route(path, access.guard(example_of(kind))) for path, kind in unmade_paths(routes).items()]
         self.app = Starlette(

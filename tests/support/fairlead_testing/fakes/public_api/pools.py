@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from fairlead.durations import parse_duration
+from fairlead.engine_metrics import read_metrics
 from fairlead.errors import InvalidInput
 from fairlead.instances import ACCEPTING, Role
 from fairlead.pools import parse_spec
@@ -24,6 +25,7 @@ from fairlead_api.pools.rings import RingQuestion, ring_of
 from fairlead_api.schedules.outlooks import schedule_detail, schedule_item
 from fairlead_client.resources.decisions import RoutingDecision
 from fairlead_client.resources.engine_fits import PoolEngine
+from fairlead_client.resources.engine_metrics import EngineMetrics
 from fairlead_client.resources.heatmaps import METRICS
 from fairlead_client.resources.instances import InstanceCount, InstanceDetail
 from fairlead_client.resources.pods import PodEvent, PodEvents, PodLog
@@ -35,7 +37,7 @@ from fairlead_testing.builders.forecasts import office_forecast
 from fairlead_testing.builders.routing import table
 from fairlead_testing.builders.wire_examples import example
 from fairlead_testing.fakes.public_api.answers import Endpoint, Refusal, Source, as_json, document_routes, list_routes
-from fairlead_testing.fakes.public_data import objectives
+from fairlead_testing.fakes.public_data import engine_pages, objectives
 from fairlead_testing.fakes.public_data.canaries import made_up_canary
 from fairlead_testing.fakes.public_data.loads import INSTANCES
 from fairlead_testing.fakes.public_data.predictors import learnt_models
@@ -75,6 +77,7 @@ class Pools:
             Route(f"{POOL}/differences", guard(self._differences)),
             Route(f"{POOL}/test-request", operators(self._test_request), methods=["POST"]),
             Route(f"{POOL}/instances/{{instance}}/log", operators(self._pod_log)),
+            Route(f"{POOL}/instances/{{instance}}/metrics", guard(self._engine_metrics)),
             Route(f"{POOL}/instances/{{instance}}/pod-events", guard(self._pod_events)),
             Route(f"{POOL}/instances/{{instance}}", guard(self._instance)),
             *document_routes(f"{POOL}/ring", self._ring, "instances", guard),
@@ -104,6 +107,22 @@ class Pools:
         lines = matching(written, query.get("search", ""))[-int(query.get("lines", "200")) :]
         return as_json(
             PodLog(instance=name, container="engine", containers=["engine"], previous=previous, restarts=1, read=len(written), lines=lines)
+        )
+
+    async def _engine_metrics(self, request: Request) -> Response:
+        name, page = request.path_params["instance"], engine_pages.PAGE.encode()
+        if name in self._world.pods_gone:
+            raise Refusal(503, "Not available", "the engine does not answer the control API", "unavailable")
+        found = read_metrics(page, request.query_params.get("search", ""))
+        return as_json(
+            EngineMetrics(
+                instance=name,
+                at=self._clock(),
+                size=len(page),
+                families=found.families,
+                families_in_all=found.families_in_all,
+                unreadable=found.unreadable,
+            )
         )
 
     async def _test_request(self, request: Request) -> Response:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from datetime import datetime
 
+from fairlead.instances import InstanceState
 from fairlead.reports.bindings import BindingReason
 from fairlead.tables import SloFacts
 from fairlead_api.loads.heatmaps import Limits, Place, Slice, grid, heatmap
@@ -107,7 +108,7 @@ def heatmap_of(
         for column in range(where.columns):
             inside = [cell(pool, one.id, metric, first + column * where.step + where.step * part / 4) for part in range(4)]
             known = [value for value in inside if value is not None]
-            if known:
+            if known and one.state is not InstanceState.ASLEEP:
                 values, seconds = ([max(known)], []) if aggregate == "max" else ([sum(known)], [len(known)])
                 slices.append(Slice(column=column, instances=[one.id], values=values, seconds=seconds))
     moves = [move for move in migrations if move.pool == pool and start <= move.at < end]

@@ -14,10 +14,10 @@ from fairlead_testing.fakes.public_data.loads import CHAT, CODE, HOSTILE, INSTAN
 
 
 def migrations(now: datetime, sessions: Sequence[SessionSummary], extra: Sequence[Migration]) -> list[Migration]:
-    found = list(extra)
+    found, of = list(extra), {pool: [one for one in sessions if one.pool == pool] for pool in (CHAT, CODE)}
     for number in range(130):
         facts = _move(now, number)
-        mine = [one for one in sessions if one.pool == facts["pool"]]
+        mine = of[facts["pool"]]
         session = HOSTILE if number == 4 else mine[number % len(mine)].session
         move = Migration(id=f"m-{number:04d}", session=session, **facts)
         found.append(replace(move, explanation=explain_move(move, f"Session {session}")))

@@ -97,6 +97,7 @@ def annotations_of(pool: str, start: datetime, end: datetime, now: datetime) -> 
         (50, 20, AnnotationKind.SCHEDULE, None, "schedule night"),
         (30, None, AnnotationKind.SCALED, None, "both: 6 → 8 wanted"),
         (29, None, AnnotationKind.REVISION, None, "revision 2 by ada: Evening peak"),
+        (40, 31, AnnotationKind.COMMENT, None, f"operator-person: {HOSTILE} load test of the billing service"),
         (12, None, AnnotationKind.FAILURE, INSTANCES[pool][3], f"{HOSTILE} lost: PodFailed"),
     )
     found = [

@@ -8,10 +8,12 @@ from fairlead_client.resources.instances import HeldSession, SessionsHeld
 from fairlead_client.resources.sessions import BindingHistoryItem, SessionSummary
 from fairlead_testing.fakes.public_data.loads import CHAT, CODE, HOSTILE, INSTANCES, name_suffix, noise
 
+SESSIONS = 140
+
 
 def sessions(now: datetime) -> list[SessionSummary]:
     found = []
-    for number in range(140):
+    for number in range(SESSIONS):
         pool = CHAT if number % 4 else CODE
         names = INSTANCES[pool]
         at = now - timedelta(seconds=17 * number + 3)

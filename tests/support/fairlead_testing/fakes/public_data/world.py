@@ -5,6 +5,7 @@ Everything follows from `now` and fixed seeds, so a test can compute what a page
 pages: one session is called `<img src=x onerror=alert(1)>`.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -63,6 +64,9 @@ class World:
     """Seconds by which the roll-ups of a pool lag."""
     percentile: dict[str, float] = field(default_factory=lambda: {CHAT: 90.0, CODE: 90.0})
     starting: set[str] = field(default_factory=set)
+    asleep: set[str] = field(default_factory=set)
+    """Instances that sleep."""
+    waking: set[str] = field(default_factory=set)
     well: set[str] = field(default_factory=lambda: {CHAT})
     attainment: dict[str, float | None] = field(default_factory=lambda: {CHAT: 0.954, CODE: 0.871})
     extra_revisions: list[PoolRevision] = field(default_factory=list)
@@ -73,6 +77,7 @@ class World:
     schedule_runs: list[ScheduleRun] = field(default_factory=lambda: [example(ScheduleRun)])
     pools_known: list[str] = field(default_factory=lambda: [CHAT, CODE])
     _sessions: list[SessionSummary] = field(default_factory=list)
+    _counted: Counter[tuple[str, str | None]] = field(default_factory=Counter)
 
     def instance(self, pool: str, name: str) -> InstanceSummary:
         index = INSTANCES[pool].index(name)
@@ -82,6 +87,8 @@ class World:
             else (InstanceState.LOST if index == 3 and pool not in self.well else InstanceState.SERVING)
         )
         state = InstanceState.STARTING if pool in self.starting and index == 0 else state
+        state = InstanceState.ASLEEP if name in self.asleep else InstanceState.STARTING if name in self.waking else state
+        idle = name in self.asleep | self.waking
         at = self.now.timestamp()
         hit, ttft, usage = (cell(pool, name, metric, at) for metric in ("hit_rate", "ttft_p95", "kv_usage"))
         return InstanceSummary(
@@ -91,20 +98,22 @@ class World:
             role=self._role(pool, index),
             address=f"127.40.0.{index + 1}:8000",
             node="sandbox",
-            reason={"Warming": "FirstTokens", "Draining": "ScaledDown", "Lost": "PodFailed"}.get(state, "Ready"),
+            reason="Waking"
+            if name in self.waking
+            else {"Warming": "FirstTokens", "Draining": "ScaledDown", "Lost": "PodFailed", "Asleep": "ScaledDown"}.get(state, "Ready"),
             weight=0.4 if state == "Warming" else weight_of(self.marks.get(name, {}).get("fairlead.dev/weight")),
-            key_share=0.0 if state in ("Draining", "Lost") else round(1 / 7 + (index - 3) * 0.006, 4),
+            key_share=0.0 if idle or state in ("Draining", "Lost") else round(1 / 7 + (index - 3) * 0.006, 4),
             restarts=1 if state == "Lost" else 0,
             created_at=self.now - timedelta(hours=30 - index),
             state_since=self.now - timedelta(minutes=3 + 17 * index),
-            in_flight=int(cell(pool, name, "in_flight", at) or 0),
-            running=int(cell(pool, name, "running", at) or 0),
-            waiting=int(cell(pool, name, "waiting", at) or 0),
-            pending_prefill_tokens=int(cell(pool, name, "pending_prefill_tokens", at) or 0),
-            kv_usage=usage,
-            bound_sessions=len([one for one in self.sessions() if one.instance == name]),
-            hit_rate=hit,
-            ttft_p95_seconds=ttft,
+            in_flight=0 if idle else int(cell(pool, name, "in_flight", at) or 0),
+            running=0 if idle else int(cell(pool, name, "running", at) or 0),
+            waiting=0 if idle else int(cell(pool, name, "waiting", at) or 0),
+            pending_prefill_tokens=0 if idle else int(cell(pool, name, "pending_prefill_tokens", at) or 0),
+            kv_usage=None if idle else usage,
+            bound_sessions=0 if idle else self._bound()[pool, name],
+            hit_rate=None if idle else hit,
+            ttft_p95_seconds=None if idle else ttft,
         )
 
     def _role(self, pool: str, index: int) -> Role:
@@ -268,6 +277,12 @@ class World:
         if not self._sessions:
             self._sessions = sessions.sessions(self.now)
         return self._sessions
+
+    def _bound(self) -> Counter[tuple[str, str | None]]:
+        """The number of sessions of each instance."""
+        if not self._counted:
+            self._counted = Counter((one.pool, one.instance) for one in self.sessions())
+        return self._counted
 
     def history(self, session: SessionSummary) -> list[BindingHistoryItem]:
         return sessions.history(session)

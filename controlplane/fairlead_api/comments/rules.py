@@ -1,0 +1,43 @@
+"""What a comment may say, and of which time. Pure."""
+
+from datetime import datetime, timedelta
+
+from fairlead.errors import InvalidInput
+from fairlead_api.infra.times import parse_time
+from fairlead_client.resources.comments import CommentRequest
+
+LONGEST_TEXT = 1000
+LONGEST_PLAN = 100
+LONGEST_RANGE = timedelta(days=92)
+LATE = timedelta(minutes=1)
+"""How far a range may end after now: clocks differ."""
+MOST_OWN = 500
+"""Maximum number of comments of one person on one pool."""
+
+
+def text_of(request: CommentRequest) -> str:
+    """The text without spaces around it. Raises InvalidInput."""
+    text = request.text.replace("\r\n", "\n").strip()
+    if not 1 <= len(text) <= LONGEST_TEXT or not all(one == "\n" or one.isprintable() for one in text):
+        raise InvalidInput("text", f"{len(text)} characters", f"write 1 to {LONGEST_TEXT:,} printable characters")
+    return text
+
+
+def range_of(request: CommentRequest, now: datetime) -> tuple[datetime, datetime] | None:
+    """The time that the comment is on; None for a comment on a plan. Raises InvalidInput."""
+    if request.plan is not None:
+        if request.start is not None or request.end is not None:
+            raise InvalidInput("plan", request.plan[: LONGEST_PLAN + 1], "name a plan, or start and end, not both")
+        if len(request.plan) > LONGEST_PLAN:
+            raise InvalidInput("plan", request.plan[: LONGEST_PLAN + 1], "write the plan's id")
+        return None
+    if request.start is None:
+        raise InvalidInput("start", None, "write when the range begins, or name a plan")
+    start, end = parse_time("start", request.start, now), parse_time("end", request.end or "now", now)
+    if start >= end:
+        raise InvalidInput("start", request.start, "write a time before the end")
+    if end > now + LATE:
+        raise InvalidInput("end", request.end, "write a time that has come")
+    if end - start > LONGEST_RANGE:
+        raise InvalidInput("start", request.start, f"write a range of at most {LONGEST_RANGE.days} days")
+    return start, end

@@ -1,0 +1,20 @@
+"""The metrics page of an instance's engine."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from fairlead.engine_metrics import MetricFamily
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineMetrics:
+    """The engine's own metrics, read at `at` from a page of `size` bytes: grouped, under the engine's own names. With a
+    search, the families that have its text. `unreadable` lines were left out, and families beyond the first 500.
+    """
+
+    instance: str
+    at: datetime
+    size: int
+    families: list[MetricFamily]
+    families_in_all: int
+    unreadable: int
