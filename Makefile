@@ -34,7 +34,7 @@ test: .venv/ready ## set everything up and pass every test; four lanes only if t
 nightly: .venv/ready ## what `make test` leaves out: all examples of property tests, long simulations, many requests that the API's document allows, soaks
 	@$(MAKE) --no-print-directory cluster reproductions simulation unit QUICK= ARGS="--hypothesis-profile=all $(ARGS)"
 	@$(MAKE) --no-print-directory first-pages test-api-fuzz
-	$(BIN)/python -m pytest -q -rs -m nightly tests/chaos tests/integration/operator
+	$(BIN)/python -m pytest -q -rs -m nightly tests/chaos tests/integration/operator tests/e2e/sandbox/test_canaries.py
 
 first-pages: .venv/ready ## type every command of docs/ten-minutes.md, which-policy.md and life-of-a-request.md at a sandbox
 	$(BIN)/python -m pytest -q -rs tests/e2e/sandbox/test_first_pages.py $(ARGS)
@@ -107,10 +107,12 @@ browser: .venv/ready ## pages in headless Chromium
 	@scripts/ensure-identity-provider.sh
 	$(BIN)/python -m pytest $(LANE) -n 2 --dist loadfile tests/e2e/web $(ARGS)
 
+# The longest files first: one that begins last leaves two of the three sandboxes idle for minutes.
+LONGEST := tests/chaos/test_two_of_everything.py $(patsubst %,tests/e2e/sandbox/test_%.py,engine_rollouts chart serve wheel pages pools)
 sandbox: .venv/ready ## the whole system: acceptance and chaos, in three sandboxes at once, as they also wait
 	@scripts/ensure-helm.sh
 	@scripts/ensure-browser.sh
-	$(BIN)/python -m pytest $(LANE) -n 3 --dist loadfile --no-loadscope-reorder tests/e2e/sandbox tests/chaos $(ARGS)
+	$(BIN)/python -m pytest $(LANE) -n 3 --dist loadfile --no-loadscope-reorder $(LONGEST) tests/chaos tests/e2e/sandbox $(ARGS)
 
 screenshots: .venv/ready ## every page of the running sandbox in OUT (screenshots), wide in light and dark, and narrow
 	@scripts/ensure-browser.sh

@@ -7,8 +7,9 @@ For each shape of traffic (docs: `fairlead_testing.builders.demand`) six weeks a
 run in virtual time (`fairlead.forecasts.backtests`) three times: scaled by SLO alone, with the schedule that a person
 would write (office hours with half of the peak), and with those that the forecast proposed from what was recorded
 before that week. In half of the worlds the record has an outage and a peak that came once, and the week a holiday: in
-the calendar, or not in it. `--trace` takes times of requests instead: a CSV file whose first column has them as ISO
-8601 or as seconds. It must cover four weeks or more.
+the calendar, or not in it. Beside these hours is the least that any scaling needs at the same target load: that of one
+that knows every minute before it comes, and whose instances serve at once. `--trace` takes times of requests instead: a
+CSV file whose first column has them as ISO 8601 or as seconds. It must cover four weeks or more.
 
 `--forecasts` compares ways of forecasting instead, by their errors in the weeks after those that they saw: last week,
 the median of weeks, that at the level of the last days and, where statsmodels or statsforecast are installed, theirs.
@@ -27,7 +28,7 @@ from pathlib import Path
 import numpy as np
 from benchmarks.command_line import a_file, above_zero, count, names_of
 
-from fairlead.forecasts.backtests import Outcome, Stretch, replay
+from fairlead.forecasts.backtests import Outcome, Stretch, by_minute, replay
 from fairlead.forecasts.calendars import CalendarDay, ForecastMode, ForecastSpec, Weekday
 from fairlead.forecasts.drafting import RoleLimits
 from fairlead.forecasts.needs import Lead
@@ -105,11 +106,14 @@ def by_hand(peak: float, zone: str) -> tuple[ScheduleSpec, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """A world's unseen weeks, added up, and the share of quarters of an hour that were within the band."""
+    """A world's unseen weeks, added up, and the share of quarters of an hour that were within the band. `least_hours`
+    are those of a scaling that knows every minute.
+    """
 
     reactive: Outcome
     by_hand: Outcome
     proposed: Outcome
+    least_hours: float
     coverage: float
     blocks: int
 
@@ -118,7 +122,7 @@ def tried(world: World, weeks: int, start_seconds: float) -> Tried:
     """Runs the last weeks of a world."""
     record, pool = record_of(world.load, world.start), pool_of(world, start_seconds)
     outcomes: list[tuple[Outcome, Outcome, Outcome]] = []
-    within, blocks = [], 0
+    within, blocks, least = [], 0, 0.0
     for week in range(weeks, 0, -1):
         begins = record.end - WEEK * week
         begins -= timedelta(hours=begins.astimezone(parse_zone(world.zone)).hour)
@@ -129,6 +133,7 @@ def tried(world: World, weeks: int, start_seconds: float) -> Tried:
         load = world.load[(begins - world.start) // QUARTER :][: len(then.in_time)]
         stretch = Stretch(start=begins, requests=then.rates.requests, loads={Role.BOTH: load})
         setting, drafted = setting_of(pool), read_all(found.schedules)
+        least += least_hours(load, setting.scaling.target_load)
         peak = float(np.quantile(world.load[: len(past.in_time)], 0.98))
         outcomes.append(
             (replay(stretch, setting, ()), replay(stretch, setting, by_hand(peak, world.zone)), replay(stretch, setting, drafted))
@@ -137,7 +142,20 @@ def tried(world: World, weeks: int, start_seconds: float) -> Tried:
         seen = then.rates.requests
         within.append(float(np.mean((seen >= band.low[: len(seen)]) & (seen <= band.high[: len(seen)]))))
     columns = [_sum(column) for column in zip(*outcomes, strict=True)]
-    return Tried(reactive=columns[0], by_hand=columns[1], proposed=columns[2], coverage=float(np.mean(within)), blocks=blocks)
+    return Tried(
+        reactive=columns[0],
+        by_hand=columns[1],
+        proposed=columns[2],
+        least_hours=least,
+        coverage=float(np.mean(within)),
+        blocks=blocks,
+    )
+
+
+def least_hours(load: Series, target_load: float) -> float:
+    """Instance hours if every minute has the smallest number that keeps each instance at the target load."""
+    needed = np.clip(np.ceil(by_minute(load) / target_load), LEAST, MOST)
+    return float(needed.sum()) / 60
 
 
 def _sum(outcomes: Sequence[Outcome]) -> Outcome:
@@ -152,14 +170,17 @@ def _sum(outcomes: Sequence[Outcome]) -> Outcome:
 
 def compare_schedules(found: Iterator[World], weeks: int, start_seconds: float) -> None:
     """Prints a line for each world."""
-    print(f"{'world':40} {'hours: SLO':>10} {'hand':>6} {'ours':>6} {'late: SLO':>10} {'hand':>7} {'ours':>7}  band  lines  instances")
+    print(
+        f"{'world':40} {'hours: SLO':>10} {'hand':>6} {'ours':>6} {'least':>6} {'late: SLO':>10} {'hand':>7} {'ours':>7}  band  lines  instances"
+    )
     for world in found:
         one = tried(world, weeks, start_seconds)
         late = [f"{100 * (1 - of.in_time):.3f} %" for of in (one.reactive, one.by_hand, one.proposed)]
         hours = [f"{of.instance_hours:.0f}" for of in (one.reactive, one.by_hand, one.proposed)]
+        hours.append(f"{one.least_hours:.0f}")
         bounds = f"{one.proposed.least[Role.BOTH]}-{one.proposed.most[Role.BOTH]}"
         print(
-            f"{world.name:40} {hours[0]:>10} {hours[1]:>6} {hours[2]:>6} {late[0]:>10} {late[1]:>7} {late[2]:>7}  "
+            f"{world.name:40} {hours[0]:>10} {hours[1]:>6} {hours[2]:>6} {hours[3]:>6} {late[0]:>10} {late[1]:>7} {late[2]:>7}  "
             f"{100 * one.coverage:.0f} %  {one.blocks:>5}  {bounds}",
             flush=True,
         )

@@ -68,14 +68,15 @@ def _results(context: Context) -> dict[tuple[float, Arm], list[CellResult]]:
     requests = 80 if context.quick else REQUESTS
     loaded = workload("conversation", requests=requests, max_input=PRESET.max_input_tokens, recorded=context.conversation)
     keys = [(load, arm, seed) for seed in range(context.seeds) for load in LOADS for arm in ARMS]
-    cells = [_cell(context, loaded, *key) for key in keys]
+    cells = [cell_of(context, loaded, *key) for key in keys]
     found: dict[tuple[float, Arm], list[CellResult]] = {}
     for (load, arm, _), result in zip(keys, run(context, "apart", loaded, cells), strict=True):
         found.setdefault((load, arm), []).append(result)
     return found
 
 
-def _cell(context: Context, loaded: Workload, load: float, arm: Arm, seed: int) -> Cell:
+def cell_of(context: Context, loaded: Workload, load: float, arm: Arm, seed: int) -> Cell:
+    """The run of one arm at a multiple of the estimated saturation."""
     ideal, _ = ideal_hits(loaded)
     spec = SimulatedPool(
         preset=PRESET,

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from fairlead.reports.decisions import DecisionReason, KeptFor, RequestOutcome
+from fairlead.reports.decisions import DecisionReason, KeptFor, RequestOutcome, ShadowChoice
 from fairlead_cli.listing import List, Look, list_options, look_options, print_found, range_options, show_list, watched
 from fairlead_cli.printing import print_facts, print_table, seconds, short, when
 from fairlead_client.resources.decisions import RoutingDecision
@@ -67,8 +67,17 @@ def show(decision: str, look: Look) -> None:
             for one in found.candidates
         ]
         print_table(("instance", "cached tokens", "to compute", "waiting before", "predicted TTFT", "total"), rows)
+        if found.shadows:
+            click.echo("\nPolicies that only advise, predicted:")
+            print_table(("policy", "instance", "cached tokens", "predicted TTFT", "as decided"), [_advised(one) for one in found.shadows])
 
     watched(look, lambda api: api.decision(decision), shown)
+
+
+def _advised(one: ShadowChoice) -> tuple[str, ...]:
+    if one.target is None:
+        return (one.policy, "failed", "-", "-", "-")
+    return (one.policy, one.target, f"{one.hit_tokens:,}", seconds(one.predicted_ttft_seconds), seconds(one.chosen_ttft_seconds))
 
 
 def _row(one: RoutingDecision) -> tuple[str, ...]:

@@ -16,6 +16,8 @@ from fairlead_client.resources.canaries import Canary, CanaryEstimate
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_client.resources.pools import PoolDetail, PoolSummary
 from fairlead_client.resources.rollouts import Rollout, TemplateRevision
+from fairlead_client.resources.shadows import ShadowFigures, with_error
+from fairlead_process.option_types import TimeOption
 from fairlead_process.pool_names import name_argument, pool_named
 
 COLUMNS = (
@@ -32,6 +34,8 @@ COLUMNS = (
     "moved, 5 min",
     "model",
 )
+
+SHADOW_COLUMNS = ("shadow", "decided by", "asked", "alike", "else TTFT", "else hit", "prediction off by", "failed")
 
 
 @click.group()
@@ -120,6 +124,28 @@ def canary(name: str, as_json: bool, url: tuple[str, ...], token: str | None) ->
 
 @pools.command()
 @name_argument
+@click.option("--from", "start", type=TimeOption(), default="now-1d", show_default=True, help="Begin: RFC 3339, or as now-6h.")
+@click.option("--to", "end", type=TimeOption(), help="End, in the same form; default: now.")
+@json_option
+@url_option
+@token_option
+def shadows(name: str, start: str, end: str | None, as_json: bool, url: tuple[str, ...], token: str | None) -> None:
+    """Show what the policies that only advise would have decided: how often alike, and what they are predicted to
+    change where not. JSON has the same by hour.
+    """
+    found = ask(url, token, lambda api: api.shadows(pool_named(name), start=start, end=end))
+    if as_json:
+        print_json(found)
+        return
+    if not found.policies:
+        click.echo("No shadow was asked in this time. spec.routing.shadows names policies that only advise.")
+        return
+    print_table(SHADOW_COLUMNS, [_shadow(one) for one in found.policies])
+    click.echo("Predicted by the router's formula: no engine got the requests that a shadow would have sent elsewhere.")
+
+
+@pools.command()
+@name_argument
 @list_options
 def history(name: str, limit: int, look: Look) -> None:
     """List the revisions of a pool's whole spec: who changed what; `fairlead change revert` restores one."""
@@ -178,6 +204,8 @@ def canary_lines(found: Canary) -> Iterator[str]:
         look = step.looks[0] if step.looks else None
         said = f"{look.verdict}: {look.reason}" if look else "no session has been judged yet"
         yield f"{100 * step.share:.0f} % of the sessions since {time_words(step.began_at)}: {said}"
+        if look and look.late_requests:
+            yield f"    {look.late_requests:,} requests were reported too late to count"
         for one in look.estimates if look else ():
             yield f"    {one.metric:<7} {_estimated(one) if one.pairs else 'not measured'}"
 
@@ -186,6 +214,20 @@ def _estimated(one: CanaryEstimate) -> str:
     low, high = ("?" if bound is None else f"{100 * bound:+.0f}" for bound in (one.low, one.high))
     unit = "%" if one.is_ratio else "points"
     return f"{100 * one.change:+.0f} {unit}, between {low} and {high}; {one.pairs} pairs, {one.verdict}"
+
+
+def _shadow(one: ShadowFigures) -> tuple[str, ...]:
+    """One shadow under SHADOW_COLUMNS."""
+    return (
+        one.policy,
+        one.decided_by,
+        f"{one.asked:,}",
+        percent(one.alike / one.asked),
+        with_error(one.ttft_change_seconds, one.ttft_error_seconds, "s", 3),
+        with_error(one.hit_change_tokens, one.hit_error_tokens, "tokens", 0),
+        seconds(one.off_seconds),
+        f"{one.failed:,}",
+    )
 
 
 def row(one: PoolSummary) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from fairlead.capabilities import EngineCapability, declared
 from fairlead.instances import ACCEPTING, InstanceState, Role
-from fairlead.schemas.shapes import Rule, duration, free, nested, number, text, truth, whole
+from fairlead.schemas.shapes import Rule, duration, free, listing, nested, number, text, truth, whole
 
 POLICY_NAME = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 """Pattern of a policy's name.
@@ -472,6 +472,14 @@ CONTINUING_MODES = (ANSWERS_CONTINUE, "Disabled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowPolicy:
+    """An entry of `spec.routing.shadows`: a policy that is asked beside the deciding one, and decides nothing."""
+
+    policy: str = text("A policy by name, except one that learns from its own choices.", pattern=POLICY_NAME, max_length=63)
+    parameters: dict[str, Any] = free("Parameters of that policy; checked against its own schema (see the pool's Ready condition).")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingFacts:
     """The fields of `spec.routing` that routers obey: the policy, its parameters and queueing.
 
@@ -528,6 +536,14 @@ class RoutingFacts:
         0.2,
         minimum=0.0,
         maximum=1.0,
+    )
+    shadows: tuple[ShadowPolicy, ...] = listing(
+        ShadowPolicy,
+        "Policies that only advise: for a sample of the requests a router also asks these where they would send it, and "
+        "records the answer with the decision (fairlead pools shadows). They decide nothing. Empty: nobody is asked.",
+        (),
+        key="policy",
+        max_items=2,
     )
 
 

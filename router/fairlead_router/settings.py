@@ -338,6 +338,15 @@ class RouterSettings(Sizes):
             "0 for gateways that take one address only (docs/gateway-api.md)",
         ),
     )
+    picker_scores: bool = field(
+        default=False,
+        metadata=variable(
+            "FAIRLEAD_PICKER_SCORES",
+            Switch(),
+            "whether the endpoint picker also tells the gateway how the best endpoints compared, from 0 to 1, as metadata",
+            "the metadata grow by 30 to 40 bytes for each compared endpoint (docs/endpoint-picker.md)",
+        ),
+    )
     picker_any_path: bool = field(
         default=False,
         metadata=variable(

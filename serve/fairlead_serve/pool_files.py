@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 import yaml
 
 from fairlead.engine_specs import MetricsSpec, adapter_names
-from fairlead.errors import InvalidInput, UnknownName
+from fairlead.errors import InvalidInput
 from fairlead.instances import LEAST_WEIGHT, MOST_WEIGHT, Role
 from fairlead.pool_rules import NEEDS_PREFILL_ROLE
 from fairlead.pools import MAX_NAME, DrainSpec, parse_spec
-from fairlead.routing.contracts.catalogues import POLICY_FIELD, PolicyCatalogue
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing_specs import RoutingSpec
 from fairlead.schemas.reading import read
 from fairlead.schemas.shapes import REQUIRED, Rule, listing, nested, number, text, truth
@@ -196,9 +196,7 @@ def read_pool_file(document: object, policies: PolicyCatalogue) -> PoolFile:
     """Read a file's document. Raises InvalidInput."""
     try:
         pool = read(ServedPool, document, FILE)
-        policies.check_parameters(pool.routing.policy, pool.routing.parameters)
-    except UnknownName as error:
-        raise InvalidInput(POLICY_FIELD.removeprefix("spec."), error.name, f"choose one of {', '.join(sorted(error.known))}") from None
+        policies.check(pool.routing, {engine.role for engine in pool.engines} or {Role.BOTH})
     except InvalidInput as error:
         field = error.field.removeprefix(f"{FILE}.").removeprefix("spec.")
         raise InvalidInput(field, error.value, error.remedy.replace(f"the fields of {FILE} are", "the fields of the file are")) from None

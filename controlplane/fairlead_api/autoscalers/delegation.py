@@ -29,6 +29,7 @@ KEPT_SECONDS = 10.0
 """How long an answer about a token or a right counts, as in Kubernetes."""
 MOST_KEPT = 1000
 MASTERS = "system:masters"
+ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED = "system:anonymous", "system:authenticated", "system:unauthenticated"
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -91,8 +92,16 @@ def user_by_headers(proxy: FrontProxy, certificate: Mapping[str, Any] | None, he
     user = _first(given, proxy.user_headers)
     if not user:
         return None
-    groups = tuple(value for wanted in proxy.group_headers for value in _all(given, wanted) if value)
+    groups = with_authenticated(user, [value for wanted in proxy.group_headers for value in _all(given, wanted) if value])
     return User(name=user, uid=_first(given, proxy.uid_headers), groups=groups, extra=_extra(given, proxy.extra_prefixes))
+
+
+def with_authenticated(name: str, groups: Sequence[str]) -> tuple[str, ...]:
+    """A known user's groups, with that of all known users where it is missing, as `k8s.io/apiserver` adds it: the API
+    server's own parts name no group when they ask what there is, and only this one gives them the right to.
+    """
+    is_known = name != ANONYMOUS and AUTHENTICATED not in groups and UNAUTHENTICATED not in groups
+    return (*groups, AUTHENTICATED) if is_known else tuple(groups)
 
 
 def _all(given: Sequence[tuple[str, str]], wanted: str) -> list[str]:
@@ -213,4 +222,5 @@ def _user(status: Mapping[str, Any]) -> User | None:
     if status.get("authenticated") is not True or not user.get("username"):
         return None
     extra = {name: tuple(values or ()) for name, values in (user.get("extra") or {}).items()}
-    return User(name=user["username"], uid=user.get("uid") or "", groups=tuple(user.get("groups") or ()), extra=extra)
+    groups = with_authenticated(user["username"], user.get("groups") or ())
+    return User(name=user["username"], uid=user.get("uid") or "", groups=groups, extra=extra)

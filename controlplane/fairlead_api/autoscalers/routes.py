@@ -21,8 +21,8 @@ def feature(figures: LatestFigures, ports: AutoscalerPorts, cluster: Kubernetes)
 async def _serving(figures: LatestFigures, ports: AutoscalerPorts, cluster: Kubernetes) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         if ports.scaler is not None:
-            await stack.enter_async_context(serving_scaler(figures, ports.scaler, ports.door(SCALER), ports.certificate))
-        if ports.metrics is not None and ports.certificate is not None:
-            serving = serving_metrics(figures, cluster, ports.metrics, ports.door(METRICS), ports.certificate)
+            await stack.enter_async_context(serving_scaler(figures, ports.scaler, ports.door(SCALER), ports.scaler_certificate))
+        if ports.metrics is not None and ports.metrics_certificate is not None:
+            serving = serving_metrics(figures, cluster, ports.metrics, ports.door(METRICS), ports.metrics_certificate)
             await stack.enter_async_context(serving)
         yield

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -128,7 +129,7 @@ async def serving_scaler(
 
     tls = None if certificate is None else certificate.context
     server = BoundedServer(listener, door, connection, lost, lambda: FAREWELL, tls)
-    looking = asyncio.create_task(_looking(calls), name="scaler")
+    looking = asyncio.create_task(_looking(calls, certificate), name="scaler")
     try:
         yield calls
     finally:
@@ -138,7 +139,10 @@ async def serving_scaler(
             one.close()
 
 
-async def _looking(calls: ScalerCalls) -> None:
+async def _looking(calls: ScalerCalls, certificate: Certificate | None) -> None:
+    """Tells watches what has changed, and keeps the port's certificate up to date."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         calls.look()
+        if certificate is not None:
+            certificate.look(time.monotonic())

@@ -5,7 +5,7 @@ from the beginning and comes to the same judgement.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 5
 SETTLED_SECONDS = 4.0
-"""Requests are judged this long after their end, when all routers have reported them."""
+"""Requests are judged this long after their end, when all routers have reported them. Those that come later, as after
+an outage of the API, are counted but not judged: bets are made in the order of time.
+"""
 SPEAK_SECONDS = 60.0
 """A look is stored so often, and whenever the verdict changes."""
 AT_ONCE = 4000
@@ -45,6 +47,8 @@ class Store(Protocol):
 
     async def samples(self, step: OpenStep, after: tuple[datetime, str], until: datetime, most: int) -> list[CanarySample]: ...
 
+    async def count(self, step: OpenStep, until: tuple[datetime, str]) -> int: ...
+
     async def add(self, step: OpenStep, judgement: Judgement, at: datetime) -> None: ...
 
     async def newest(self, step: OpenStep) -> tuple[datetime, StepVerdict] | None: ...
@@ -52,12 +56,15 @@ class Store(Protocol):
 
 @dataclass(slots=True)
 class _Going:
-    """A step that is judged: its judge, the sessions that do not count, and the last request that was read."""
+    """A step that is judged: its judge, the sessions that do not count, the last request that was read, and how many
+    were.
+    """
 
     judge: Judge
     earlier: frozenset[str]
     last: tuple[datetime, str]
     spoke: tuple[datetime, StepVerdict] | None
+    read: int = 0
 
 
 class Judging:
@@ -90,7 +97,8 @@ class Judging:
             return  # more have ended already: a verdict waits for them
         spoke = going.spoke
         if spoke is None or judgement.verdict is not spoke[1] or (now - spoke[0]).total_seconds() >= SPEAK_SECONDS:
-            await self._store.add(step, judgement, now)
+            late = await self._store.count(step, going.last) - going.read
+            await self._store.add(step, replace(judgement, late_requests=max(0, late)), now)
             going.spoke = now, judgement.verdict
 
 
@@ -99,6 +107,7 @@ def _with(going: _Going, samples: list[CanarySample], until: datetime | None) ->
     for one in samples:
         if one.session not in going.earlier:
             going.judge.add(one)
+    going.read += len(samples)
     if samples:
         last = samples[-1]
         going.last = datetime.fromtimestamp(last.at, going.last[0].tzinfo), last.session

@@ -96,6 +96,12 @@ class PostgresCanaries:
             rows = (await connection.execute(query)).all()
         return [read(CanarySample, row, pool=step.pool, at=row.at.timestamp()) for row in rows]
 
+    async def count(self, step: OpenStep, until: tuple[datetime, str]) -> int:
+        """How many requests of a step there are now up to a time and session."""
+        mine = select(func.count()).where(_SAMPLES.pool_id == step.pool_id, _SAMPLES.step == step.step, _SAMPLES.at >= step.began_at)
+        async with self._database.reading() as connection:
+            return int((await connection.execute(mine.where(tuple_(_SAMPLES.at, _SAMPLES.session) <= until))).scalar_one())
+
     async def add(self, step: OpenStep, judgement: Judgement, at: datetime) -> None:
         """Store what the judge says of a step now, as long as the step is in force."""
 

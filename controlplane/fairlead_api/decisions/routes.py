@@ -12,6 +12,7 @@ from fairlead.errors import InvalidInput
 from fairlead.reports.decisions import DecisionReason, KeptFor, RequestOutcome
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
+from fairlead_api.decisions.shadows import PostgresShadows
 from fairlead_api.decisions.store import DecisionFilter, PostgresDecisions, PostgresKeptSessions
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer, seen
@@ -25,6 +26,7 @@ from fairlead_api.infra.times import parse_range
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.decisions import DecisionReasons, ReasonCount, RoutingDecision
 from fairlead_client.resources.sessions import KeepSessionRequest, KeptSession, KeptSessions
+from fairlead_client.resources.shadows import ShadowHour, ShadowReport
 
 MOST_SESSIONS = 20
 """Maximum number of kept sessions per pool at a time."""
@@ -63,8 +65,8 @@ MOST_COUNTED = 1000
 """Maximum number of decisions whose reasons are counted."""
 
 
-def decision_routes(guard: Guard, reader: PostgresDecisions, clock: Callable[[], datetime]) -> Routes:
-    """Decisions under /v1."""
+def decision_routes(guard: Guard, reader: PostgresDecisions, shadows: PostgresShadows, clock: Callable[[], datetime]) -> Routes:
+    """Decisions, and what shadows would have decided, under /v1."""
     routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
@@ -108,6 +110,18 @@ def decision_routes(guard: Guard, reader: PostgresDecisions, clock: Callable[[],
 
     path, needs = "/pools/{namespace}/{name}/decision-reasons", guard.needs(AccessRole.VIEWER)
     document(routes, path, DecisionReasons, needs, get_decision_reasons, ReasonCount, lambda found: found.reasons)
+
+    async def get_shadows(namespace: str, name: str, start: From = "now-1d", end: To = "now") -> Ask:
+        """How the policies that only advise would have decided, in all and by hour: at most the newest 50,000 of the
+        decisions for which they were asked. A prediction: no engine ever got the requests that they would have sent
+        elsewhere.
+        """
+        begun, ended = parse_range(start or "now-1d", end or "now", clock())
+        assert begun is not None
+        assert ended is not None
+        return lambda _: shadows.report(PoolKey(namespace=namespace, name=name), begun, ended)
+
+    document(routes, "/pools/{namespace}/{name}/shadows", ShadowReport, needs, get_shadows, ShadowHour, lambda found: found.hours)
     return routes
 
 
@@ -144,4 +158,5 @@ def decisions_of(infra: Infra) -> PostgresDecisions:
 def feature(infra: Infra, guard: Guard) -> Feature:
     """Decisions, and sessions for which all decisions are kept."""
     keeping = Keeping(PostgresKeptSessions(infra.control))
-    return Feature(routes=(decision_routes(guard, decisions_of(infra), infra.clock), kept_session_routes(guard, keeping, infra.clock)))
+    decided = decision_routes(guard, decisions_of(infra), PostgresShadows(infra.reads), infra.clock)
+    return Feature(routes=(decided, kept_session_routes(guard, keeping, infra.clock)))

@@ -12,7 +12,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.reports.decisions import Attempt, Continuation, DecisionReason, KeptFor, RequestOutcome, Weighing
+from fairlead.reports.decisions import Attempt, Continuation, DecisionReason, KeptFor, RequestOutcome, ShadowChoice, Weighing
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing.contracts.weighing import NOT_RECORDED
 from fairlead.routing.explanations.fates import whole_story
@@ -130,6 +130,7 @@ class PostgresDecisions:
             kept=KeptFor.SAMPLE if row.kept is None else KeptFor(row.kept),
             attempts=() if row.attempts is None else msgspec.convert(row.attempts, tuple[Attempt, ...]),
             continuations=() if row.continuations is None else msgspec.convert(row.continuations, tuple[Continuation, ...]),
+            shadows=() if row.shadows is None else msgspec.convert(row.shadows, tuple[ShadowChoice, ...]),
         )
         return replace(decision, explanation=whole_story(decision, decision))
 

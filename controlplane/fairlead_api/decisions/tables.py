@@ -1,6 +1,6 @@
 """Tables of sampled decisions, and of sessions whose every decision is kept."""
 
-from sqlalchemy import Column, Double, Index, Integer, PrimaryKeyConstraint, Table, Text
+from sqlalchemy import Column, Double, Index, Integer, PrimaryKeyConstraint, Table, Text, text
 
 from fairlead_api.infra.columns import class_column, count_column, json_column, metadata, pool_column, text_column, time_column
 
@@ -36,9 +36,11 @@ decisions = Table(
     json_column("attempts", null=True),
     json_column("continuations", null=True),
     text_column("trace", null=True),
+    json_column("shadows", null=True),
     PrimaryKeyConstraint("id", "at"),
     Index(None, "at", "id"),
     Index(None, "pool_id", "at"),
+    Index("ix_decisions_shadowed", "pool_id", "at", postgresql_where=text("shadows IS NOT NULL")),
     Index(None, "session", "at"),
     Index(None, "request", "at"),
     Index(None, "client_request", "at"),

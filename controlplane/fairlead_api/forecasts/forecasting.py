@@ -9,7 +9,8 @@ import logging
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import partial
 from itertools import pairwise
 from typing import Protocol
 
@@ -31,6 +32,8 @@ from fairlead_client.resources.plans import Proposal
 _log = logging.getLogger(__name__)
 
 MOST_KEPT = 64
+RETRY = timedelta(minutes=10)
+"""A replay that failed is made again for whoever asks after this long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +72,18 @@ class Records(Protocol):
 
 @dataclass(slots=True)
 class _Made:
-    """A pool's forecast of a day, and the replay that goes with it."""
+    """A pool's forecast of a day, and the newest replay that goes with it, begun at `began`."""
 
     found: Proposed | str
     trying: asyncio.Task[Tried] | None = None
+    began: datetime | None = None
     tried: Tried | None = None
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether a replay is to begin: none has yet, or the newest one failed and began some time ago."""
+        if self.trying is None or self.began is None:
+            return True
+        return self.trying.done() and self.tried is None and now - self.began >= RETRY
 
 
 @dataclass(slots=True)
@@ -90,8 +100,8 @@ class Forecasting:
         if read is None:
             return PoolForecast(pool=str(pool), mode="Disabled", time_zone="UTC", unknown="the pool has no usable spec")
         made = await self._of(read, now)
-        if isinstance(made.found, Proposed) and made.trying is None:
-            made.trying = asyncio.create_task(self._try(read, made.found, made, now))
+        if isinstance(made.found, Proposed):
+            self._replay(read, made.found, made, now)
         return pool_forecast(read, made.found, made.tried, now)
 
     async def _of(self, read: ReadPool, now: datetime) -> _Made:
@@ -102,6 +112,13 @@ class Forecasting:
                 self._made.pop(next(iter(self._made)))
             self._made.setdefault(key, _Made(found))
         return self._made[key]
+
+    def _replay(self, read: ReadPool, found: Proposed, made: _Made, now: datetime) -> asyncio.Task[Tried]:
+        """The newest replay, which begins now if it is due."""
+        if made.trying is None or made.is_due(now):
+            made.trying, made.began = asyncio.create_task(self._try(read, found, made, now)), now
+            made.trying.add_done_callback(partial(_log_failure, read.pool))
+        return made.trying
 
     async def _try(self, read: ReadPool, found: Proposed, made: _Made, now: datetime) -> Tried:
         async with self._one_at_a_time:
@@ -129,7 +146,7 @@ class Forecasting:
         if not isinstance(made.found, Proposed) or read.engines_file is not None:
             return None
         if made.tried is None:
-            await (made.trying or self._try(read, made.found, made, now))
+            await self._replay(read, made.found, made, now)
         return None if made.tried is None else proposal_of(read.facts, made.found, made.tried, now)
 
     async def watch(self, now: datetime) -> None:
@@ -155,6 +172,12 @@ def _apart(pool: PoolKey) -> Iterator[None]:
         raise
     except Exception as error:  # noqa: BLE001  # whatever a pool's record makes fail
         _log.error("forecast failed", exc_info=error, extra={"pool": str(pool)})
+
+
+def _log_failure(pool: PoolKey, replay: asyncio.Task[Tried]) -> None:
+    error = None if replay.cancelled() else replay.exception()
+    if error is not None:
+        _log.error("replay of a forecast failed", exc_info=error, extra={"pool": str(pool)})
 
 
 def proposal_of(facts: Forecasted, found: Proposed, result: Tried, now: datetime) -> Proposal | None:

@@ -20,7 +20,8 @@ class AutoscalerPorts:
 
     scaler: socket.socket | None = None
     metrics: socket.socket | None = None
-    certificate: Certificate | None = None
+    scaler_certificate: Certificate | None = None
+    metrics_certificate: Certificate | None = None
     doors: Mapping[str, int] = field(default_factory=dict)
 
     def door(self, plan: DoorPlan) -> Door:
@@ -35,12 +36,19 @@ def plans_of(settings: AutoscalerSettings) -> tuple[DoorPlan, ...]:
 
 def bound(settings: AutoscalerSettings, host: str, doors: Mapping[str, int]) -> AutoscalerPorts:
     """Bind the ports that the settings name. Raises InvalidInput."""
-    certificate = None
-    if settings.cert_file is not None and settings.key_file is not None:
-        certificate = Certificate(settings.cert_file, settings.key_file, CERT_FILES, ["h2", "http/1.1"])
     return AutoscalerPorts(
         scaler=None if settings.scaler_port is None else bind("FAIRLEAD_SCALER_PORT", host, settings.scaler_port),
         metrics=None if settings.metrics_port is None else bind("FAIRLEAD_EXTERNAL_METRICS_PORT", host, settings.metrics_port),
-        certificate=certificate,
+        scaler_certificate=_certificate(settings, "h2"),
+        metrics_certificate=_certificate(settings, "http/1.1"),
         doors=doors,
     )
+
+
+def _certificate(settings: AutoscalerSettings, protocol: str) -> Certificate | None:
+    """For a port that speaks only this protocol: a client takes the other one where it is offered.
+    One port's clients are judged by authorities which the other's need not know, so each has a certificate of its own.
+    """
+    if settings.cert_file is None or settings.key_file is None:
+        return None
+    return Certificate(settings.cert_file, settings.key_file, CERT_FILES, [protocol])

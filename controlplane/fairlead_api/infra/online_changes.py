@@ -42,16 +42,19 @@ def build_partial(name: str, table: str, columns: Sequence[str], where: str, inc
         connection.execute(sa.text(f"CREATE INDEX CONCURRENTLY {name} ON {table} ({', '.join(columns)}){also} WHERE {where}"))
 
 
-def build_on_partitions(table: str, columns: Sequence[str]) -> None:
-    """Builds an index on a partitioned table and on each of its partitions."""
-    name = index_name(table, columns)
+def build_on_partitions(table: str, columns: Sequence[str], *, name: str = "", where: str = "") -> None:
+    """Builds an index on a partitioned table and on each of its partitions; if `where` is given, only on its rows.
+    `name` stands for the columns in the index's name.
+    """
+    ending = name or "_".join(columns)
+    name, of_rows = f"ix_{table}_{ending}", f" WHERE {where}" if where else ""
     with _patient() as connection:
-        connection.execute(sa.text(f"CREATE INDEX IF NOT EXISTS {name} ON ONLY {table} ({', '.join(columns)})"))
+        connection.execute(sa.text(f"CREATE INDEX IF NOT EXISTS {name} ON ONLY {table} ({', '.join(columns)}){of_rows}"))
         for (partition,) in connection.execute(_PARTITIONS, {"table": table}).all():
             if connection.execute(_ATTACHED, {"index": name, "table": partition}).scalar_one():
                 continue  # made with the partition, or by an earlier try
-            own = f"{partition}_{'_'.join(columns)}_idx"
-            _build(connection, own, partition, columns)
+            own = f"{partition}_{ending}_idx"
+            _build(connection, own, partition, columns, where)
             connection.execute(sa.text(f"ALTER INDEX {name} ATTACH PARTITION {own}"))
 
 

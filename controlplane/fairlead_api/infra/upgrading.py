@@ -6,6 +6,7 @@ It does what `alembic upgrade head` does, from any working directory.
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import psycopg
@@ -47,6 +48,7 @@ def _config() -> Config:
     raise FileNotFoundError("the folder `migrations` was not found beside the project, in /app or in the current folder")
 
 
+@cache  # the migrations of a process do not change, and each reading compiles them all
 def heads() -> str:
     """Id of the newest migration."""
     head = ScriptDirectory.from_config(_config()).get_current_head()
@@ -55,6 +57,7 @@ def heads() -> str:
     return head
 
 
+@cache
 def older() -> frozenset[str]:
     """Ids of the migrations before the newest one."""
     scripts = ScriptDirectory.from_config(_config())

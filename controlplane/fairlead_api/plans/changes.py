@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from fairlead.errors import InvalidInput, UnknownName
+from fairlead.errors import InvalidInput
 from fairlead.instance_marks import POOL_LABEL
 from fairlead.instances import Role
 from fairlead.pools import PoolSpec, parse_spec
-from fairlead.routing.contracts.catalogues import POLICY_FIELD, PolicyCatalogue
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.tables import PoolKey
 from fairlead_api.infra.errors import NotFound
 from fairlead_api.plans.merge_patches import merged, replacing
@@ -128,11 +128,7 @@ def checked(spec: Spec, patch: Mapping[str, Any], policies: PolicyCatalogue) -> 
     Kubernetes API does not know policies and their parameters.
     """
     after = parse_spec(merged(spec, patch))
-    try:
-        policies.check_parameters(after.routing.policy, after.routing.parameters)
-    except UnknownName as error:
-        raise InvalidInput(POLICY_FIELD, error.name, f"choose one of {', '.join(sorted(error.known))}") from error
-    policies.check_roles(after.routing.policy, [role.name for role in after.roles])
+    policies.check(after.routing, [role.name for role in after.roles])
     return after
 
 

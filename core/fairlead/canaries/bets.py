@@ -13,10 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 _STAKES = np.array([0.02, 0.06, 0.15, 0.35, 0.7])
-_STEP = 0.01
-_REACH = 70
-GRID = np.arange(-_REACH, _REACH + 1) * _STEP
-"""The effects that are tried: logarithms of ratios, or differences of shares."""
+_NEAR = np.arange(-70, 71) * 0.01
+_FAR = np.arange(15, 37) * 0.05
+GRID = np.concatenate((-_FAR[::-1], _NEAR, _FAR))
+"""The effects that are tried: logarithms of ratios, or differences of shares. They reach every limit that rules may
+set, such as six times as many tokens (logarithm 1.79).
+"""
 _FIRST_SPREAD = 0.5
 
 

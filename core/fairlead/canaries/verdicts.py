@@ -44,7 +44,9 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The verdict about a step, and what it rests on. Sessions are those that counted."""
+    """The verdict about a step, and what it rests on. Sessions are those that counted; `late_requests` did not, as they
+    were reported too late.
+    """
 
     verdict: StepVerdict
     reason: str
@@ -53,3 +55,4 @@ class Judgement:
     canary_sessions: int
     other_sessions: int
     estimates: tuple[Estimate, ...]
+    late_requests: int = 0

@@ -110,8 +110,8 @@ class _Fleet:
 def replay(stretch: Stretch, setting: Setting, schedules: Sequence[ScheduleSpec]) -> Outcome:
     """Runs a stretch of demand against the pool's scaling with these schedules."""
     minutes = len(stretch.requests) * PER_QUARTER
-    loads = {role: _by_minute(of) for role, of in stretch.loads.items()}
-    requests, windows = _by_minute(stretch.requests), _windows(stretch.start, minutes, schedules)
+    loads = {role: by_minute(of) for role, of in stretch.loads.items()}
+    requests, windows = by_minute(stretch.requests), _windows(stretch.start, minutes, schedules)
     memory = dict.fromkeys(loads, ScalingMemory())
     fleets = {one.role: _Fleet(one.replicas, setting.lead, setting.hit_share) for one in setting.declared}
     counts = {one.role: np.zeros(minutes, dtype=int) for one in setting.declared}
@@ -137,7 +137,7 @@ def replay(stretch: Stretch, setting: Setting, schedules: Sequence[ScheduleSpec]
     )
 
 
-def _by_minute(quarters: Series) -> Series:
+def by_minute(quarters: Series) -> Series:
     """Quarters as minutes, on lines through their middles, each quarter with the mean it had."""
     places = np.arange(len(quarters)) * PER_QUARTER + PER_QUARTER / 2
     lines = np.interp(np.arange(len(quarters) * PER_QUARTER) + 0.5, places, quarters)

@@ -152,6 +152,24 @@ class Continuation:
     target_rank: int | None = None
 
 
+@value
+class ShadowChoice:
+    """Where a policy that only advises (`spec.routing.shadows`) would have sent the same request at the same instant.
+
+    `target` is an instance or rank, named as in the candidates of the decision, None if the policy failed; `alike` says
+    whether the request went there. The predicted TTFTs and hits of both are by the same formula of the router, whatever
+    either policy predicts by; no engine ever confirmed those of `target`.
+    """
+
+    policy: str
+    target: str | None
+    alike: bool = False
+    predicted_ttft_seconds: float = 0.0
+    hit_tokens: int = 0
+    chosen_ttft_seconds: float = 0.0
+    chosen_hit_tokens: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledDecision(Generic[Pool, Time]):
     """A routing decision as a router reports it and as the public API shows it.
@@ -171,6 +189,7 @@ class SampledDecision(Generic[Pool, Time]):
     refused. `attempts` are the instances that failed the request, in order; `continuations` the moves of its answer to
     other instances after it had begun. `client_request` is the client's own id of the request (`x-request-id`), None if
     it gave none. `trace` is the id of the trace that the router exported, None if it exported none of the request.
+    `shadows` are the choices of the policies that only advise.
     The targets are those of the pool when the request ended. `outcome` is None if it is unknown: from an
     older router, or because another router saw the end.
 
@@ -210,6 +229,7 @@ class SampledDecision(Generic[Pool, Time]):
     attempts: tuple[Attempt, ...] = ()
     continuations: tuple[Continuation, ...] = ()
     trace: str | None = None
+    shadows: tuple[ShadowChoice, ...] = ()
 
     @property
     def target(self) -> str:

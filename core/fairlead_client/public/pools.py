@@ -15,6 +15,7 @@ from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevis
 from fairlead_client.resources.predictors import Predictor
 from fairlead_client.resources.rings import Ring
 from fairlead_client.resources.rollouts import Rollout
+from fairlead_client.resources.shadows import ShadowReport
 from fairlead_client.resources.slo import SloAttainment, SloBurn, SloVersion, SloWhatIf
 from fairlead_client.resources.trials import Trial, TrialAnswer
 
@@ -105,6 +106,10 @@ class PoolCalls(ApiCalls):
 
     async def canary(self, pool: PoolKey) -> Canary:
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/canary", Canary)
+
+    async def shadows(self, pool: PoolKey, *, start: str | None = None, end: str | None = None) -> ShadowReport:
+        """What the policies that only advise would have decided in a range, by default the past day."""
+        return await self._call("GET", f"/v1/pools/{path_of(pool)}/shadows", ShadowReport, query={"from": start, "to": end})
 
     async def heatmap(
         self,

@@ -26,7 +26,9 @@ class CanaryEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryLook:
-    """What the judge said of a step at a time. Sessions are those that counted; requests are those of both arms."""
+    """What the judge said of a step at a time. Sessions are those that counted; requests are those of both arms, and
+    `late_requests` further ones that were reported too late to count.
+    """
 
     at: datetime
     verdict: StepVerdict
@@ -36,6 +38,7 @@ class CanaryLook:
     canary_sessions: int
     other_sessions: int
     estimates: list[CanaryEstimate]
+    late_requests: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -225,7 +225,7 @@ _FACTS: Mapping[PlanKind, KindFacts] = MappingProxyType(
                     told="",
                 ),
             ),
-            more_fields=("prefillsInFlight",),
+            more_fields=("prefillsInFlight", "shadows"),
             example_title="another policy",
             example={"fields": {"policy": "dualmap", "parameters": {"slo_fraction": 0.5}}},
         ),

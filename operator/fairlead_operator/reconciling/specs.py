@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlead.conditions.facts import ConditionType, SpecProblem, SpecRefusal
-from fairlead.errors import InvalidInput, UnknownName
+from fairlead.errors import InvalidInput
 from fairlead.pools import PoolSpec, parse_spec
-from fairlead.routing.contracts.catalogues import POLICY_FIELD, PolicyCatalogue
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.scaling.specs import RatioMethod, RatioMode
 from fairlead.schemas.writing import differences, written
 from fairlead_operator.merge_patches import without_nulls
@@ -83,11 +83,7 @@ def accept(document: Mapping[str, Any], policies: PolicyCatalogue) -> PoolSpec:
     Raises InvalidInput.
     """
     spec = parse_spec(document)
-    try:
-        policies.check_roles(spec.routing.policy, {role.name for role in spec.roles})
-        policies.check_parameters(spec.routing.policy, spec.routing.parameters)
-    except UnknownName as error:
-        raise InvalidInput(POLICY_FIELD, error.name, f"choose one of {', '.join(sorted(error.known))}") from error
+    policies.check(spec.routing, {role.name for role in spec.roles})
     _check_flips(spec)
     _check_labels(spec)
     return spec

@@ -157,12 +157,13 @@ class RoutedRequests:
         explain: bool = False,
         movable: bool = False,
         by_sidecar: bool = False,
+        scored: bool = False,
     ) -> RoutingRequest:
         """The request as routing sees it. `naming` are the headers that may name the session, `within` the only
         instances that may serve it. A request that continues a response may go only to the instance that holds it.
         `client_id` is the client's own id of the request; with `explain` the router keeps its decision. `movable`: this
         router sends the request itself, so it can let engines hand on KV blocks before. `by_sidecar`: not this router
-        but a side-car divides it between prefill and decode.
+        but a side-car divides it between prefill and decode. With `scored` its dispatch says what was compared.
         """
         document = parsed.document
         prompt = parsed.prompt.text
@@ -213,6 +214,7 @@ class RoutedRequests:
             engine_blocks=engine_blocks,
             client_id=client_id,
             explain=explain,
+            scored=scored,
             trace=trace,
             within=pool.choice.serving(pool.engine_name(parsed.model), within, arrived_at) if pool.choice.names.missing else within,
         )

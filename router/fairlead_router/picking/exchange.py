@@ -9,11 +9,12 @@ at any time: a proxy that gives up answers its client itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
 from fairlead_router.picking.messages import (
+    NO_SCORES,
     AnswerAtOnce,
     BodyCame,
     HeaderList,
@@ -142,9 +143,16 @@ class Exchange:
         """The stream is gone: nothing can be sent."""
         return self._close(0, "")
 
-    def picked(self, destination: str, changed: Sequence[tuple[bytes, bytes]], removed: Sequence[bytes], body: bytes) -> Sequence[Action]:
+    def picked(
+        self,
+        destination: str,
+        changed: Sequence[tuple[bytes, bytes]],
+        removed: Sequence[bytes],
+        body: bytes,
+        scores: Mapping[str, float] = NO_SCORES,
+    ) -> Sequence[Action]:
         """The request goes to `destination`, with these headers set and removed; `body` replaces its body, if it has
-        one.
+        one. `scores` say how endpoints compared.
         """
         if self.stage is not Stage.DECIDING:
             return ()
@@ -152,12 +160,12 @@ class Exchange:
         actions: list[Action] = []
         if not self.bodiless:
             changed = [*changed, (b"content-length", b"%d" % len(body))]
-            actions.append(Say(PassHeaders(Side.REQUEST, changed, removed, destination)))
+            actions.append(Say(PassHeaders(Side.REQUEST, changed, removed, destination, scores)))
             actions += _pieces(Side.REQUEST, body, ended=not self._trailers)
             if self._trailers:
                 actions.append(Say(PassTrailers(Side.REQUEST)))
         else:
-            actions.append(Say(PassHeaders(Side.REQUEST, changed, removed, destination)))
+            actions.append(Say(PassHeaders(Side.REQUEST, changed, removed, destination, scores)))
         return actions
 
     def refused(self, answer: AnswerAtOnce) -> Sequence[Action]:

@@ -6,6 +6,10 @@ import re
 from urllib.parse import unquote_to_bytes
 
 from fairlead.addresses import host_of
+from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.routing.explanations.scores import relative_scores
+from fairlead.targets import instance_of
+from fairlead_process.policies import installed_policies
 from fairlead_router.gateway.routed_requests import POOL_HEADER, opened_by
 from fairlead_router.picking.messages import HeaderList
 from fairlead_router.pools.keys import GatewayKey
@@ -98,3 +102,18 @@ def members(pool: Pool, subset: tuple[str, ...]) -> tuple[str, ...]:
     """Instances of the pool among endpoints `ip:port`; one without a port means all of that address."""
     wanted = {one[1:-1] if one.endswith("]") else one for one in subset}
     return tuple(name for name, address in pool.addresses.items() if address in wanted or host_of(address) in wanted)
+
+
+def scores_of(pool: Pool, dispatch: Dispatch) -> dict[str, float]:
+    """How the compared endpoints compare, from 0 to 1, an endpoint with several ranks by its best one; empty for a
+    request that did not ask for it.
+    """
+    if not dispatch.compared:
+        return {}
+    found: dict[str, float] = {}
+    terms = installed_policies().terms(pool.table.routing.policy)
+    for target, score in relative_scores(terms, dispatch.compared).items():
+        address = pool.addresses.get(instance_of(target))
+        if address is not None:
+            found[address] = max(score, found.get(address, 0.0))
+    return found

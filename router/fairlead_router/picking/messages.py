@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple
 
 HeaderList = list[tuple[bytes, bytes]]
+
+NO_SCORES: Mapping[str, float] = MappingProxyType({})
 
 
 class Side(Enum):
@@ -50,13 +53,14 @@ Incoming = HeadersCame | BodyCame | TrailersCame
 
 class PassHeaders(NamedTuple):
     """Let the headers of one side go on, with these set and those removed; `destination` are endpoints in the order in
-    which they are to be tried.
+    which they are to be tried, `scores` how endpoints compared.
     """
 
     side: Side
     changed: Sequence[tuple[bytes, bytes]] = ()
     removed: Sequence[bytes] = ()
     destination: str | None = None
+    scores: Mapping[str, float] = NO_SCORES
 
 
 class PassBody(NamedTuple):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from fairlead.targets import instance_of
 from fairlead_router.picking.accounts import Account
 from fairlead_router.picking.finding import withheld
-from fairlead_router.picking.messages import HeaderList
+from fairlead_router.picking.messages import NO_SCORES, HeaderList
 from fairlead_router.picking.sidecars import PREFILL_HEADER
 from fairlead_router.pools.pool import Pool
 from fairlead_router.protocols.dialects import Dialect
@@ -21,8 +21,8 @@ from fairlead_router.serving.body_memory import MemoryFull, MemoryShare
 class PickedRequest:
     """One request on its way to a destination. Callbacks report to the owner of its stream.
 
-    Either `go(endpoints, withheld headers, changed headers, body)` or `refuse` is called, once; `account` is there
-    before.
+    Either `go(endpoints, withheld headers, changed headers, body, scores)` or `refuse` is called, once; `account` is
+    there before.
     """
 
     __slots__ = (
@@ -48,7 +48,7 @@ class PickedRequest:
         authority: bytes,
         arrived_at: float,
         memory: MemoryShare,
-        go: Callable[[str, list[bytes], list[tuple[bytes, bytes]], bytes], None],
+        go: Callable[[str, list[bytes], list[tuple[bytes, bytes]], bytes, Mapping[str, float]], None],
         refuse: Callable[[ErrorAnswer], None],
     ) -> None:
         self.headers = headers
@@ -95,10 +95,18 @@ class PickedRequest:
         if account is not None:
             account.abandoned(now)
 
-    def send(self, pool: Pool, endpoints: list[str], request_id: str, rank: int | None = None, prefill: str | None = None) -> None:
+    def send(
+        self,
+        pool: Pool,
+        endpoints: list[str],
+        request_id: str,
+        rank: int | None = None,
+        prefill: str | None = None,
+        scores: Mapping[str, float] = NO_SCORES,
+    ) -> None:
         """Let it go to the first of the endpoints, or the next where that fails, with the client's credentials if the
         first gets them. `rank` is the data-parallel rank, at whichever it goes to; `prefill` is the instance that a
-        side-car lets compute the prompt.
+        side-car lets compute the prompt; `scores` say how endpoints compared.
         """
         destination = ",".join(endpoints)
         headers = [(b"x-gateway-destination-endpoint", destination.encode())]
@@ -119,4 +127,4 @@ class PickedRequest:
         if not self.encoded:
             removed.append(b"content-encoding")
         body, self.body = self.body, b""
-        self.go(destination, removed, headers, body)
+        self.go(destination, removed, headers, body, scores)

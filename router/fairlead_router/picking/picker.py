@@ -15,7 +15,7 @@ from fairlead_router.gateway.routed_requests import RoutedRequests, answer_follo
 from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.picking.accounts import RoutedAccount
 from fairlead_router.picking.direct_picks import DirectPicks, Work, of_http1
-from fairlead_router.picking.finding import any_pool, find_endpoint, opening, pool_of_service, session_headers
+from fairlead_router.picking.finding import any_pool, find_endpoint, opening, pool_of_service, scores_of, session_headers
 from fairlead_router.picking.picked_request import PickedRequest
 from fairlead_router.picking.sidecars import decode_endpoints, members_and_prefills, rank_for_all
 from fairlead_router.pools.charges import Charge
@@ -294,6 +294,7 @@ class Picker:
             client_id=given if is_shown_id(given) else "",
             explain=asked_for and allowed,
             by_sidecar=pool.divides,
+            scored=self._settings.picker_scores and not pool.divides,
         )
         name = pool.engine_name(parsed.model)
         body = parsed.body if parsed.model == name else parsed.renamed(name)
@@ -339,7 +340,8 @@ class Picker:
         account.asks_usage = asks is not None and not self._asking.refuses(account.told[0])
         if asks is not None and not account.asks_usage:
             asked.body = asks.undone(asked.body)
-        asked.send(pool, account.told, ticket.request.id, rank_for_all(verdict), None if verdict.decode is None else verdict.instance)
+        prefill = None if verdict.decode is None else verdict.instance
+        asked.send(pool, account.told, ticket.request.id, rank_for_all(verdict), prefill, scores_of(pool, verdict))
 
     def _where_served(self, account: RoutedAccount, ticket: Ticket) -> Dispatch | Refusal | None:
         """The verdict, or one for another instance if the chosen one is known by now to lack the name."""

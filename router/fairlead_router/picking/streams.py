@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fairlead_process.grpc_server.grpc_stream import (
     DEADLINE_EXCEEDED,
@@ -180,8 +180,8 @@ class PickerStream:
 
     # ── what the picker says ──
 
-    def _go(self, destination: str, removed: list[bytes], changed: HeaderList, body: bytes) -> None:
-        self._do(self._exchange.picked(destination, changed, removed, body))
+    def _go(self, destination: str, removed: list[bytes], changed: HeaderList, body: bytes, scores: Mapping[str, float]) -> None:
+        self._do(self._exchange.picked(destination, changed, removed, body, scores))
         self._let_go()
 
     def _refuse(self, answer: ErrorAnswer) -> None:

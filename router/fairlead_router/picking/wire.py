@@ -6,6 +6,8 @@ as bytes, since a client's header may hold any. Sent messages have few fields, a
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Mapping
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, struct_pb2
@@ -27,6 +29,7 @@ from fairlead_router.picking.messages import (
 SUBSET_KEY = "x-gateway-destination-endpoint-subset"
 ENDPOINT_NAMESPACE = "envoy.lb"
 ENDPOINT_KEY = "x-gateway-destination-endpoint"
+SCORES_KEY = "x-gateway-destination-endpoint-scores"
 SERVED_KEY = "x-gateway-destination-endpoint-served"
 
 _FULL_DUPLEX = 4
@@ -151,7 +154,7 @@ def encode(message: Outgoing) -> bytes:
             common += b"\x28\x01"  # clear_route_cache
         answer = _bytes(1 if message.side is Side.REQUEST else 2, _bytes(1, common))
         if message.destination is not None:
-            answer += _bytes(8, _destination(message.destination.encode()))
+            answer += _bytes(8, _destination(message.destination.encode(), message.scores))
         return answer
     if isinstance(message, AnswerAtOnce):
         immediate = _bytes(1, b"\x08" + _varint(message.status)) + _mutation(2, message.headers)
@@ -174,9 +177,12 @@ def _option(name: bytes, value: bytes) -> bytes:
     return _bytes(1, _bytes(1, _bytes(1, name) + _bytes(3, value)) + b"\x18\x02")
 
 
-def _destination(endpoints: bytes) -> bytes:
-    """The Struct `{"envoy.lb": {"x-gateway-destination-endpoint": …}}`."""
+def _destination(endpoints: bytes, scores: Mapping[str, float]) -> bytes:
+    """The Struct `{"envoy.lb": {"x-gateway-destination-endpoint": …}}`, with scores by endpoint where there are any."""
     inner = _entry(ENDPOINT_KEY.encode(), _bytes(3, endpoints))
+    if scores:
+        numbers = (_entry(name.encode(), b"\x11" + struct.pack("<d", score)) for name, score in scores.items())
+        inner += _entry(SCORES_KEY.encode(), _bytes(5, b"".join(numbers)))
     return _entry(ENDPOINT_NAMESPACE.encode(), _bytes(5, inner))
 
 

@@ -38,6 +38,7 @@ CANDIDATE = "fairlead.candidate"
 WEIGHING = "fairlead.weighing"
 ATTEMPT = "fairlead.attempt"
 CONTINUATION = "fairlead.continuation"
+SHADOW = "fairlead.shadow"
 MOVE = "fairlead.move"
 RETRY = "fairlead.retry"
 _ENDED_BADLY = (RequestOutcome.FAILED, RequestOutcome.REFUSED)
@@ -211,13 +212,15 @@ class _Trace:
 
 
 def _decision_terms(decision: DecisionRecord) -> Attributes:
-    own = terms(DECISION, decision, without=("weighing", "attempts", "continuations"))
+    own = terms(DECISION, decision, without=("weighing", "attempts", "continuations", "shadows"))
     return own | terms(WEIGHING, decision.weighing, without=("candidates",))
 
 
 def _details(decision: DecisionRecord, arrived: float) -> Iterator[Event]:
     for one in decision.weighing.candidates:
         yield Event(name=CANDIDATE, at=decision.at, attributes=terms(CANDIDATE, one))
+    for shadow in decision.shadows:
+        yield Event(name=SHADOW, at=decision.at, attributes=terms(SHADOW, shadow))
     for attempt in decision.attempts:
         yield Event(name=ATTEMPT, at=arrived + attempt.after_seconds, attributes=terms(ATTEMPT, attempt))
     for moved in decision.continuations:

@@ -1,13 +1,13 @@
-"""A drain takes seconds, however long the answers are that the instance gives."""
+"""A drain waits for no answer to end, however long it is. `benchmarks.pool_operations` measures how many seconds it
+takes.
+"""
 
-import time
 from contextlib import ExitStack
 from typing import Any
 
 from fairlead_testing.running.long_answer import long_answer
 from fairlead_testing.running.sandbox import RunningSandbox, until
 
-DRAIN_SECONDS = 15.0
 TEN_MINUTES_TOKENS = 600 * 50
 """Of an engine whose steps take 20 ms."""
 PODS = "/api/v1/namespaces/default/pods"
@@ -28,7 +28,7 @@ def manifest(name: str) -> dict[str, Any]:
     }
 
 
-def test_a_drain_with_a_ten_minute_answer_under_way_ends_in_fifteen_seconds(sandbox: RunningSandbox) -> None:
+def test_a_drain_with_a_ten_minute_answer_under_way_waits_for_no_answer_to_end(sandbox: RunningSandbox) -> None:
     name = "talkative"
     assert sandbox.apply_pool(manifest(name)).status_code in {200, 201}
     sandbox.until_ready(name, 2)
@@ -36,7 +36,6 @@ def test_a_drain_with_a_ten_minute_answer_under_way_ends_in_fifteen_seconds(sand
         model = f"model/{name}"
         begun = [answers.enter_context(long_answer(url, model, TEN_MINUTES_TOKENS)) for url in sandbox.routers for _ in range(2)]
         leaving = begun[0].instance
-        on_it = [answer for answer in begun if answer.instance == leaving]
         sandbox.kubernetes(
             "PATCH", f"{PODS}/{leaving}", {"metadata": {"annotations": {"fairlead.dev/drain": "true"}}}, MERGE
         ).raise_for_status()
@@ -46,13 +45,10 @@ def test_a_drain_with_a_ten_minute_answer_under_way_ends_in_fifteen_seconds(sand
             return dict(answer.json()["metadata"]["annotations"]) if answer.status_code == 200 else {"gone": "true"}
 
         until(lambda: bool({"fairlead.dev/draining-since", "gone"} & annotations().keys()), "the drain begins")
-        since = time.monotonic()
         until(lambda: "gone" in annotations(), "the instance is deleted")
-        took = time.monotonic() - since
         had = [answer.tokens for answer in begun]
         until(lambda: all(answer.tokens > before for answer, before in zip(begun, had, strict=True)), "every answer goes on")
         assert not [answer.error for answer in begun if answer.error or answer.ended]
-        assert took <= DRAIN_SECONDS, f"{len(on_it)} answers were under way"
         reasons = {event["reason"] for event in sandbox.everything(f"/v1/pools/default/{name}/events")}
         assert "Drained" in reasons
         assert "DrainTimedOut" not in reasons

@@ -1,6 +1,5 @@
 """Addresses in other hands: a permalink in another browser, a site below a path, eight tabs, paper, no mouse."""
 
-import time
 from urllib.parse import urlsplit
 
 import pytest
@@ -56,12 +55,10 @@ def test_eight_tabs_load_and_stay_fresh_over_one_connection_pool(chromium: Brows
         tab.goto(f"{site.url}/pools/default/chat", wait_until="commit")
     for tab in tabs:
         tab.wait_for_selector("#live-pill[data-state=live], #live-pill[data-state=polling]")
-    began = time.monotonic()
     site.fake.world.desired[CHAT] = 11
     site.push("pools", [site.fake.world.pool(name) for name in site.fake.world.pools_known])
     for tab in tabs:
         wait_until(tab, "document.querySelector('#status .value').textContent.endsWith('/ 11')")
-    assert time.monotonic() - began < 60, "a tab that polls asks every five seconds; the rest is this machine"
     context.close()
 
 

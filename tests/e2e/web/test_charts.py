@@ -2,6 +2,8 @@
 
 import json
 import re
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qs, urlsplit
 
@@ -11,6 +13,7 @@ from playwright.sync_api import Browser, Page, Route
 from fairlead_testing.fakes.public_data.loads import CHAT
 from fairlead_testing.fakes.public_data.series import GAP, lines_of
 from fairlead_testing.running.browser_site import RunningSite, signed_in, wait_until, watch_troubles
+from fairlead_testing.waiting import PATIENCE_SECONDS
 from fairlead_web.text.time_ranges import stamp
 
 pytestmark = pytest.mark.browser
@@ -216,16 +219,26 @@ def test_a_chart_that_could_not_be_loaded_is_drawn_when_it_is_tried_again(chromi
     context.close()
 
 
+def refreshed_until(page: Page, seen: Callable[[], bool]) -> None:
+    """Charts ask for new lines each ten seconds, by the page's clock."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not seen():
+        assert time.monotonic() < deadline
+        page.clock.fast_forward(10_000)
+        page.wait_for_timeout(200)
+
+
 def test_a_chart_whose_lines_are_no_longer_had_says_of_when_they_are(chromium: Browser, site: RunningSite) -> None:
     context = signed_in(chromium, site)
     page = context.new_page()
+    page.clock.install()
     opened(page, f"{site.url}/rejections", 1)
     page.route(re.compile(r"/series\b"), lambda route: route.abort())
     said = page.locator("[data-chart] [data-when]:has-text('As of 20')")
-    said.wait_for()
+    refreshed_until(page, said.is_visible)
     assert "newer lines cannot be had" in said.inner_text()
     page.unroute_all()
-    said.wait_for(state="hidden")
+    refreshed_until(page, said.is_hidden)
     assert page.locator("[data-stale]").count() == 0
     context.close()
 

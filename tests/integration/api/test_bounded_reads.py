@@ -137,6 +137,7 @@ OF_LATELY = (
     *(f"/v1{of}/{what}" for of in ("", _POOL, f"{_POOL}/instances/{{instance}}") for what in ("series", "annotations")),
     f"/v1{_POOL}/instances/{{instance}}/explanation",
     f"/v1{_POOL}/differences",
+    f"/v1{_POOL}/shadows",
 )
 """Paths that begin lately unless asked otherwise, so that a `to` of yesterday comes before it."""
 

@@ -104,3 +104,21 @@ async def test_another_process_comes_to_the_same_verdict(api: ApiInstance, start
     told = await heard(api, rolling())
     assert told is not None
     assert told.verdict == "back"
+
+
+async def test_requests_that_are_reported_after_later_ones_were_judged_are_said_to_be_late(api: ApiInstance, start_api: Any) -> None:
+    await heard(api, rolling())
+    api.clock.skip(1)
+    now = api.clock().timestamp()
+    api.clock.skip(5)
+    await report(api, "1", tuple(samples(now + 1, 1.0)))
+    await look(api)
+    await report(api, "2", tuple(samples(now, 1.0, count=40, first=500)))
+    await look(api)
+    newest = (await api.viewer.canary(CHAT)).steps[0].looks[0]
+    assert (newest.requests, newest.late_requests) == (150, 40)
+    other = await start_api()
+    other.clock.skip(api.clock.skipped.total_seconds() + 300)
+    await other.app.state.judging.look(other.clock())
+    newest = (await api.viewer.canary(CHAT)).steps[0].looks[0]
+    assert (newest.requests, newest.late_requests) == (190, 0), "a new process reads all from the beginning"

@@ -241,6 +241,7 @@ async def test_a_move_that_is_committed_while_its_minute_is_rolled_up_is_counted
 
 
 async def test_what_is_not_rolled_up_is_unknown_and_neither_zero_nor_good(api: ApiInstance) -> None:
+    api.clock.stop()
     spec_state: dict[str, Any] = {"instances": (an_instance("a"), an_instance("b"))}
     await api.pool_operator.put_pool_state(CHAT, a_state(*spec_state["instances"]))
 

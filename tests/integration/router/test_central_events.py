@@ -90,9 +90,7 @@ async def test_of_several_routers_those_that_no_engine_connects_to_ask_for_repla
     first = await made.router()
     second = await made.router("router-1")
     assert (first.router.kv_events.central is None, second.router.kv_events.central is None) == (False, True)
-    for number in range(8):
-        await ask(first, f"text {number} " * 40)
-    await until(lambda: all(blocks(first, one) > 0 for one in IDS), SECONDS)
+    await asked_until(first, lambda: all(blocks(first, one) > 0 for one in IDS))
     await until(lambda: {one: blocks(second, one) for one in IDS} == {one: blocks(first, one) for one in IDS}, SECONDS)
     await until(lambda: set(second.scheduler.caches.heard) == set(IDS), SECONDS)
     assert all(row.restarts == row.batches_lost == 0 for rows in second.router.kv_events.readings().values() for row in rows)
@@ -101,9 +99,7 @@ async def test_of_several_routers_those_that_no_engine_connects_to_ask_for_repla
 async def test_an_engine_that_restarts_begins_anew_in_the_index(world: World, start: StartEngine) -> None:
     made = central(world, start)
     running = await made.router()
-    for number in range(8):
-        await ask(running, f"text {number} " * 40)
-    await until(lambda: blocks(running, "i0") > 0, SECONDS)
+    await asked_until(running, lambda: blocks(running, "i0") > 0)
     held = blocks(running, "i0")
     old, port = made.engines[0], made.engines[0].port
     flags = [str(part) for part in old.process.args][3:]  # type: ignore[union-attr]  # started with a list

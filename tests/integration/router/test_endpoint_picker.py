@@ -123,6 +123,21 @@ async def test_endpoints_are_ordered_and_no_more_than_may_be_retried(world: Worl
     assert len(set(answer.endpoints)) == len(answer.endpoints)
 
 
+@pytest.mark.parametrize(("policy", "scored", "told"), [("fairlead", True, 3), ("fairlead", False, 0), ("random", True, 0)])
+async def test_scores_are_said_where_that_is_set_and_the_policy_compares(
+    world: World, proxies: list[Proxy], policy: str, scored: bool, told: int
+) -> None:
+    await world.start_engines(3)
+    world.api.state.set_table(world.table(policy=policy))
+    running = await world.start_router(picker_scores=scored)
+    await until(lambda: running.router.informing.synced)
+    answer = await (await _proxy(running, proxies)).request(_chat())
+    scores = answer.scores or {}
+    assert len(scores) == told, "those that were not chosen too"
+    assert set(scores) <= {engine.address for engine in world.engines}
+    assert not told or scores[answer.endpoints[0]] == max(scores.values()) == 1.0
+
+
 async def test_the_chosen_rank_goes_along_and_fallbacks_have_the_same_ranks(world: World, proxies: list[Proxy]) -> None:
     running = await world.ready(4)
     for engine in world.engines[:3]:

@@ -23,8 +23,15 @@ TARGETS = {f"{instance}#{rank}" for instance in ("i0", "i1") for rank in range(R
 
 @pytest.fixture(scope="module")
 def engines() -> Iterator[list[RunningEngine]]:
+    """Each rank has published something, which the first router to follow it asks for."""
     with engine_starter() as start:
-        yield [start(*SPEED, *EVENTS), start(*SPEED, *EVENTS)]
+        found = [start(*SPEED, *EVENTS), start(*SPEED, *EVENTS)]
+        for number, engine in enumerate(found):
+            for rank in range(RANKS):
+                document = {"model": "m", "prompt": f"the first of {number} and {rank} " * 40, "max_tokens": 2}
+                headers = {"X-Data-Parallel-Rank": str(rank)}
+                httpx.post(f"{engine.url}/v1/completions", json=document, headers=headers, timeout=SECONDS).raise_for_status()
+        yield found
 
 
 @asynccontextmanager

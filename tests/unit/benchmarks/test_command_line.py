@@ -14,6 +14,7 @@ from benchmarks.command_line import a_file, above_zero, count, names_of, zero_or
 ROOT = Path(__file__).parents[3]
 COMMANDS = {
     "benchmarks.agent_tasks": ["--policies", "fairlead:keep_weight=-1"],
+    "benchmarks.apart_losses": ["--requests", "0"],
     "benchmarks.asking": ["--requests", "0"],
     "benchmarks.attacks.__main__": ["--attacks", "nonsense"],
     "benchmarks.canary": ["--slower", "nonsense"],

@@ -1,11 +1,11 @@
 """The benchmark of the gateway: which answers count, what its neighbours are, and whose CPU time is counted."""
 
 import argparse
+import math
 import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +81,8 @@ def test_two_checkouts_are_compared_round_by_round() -> None:
 
 
 def test_a_router_that_ended_is_not_waited_for() -> None:
-    began = time.monotonic()
     with pytest.raises(NotReady, match="ended with code 3"), process([sys.executable, "-c", "raise SystemExit(3)"], 0) as running:
-        wait_until(running, 9, 60)
-    assert time.monotonic() - began < 50
+        wait_until(running, 9, math.inf)
 
 
 def test_a_port_that_somebody_has_is_told_before_anything_starts() -> None:

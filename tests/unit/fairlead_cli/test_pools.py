@@ -2,6 +2,7 @@
 complains in one line.
 """
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -94,10 +95,25 @@ def test_a_metric_that_no_pair_of_sessions_has_is_not_shown_as_unchanged() -> No
         canary_requests=3,
         canary_sessions=1,
         other_sessions=2,
+        late_requests=4,
         estimates=estimates,
     )
     step = CanaryStep(step="a/0", share=0.1, began_at=AT, ended_at=None, hits_judged_at=AT, looks=[look])
     assert list(canary_lines(Canary(pool="default/chat", steps=[step])))[1:] == [
+        "    4 requests were reported too late to count",
         "    ttft    not measured",
         "    tpot    +0 %, between ? and ?; 7 pairs, wait",
     ]
+
+
+def test_shadows_are_shown_with_what_they_are_predicted_to_change_and_that_it_is_a_prediction(run: Command) -> None:
+    code, out, _ = run("shadows", "chat", role="viewer")
+    assert code == 0
+    (ear,) = [line for line in out.splitlines() if line.startswith("ear")]
+    assert "94.2%" in ear
+    assert "+0.031 ± 0.011 s" in ear
+    assert "+310 ± 160 tokens" in ear
+    assert "no engine got the requests" in out
+    code, out, _ = run("shadows", "chat", "-o", "json", role="viewer")
+    assert code == 0
+    assert json.loads(out)["policies"][0]["asked"] == 3600

@@ -78,8 +78,7 @@ async def test_a_head_that_does_not_come_ends_the_connection(monkeypatch: pytest
                 assert (await reader.read())[: len(told) or None] == told
 
 
-async def test_requests_one_after_the_other_and_large_bodies_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connections, "MOST_SECONDS", 1.0)
+async def test_requests_one_after_the_other_and_large_bodies_are_served() -> None:
     async with connected() as (reader, writer):
         body = b"x" * (4 * MOST_BYTES)
         for _ in range(3):
@@ -95,28 +94,38 @@ async def read_all(reader: asyncio.StreamReader) -> bytes:
         return await reader.read()
 
 
-async def test_a_body_that_drips_is_refused_and_a_large_one_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connections, "BODY_SECONDS", 0.2)
+@pytest.mark.parametrize(("piece", "status"), [(b"x", b"408"), (b"x" * 1000, b"200")], ids=["drips", "takes its time"])
+async def test_a_body_that_drips_is_refused_and_a_large_one_may_take_its_time(
+    piece: bytes, status: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A piece comes for each look at the body: the loop's clock is wound on once the app has the one before."""
+    monkeypatch.setattr(http_connections, "BODY_SECONDS", 10 * PATIENCE_SECONDS)
     monkeypatch.setattr(http_connections, "BODY_BYTES", 1000)
-    async with connected() as (reader, writer):
-        writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\nx")
+    loop, wound_on = asyncio.get_running_loop(), 0.0
+    real_time = loop.time
+    monkeypatch.setattr(loop, "time", lambda: real_time() + wound_on)
+    pieces = asyncio.Queue[int]()
 
-        async def drip() -> None:
-            with suppress(ConnectionError):
-                while not writer.is_closing():
-                    writer.write(b"x")
-                    await writer.drain()
-                    await asyncio.sleep(0.05)
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        async def told() -> Any:
+            message = await receive()
+            pieces.put_nowait(len(message.get("body", b"")))
+            return message
 
-        dripping = asyncio.create_task(drip())
-        assert (await read_all(reader)).startswith(b"HTTP/1.1 408 ")
-        dripping.cancel()
-    async with connected() as (reader, writer):
-        writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 20000\r\n\r\n")
+        await _app(scope, told, send)
+
+    async with connected(app) as (reader, writer):
+        writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (20 * len(piece)))
         for _ in range(20):
-            writer.write(b"x" * 1000)
-            await asyncio.sleep(0.05)
-        assert (await answer(reader)).startswith(b"HTTP/1.1 200 ")
+            writer.write(piece)
+            while await pieces.get() < len(piece):
+                pass
+            wound_on += 10 * PATIENCE_SECONDS
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            if status == b"408":
+                break
+        assert (await read_all(reader) if status == b"408" else await answer(reader)).startswith(b"HTTP/1.1 %b " % status)
 
 
 async def test_thousands_of_requests_in_one_read_become_few_calls_of_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +168,7 @@ async def test_an_answer_that_nobody_reads_is_dropped_with_its_app(monkeypatch: 
 
 
 async def test_a_full_port_serves_who_asks_and_refuses_the_rest_politely(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connections, "STRANGER_SECONDS", 0.3)
+    monkeypatch.setattr(http_connections, "STRANGER_SECONDS", PATIENCE_SECONDS)
     async with listening(_app, most=3) as place:
         strangers = [await asyncio.open_connection(*place) for _ in range(3)]
         strangers[0][1].write(b"GET / HTTP/1.1\r\nx-")
@@ -167,11 +176,12 @@ async def test_a_full_port_serves_who_asks_and_refuses_the_rest_politely(monkeyp
         refused = await read_all(reader)
         assert refused.startswith(b"HTTP/1.1 503 ")
         assert b"retry-after: 1\r\n" in refused
-        await asyncio.sleep(0.4)
+        monkeypatch.setattr(http_connections, "STRANGER_SECONDS", 0.0)  # as if they had been there for so long
+        askers = []  # all stay, so that each takes a stranger's place
         for _ in range(3):
-            reader, writer = await asyncio.open_connection(*place)
-            writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-            assert (await answer(reader)).startswith(b"HTTP/1.1 200 ")
+            askers.append(await asyncio.open_connection(*place))
+            askers[-1][1].write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert (await answer(askers[-1][0])).startswith(b"HTTP/1.1 200 ")
         told = [await read_all(reader) for reader, _ in strangers]
         assert told[0].startswith(b"HTTP/1.1 503 "), "it had begun to ask"
         assert told[1:] == [b"", b""]

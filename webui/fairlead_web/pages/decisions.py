@@ -118,6 +118,7 @@ PLACED = frozenset(
         "rejection",
         "attempts",
         "continuations",
+        "shadows",
         "client_request",
         "trace",
         "tpot_seconds",

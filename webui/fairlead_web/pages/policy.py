@@ -1,7 +1,9 @@
 """`…/{namespace}/{name}/policy`: what each policy does, and the parameters of one, planned as a change of the pool."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, ClassVar
 
 import yaml
@@ -15,6 +17,7 @@ from fairlead_client.problems import ApiProblem
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 from fairlead_client.resources.problems import Problem
+from fairlead_client.resources.shadows import ShadowFigures, ShadowHour, with_error
 from fairlead_process.yaml_documents import complaint, read_yaml
 from fairlead_web.forms.change_forms import ChangeForm, FormField, help_of, placed
 from fairlead_web.frame.rendering import Context
@@ -37,8 +40,25 @@ class PolicyRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowRow:
+    """A policy that only advises against the one that decided: how often alike, and where not, what is predicted."""
+
+    at: datetime | None
+    policy: str
+    decided_by: str
+    asked: int
+    failed: int
+    alike: float
+    ttft: str
+    hits: str
+    off_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyPage(Context):
-    """The list, and the form of the `chosen` policy; `present` is the pool's own."""
+    """The list, the form of the `chosen` policy, and the pool's shadows in all and by hour; `present` is the pool's own
+    policy.
+    """
 
     template: ClassVar[str] = "pages/policy.html"
     shell: Shell
@@ -47,6 +67,8 @@ class PolicyPage(Context):
     chosen: str
     form: ChangeForm
     needed: AccessRole
+    shadows: list[ShadowRow]
+    shadow_hours: list[ShadowRow]
 
 
 async def show(visit: Visit) -> Response:
@@ -71,7 +93,7 @@ async def plan(visit: Visit) -> Response:
 
 async def _page(visit: Visit, asked: str | None, typed: Mapping[str, str] | None, problem: Problem | None) -> Response:
     key = visit.pool_key()
-    detail = await visit.api.pool(key, instances=False)
+    detail, shadowed = await asyncio.gather(visit.api.pool(key, instances=False), visit.api.shadows(key))
     routing = detail.spec.get("routing") or {}
     present = str(routing.get("policy", detail.pool.policy))
     chosen = asked or present
@@ -97,8 +119,24 @@ async def _page(visit: Visit, asked: str | None, typed: Mapping[str, str] | None
             chosen=chosen,
             form=placed(form, problem),
             needed=PlanKind.POLICY.facts.role,
+            shadows=[_shadow(one) for one in shadowed.policies],
+            shadow_hours=[_shadow(one) for one in shadowed.hours],
         ),
         status=problem.status if problem else 200,
+    )
+
+
+def _shadow(one: ShadowFigures) -> ShadowRow:
+    return ShadowRow(
+        at=one.at if isinstance(one, ShadowHour) else None,
+        policy=one.policy,
+        decided_by=one.decided_by,
+        asked=one.asked,
+        failed=one.failed,
+        alike=one.alike / one.asked,
+        ttft=with_error(one.ttft_change_seconds, one.ttft_error_seconds, "s", 3),
+        hits=with_error(one.hit_change_tokens, one.hit_error_tokens, "tokens", 0),
+        off_seconds=one.off_seconds,
     )
 
 

@@ -20,6 +20,7 @@ _GIVEN: Mapping[str, Callable[[Report], Mapping[str, Any]]] = {
     "decisions": lambda _report: {
         "candidates": lambda decision: decision.weighing.candidates,
         "weighing": lambda decision: replace(decision.weighing, candidates=()),
+        "shadows": lambda decision: decision.shadows or None,
     },
 }
 """Columns that are not fields of the record, and fields that are stored in another form."""

@@ -5,7 +5,7 @@ of its pools. A policy from another package is named like any other: see `Policy
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +110,29 @@ class PolicyCatalogue:
             words = " and ".join(role.value for role in missing)
             remedy = f"it needs instances of role {words}; choose another policy, or make a pool with these in spec.roles"
             raise InvalidInput(POLICY_FIELD, name, remedy)
+
+    def check(self, facts: RoutingFacts, roles: Collection[Role]) -> None:
+        """Raises InvalidInput, with the field of the spec, if a pool with these roles cannot use the policy, its
+        parameters or one of the policies that only advise.
+        """
+        self._check(facts, roles)
+        for place, shadow in enumerate(facts.shadows):
+            advising = replace(facts, policy=shadow.policy, parameters=shadow.parameters)
+            try:
+                self._check(advising, roles)
+                if self.learns(advising):
+                    remedy = "it learns from the results of its own choices, and a shadow has none; name a policy or parameters that do not"
+                    raise InvalidInput(POLICY_FIELD, shadow.policy, remedy)
+            except InvalidInput as error:
+                field = error.field.replace("spec.routing.", f"spec.routing.shadows[{place}].", 1)
+                raise InvalidInput(field, error.value, error.remedy) from error
+
+    def _check(self, facts: RoutingFacts, roles: Collection[Role]) -> None:
+        try:
+            self.check_roles(facts.policy, roles)
+        except UnknownName as error:
+            raise InvalidInput(POLICY_FIELD, error.name, f"choose one of {', '.join(sorted(error.known))}") from error
+        self.check_parameters(facts.policy, facts.parameters)
 
     def build(self, facts: RoutingFacts, seed: int) -> "Policy":
         """Build the policy that a table names, with its parameters; deterministic given `seed`.

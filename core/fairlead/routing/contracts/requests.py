@@ -101,6 +101,8 @@ class RoutingRequest:
     """The client's own id of the request, "" if it gave none."""
     explain: bool = False
     """Whether its client asked to keep the decision and has the right to do so."""
+    scored: bool = False
+    """Whether its dispatch says what was compared."""
     trace: TraceContext | None = None
     """Its trace, if the router exports traces."""
     lineage: Lineage | None = None

@@ -13,7 +13,7 @@ from fairlead.kv_events.engine_caches import EngineCaches
 from fairlead.reports.arrivals import ArrivalSample
 from fairlead.reports.bindings import Binding, BindingChange
 from fairlead.reports.canaries import CanarySample
-from fairlead.reports.decisions import DecisionRecord
+from fairlead.reports.decisions import CandidateScore, DecisionRecord
 from fairlead.reports.engines import EngineMemory
 from fairlead.reports.loads import HeldDemand, InstanceInFlight, LoadSample
 from fairlead.reports.moves import CacheTransfer, MigrationOutcome, MigrationRecord, ReRouteRecord
@@ -66,6 +66,8 @@ class Dispatch:
     """Whether the decision will be kept because the client, or a person for its session, asked for that."""
     traced: bool = False
     """Whether the request belongs to a trace that is sure to show it: its decision will be kept, however it ends."""
+    compared: tuple[CandidateScore, ...] = ()
+    """The chosen candidate and the next best, of a request that asked for them and was placed by this router."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

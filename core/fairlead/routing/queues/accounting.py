@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from fairlead.kv_events.sources import NOTHING_SLOW, Source, TierCounts
-from fairlead.reports.decisions import Attempt, Continuation, KeptFor
+from fairlead.reports.decisions import Attempt, CandidateScore, Continuation, KeptFor
 from fairlead.reports.moves import CacheTransfer
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.decode_history import DecodeMark
@@ -85,6 +85,8 @@ class TrackedRequest:
     resuming_since: float | None = None
     """When its answer broke off that will continue at `instance`; None once it continues."""
     reason: DecisionReason = DecisionReason.FALLBACK
+    compared: tuple[CandidateScore, ...] = ()
+    """What its decision compared; only known if the request asks for it (`scored`)."""
     learn: Callable[[str, float], None] | None = None
     """The policy's callback for the first token; see `Decision.learn`."""
     hit_tokens: int = 0

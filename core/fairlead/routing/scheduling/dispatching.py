@@ -126,6 +126,7 @@ class Dispatching:
             by_guess=guessed,
             kept=tracked.keeps is not None,
             traced=request.trace is not None and state.recorder.decisions.is_certain(tracked),
+            compared=tracked.compared,
         )
 
     def follow(self, tracked: TrackedRequest, dispatch: Dispatch, now: float) -> Dispatch:

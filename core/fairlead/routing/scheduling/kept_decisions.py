@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from fairlead.gateway_keys import RateLimit
-from fairlead.reports.decisions import DecisionReason, DecisionRecord, KeptFor, RequestOutcome, Weighing
+from fairlead.reports.decisions import DecisionReason, DecisionRecord, KeptFor, RequestOutcome, ShadowChoice, Weighing
 from fairlead.reports.rejections import RejectionReason
 from fairlead.routing.contracts.decisions import Decision
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -63,6 +63,7 @@ class Noted(NamedTuple):
     """Other instances that the request might have gone to, besides the candidates."""
     reason: DecisionReason
     weighing: Weighing
+    shadows: tuple[ShadowChoice, ...] = ()
 
     @property
     def runner_up(self) -> str | None:
@@ -120,11 +121,19 @@ class KeptDecisions:
             return True
         return (at_risk or now < self._troubled_until) and not self._at_risk.take_if_any(1, now)
 
-    def note(self, tracked: TrackedRequest, decision: Decision, weighing: Weighing, table: RoutingTable, now: float) -> None:
+    def note(
+        self,
+        tracked: TrackedRequest,
+        decision: Decision,
+        weighing: Weighing,
+        table: RoutingTable,
+        now: float,
+        shadows: tuple[ShadowChoice, ...] = (),
+    ) -> None:
         """Note the candidates compared for the decision of `tracked` (its id, instance and reason are set)."""
         chosen = tracked.instance or decision.instance
         others = (decision.alternate, *decision.fallbacks)
-        self._noted[tracked.request.id] = _noted(tracked, table, now, chosen, weighing, others)
+        self._noted[tracked.request.id] = _noted(tracked, table, now, chosen, weighing, others, shadows)
 
     def forget(self, request_id: str) -> None:
         """Forget the noted decision: the request gets another one, or another router decides."""
@@ -142,7 +151,7 @@ class KeptDecisions:
                 return
         elif why is not tracked.keeps:
             self._troubled_until = now + TROUBLED_SECONDS
-            if self._always.take_if_any(1, now):
+            if not (noted and noted.shadows) and self._always.take_if_any(1, now):  # shadows' answers are a sample of all
                 self._unkept += 1
                 return
         if len(self._kept) >= self._limit:
@@ -215,13 +224,21 @@ class KeptDecisions:
             attempts=tracked.attempts,
             continuations=tracked.continuations,
             trace=None if request.trace is None else request.trace.trace_id,
+            shadows=noted.shadows,
         )
 
 
 def _noted(
-    tracked: TrackedRequest, table: RoutingTable, at: float, chosen: str, weighing: Weighing, others: tuple[str | None, ...] = ()
+    tracked: TrackedRequest,
+    table: RoutingTable,
+    at: float,
+    chosen: str,
+    weighing: Weighing,
+    others: tuple[str | None, ...] = (),
+    shadows: tuple[ShadowChoice, ...] = (),
 ) -> Noted:
-    return Noted(tracked.request, tracked.session or tracked.request.session, at, table, chosen, others, tracked.reason, weighing)
+    session = tracked.session or tracked.request.session
+    return Noted(tracked.request, session, at, table, chosen, others, tracked.reason, weighing, shadows)
 
 
 def _traced(tracked: TrackedRequest, now: float) -> TracedRequest:

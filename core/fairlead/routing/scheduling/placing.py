@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import inf
 
 from fairlead.instances import Role
-from fairlead.reports.decisions import Weighing
+from fairlead.reports.decisions import ShadowChoice, Weighing
 from fairlead.reports.moves import MoveCause
 from fairlead.routing.admission.gates import no_room_to_decode
 from fairlead.routing.admission.refusals import none_within, queue_full
@@ -45,7 +45,7 @@ class Placing:
         state = self._state
         if tracked.request.warms and self._has_home(tracked.request, now):
             tracked.request = replace(tracked.request, within=None)
-        request = tracked.request
+        request, by_policy = tracked.request, False
         whole = computing_all(request, state.view if request.within is None else state.view.within(request.within))
         if whole:
             decision = decode_only(request, whole, state.view)
@@ -58,6 +58,7 @@ class Placing:
             left = state.staying and self._among_staying(request, now)
             if state.canary is not None:
                 left = left or state.canary.choose(request, self._home(request), state.policy, state.view, now)
+            by_policy = not left
             decision = left or state.policy.choose(request, state.view, now)
         else:
             state.hold(tracked, now)
@@ -74,7 +75,7 @@ class Placing:
             limit, seconds = self._queue_limit(request), state.drain_seconds(decision.instance)
             return queue_full(request, state.table.pool, limit, seconds, in_turn=state.tenants is not None)
         state.held.remove(tracked, now)
-        self._carry_out(tracked, decision, instance, now)
+        self._carry_out(tracked, decision, instance, now, by_policy=by_policy)
         if decision.overloaded:
             self._moving.rebalance(decision.overloaded, now)
         return None
@@ -125,9 +126,9 @@ class Placing:
         self._carry_out(tracked, decision, decision.instance, now)
         tracked.waiting_since = waiting_since
 
-    def _carry_out(self, tracked: TrackedRequest, decision: Decision, instance: str, now: float) -> None:
+    def _carry_out(self, tracked: TrackedRequest, decision: Decision, instance: str, now: float, *, by_policy: bool = False) -> None:
         """Queue the request at `instance`: the policy's choice, or another instance if that had no room. Bind the
-        session, record a move, record the decision.
+        session, record a move, record the decision. Shadows are asked if the policy chose among all instances.
         """
         state, recorder = self._state, self._state.recorder
         chosen = instance == decision.instance
@@ -136,7 +137,13 @@ class Placing:
         recorder.decisions.reserve(tracked, session, now)
         moves = self._moving.leaves_home(session, instance)
         noted = recorder.decisions.notes(tracked, now, moves=moves, at_risk=self._is_at_risk(decision, instance))
-        weighing = self._weighing(tracked.request, decision, instance) if noted or moves else None
+        scored = tracked.request.scored
+        weighing = self._weighing(tracked.request, decision, instance) if noted or moves or scored else None
+        if scored and weighing is not None:
+            tracked.compared = weighing.candidates
+        shadows: tuple[ShadowChoice, ...] = ()
+        if state.shadows is not None and noted and by_policy and recorder.decisions.is_sampled(tracked.decision_id):
+            shadows = state.shadows.ask(tracked.request, instance, state.view, now)
         tracked.reason = decision.reason if chosen else DecisionReason.FALLBACK
         tracked.fallbacks = decision.fallbacks
         tracked.alternate = decision.alternate if instance != decision.alternate else decision.instance
@@ -170,7 +177,7 @@ class Placing:
             alone = state.prefill_times.speeds.alone_share
             state.view.offered.add(tracked.prefill_microseconds / 1e6 * alone * pace, now)
         if noted and weighing is not None:
-            recorder.decisions.note(tracked, decision, weighing, state.table, now)
+            recorder.decisions.note(tracked, decision, weighing, state.table, now, shadows)
 
     def _decided(self, tracked: TrackedRequest, now: float) -> None:
         """Record a new decision for the request; it replaces the fields of an earlier one."""

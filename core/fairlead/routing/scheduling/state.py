@@ -48,6 +48,7 @@ from fairlead.routing.scheduling.policy_failures import PolicyFailures
 from fairlead.routing.scheduling.prefill_decode import decodes_on, hit_or_fetched_tokens
 from fairlead.routing.scheduling.recording import Recorder
 from fairlead.routing.scheduling.settings import SchedulerSettings
+from fairlead.routing.scheduling.shadows import Shadows
 from fairlead.tables import FAIR_TENANTS, EngineFacts, RoutingTable
 from fairlead.targets import instance_of
 
@@ -76,6 +77,8 @@ class SchedulerState:
         self.canary = canary_of(table)
         """The canary of a rollout in progress."""
         self.policy = policy
+        self.shadows: Shadows | None = None
+        """The policies that only advise; None where the pool names none."""
         self.failures = PolicyFailures()
         self.recorder = recorder
         self.settings = settings

@@ -14,6 +14,7 @@ from fairlead.routing.contracts.policies import PolicyInForce
 from fairlead.routing.knowledge.estimators import DecodeTimes, PrefillTimes
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.canaries import canary_of
+from fairlead.routing.scheduling.shadows import shadows_of
 from fairlead.routing.scheduling.state import SchedulerState, staying
 from fairlead.tables import MIGRATIONS_PAUSED, InstanceEntry, RoutingTable
 from fairlead.targets import instance_of, rank_of
@@ -35,6 +36,10 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
     if policy.follows_table is not None:
         policy.follows_table.table_changed(table)  # it may be somebody's own and fail
     state.policy = policy
+    if state.shadows is None or rehashed or table.routing.shadows != before.routing.shadows:
+        state.shadows = shadows_of(table.routing, policies, seed)
+    if state.shadows is not None:
+        state.shadows.take_table(table)
     if rehashed or table.uid != before.uid:
         for instance in state.prefixes.instances():
             state.prefixes.drop(instance)

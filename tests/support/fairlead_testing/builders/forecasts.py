@@ -22,6 +22,12 @@ def office_forecast(pool: str, now: datetime) -> PoolForecast:
 
 @lru_cache(maxsize=8)
 def _office_forecast(pool: str, now: datetime) -> PoolForecast:
+    read = office_record(PoolKey.parse(pool), now)
+    return pool_forecast(read, proposed(read.record, read.facts, now), None, now)
+
+
+def office_record(pool: PoolKey, now: datetime) -> ReadPool:
+    """What is read of such a pool."""
     facts = Forecasted(
         roles=(RoleLimits(role=Role.BOTH, least=1, most=16, declared=2),),
         scaling=ScalingSpec(mode=ScalingMode.SLO),
@@ -31,5 +37,4 @@ def _office_forecast(pool: str, now: datetime) -> PoolForecast:
         lead=Lead(start_seconds=240.0, refill_seconds=600.0),
     )
     record = record_of(Traffic(weeks=5).load(), now - timedelta(weeks=5))
-    read = ReadPool(key=(), pool=PoolKey.parse(pool), record=record, facts=facts, start_is_measured=True, engines_file=None, departed=None)
-    return pool_forecast(read, proposed(record, facts, now), None, now)
+    return ReadPool(key=(), pool=pool, record=record, facts=facts, start_is_measured=True, engines_file=None, departed=None)

@@ -186,10 +186,13 @@ def decision_of(span: ReceivedSpan) -> DecisionRecord:
         ("candidates", "fairlead.candidate", document["weighing"]),
         ("attempts", "fairlead.attempt", document),
         ("continuations", "fairlead.continuation", document),
+        ("shadows", "fairlead.shadow", document),
     ):
         within[place] = [_document(name, attributes) for event, attributes in span.events if event == name]
     for candidate in document["weighing"]["candidates"]:
         candidate.setdefault("total", None)
+    for shadow in document["shadows"]:
+        shadow.setdefault("target", None)
     for absent in ("session", "runner_up"):
         document.setdefault(absent, None)
     return msgspec.convert(document, DecisionRecord)

@@ -21,6 +21,7 @@ from fairlead_testing.waiting import PATIENCE_SECONDS
 
 PROCESS = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 DESTINATION = "x-gateway-destination-endpoint"
+SCORES = "x-gateway-destination-endpoint-scores"
 SERVED = "x-gateway-destination-endpoint-served"
 CHUNK_BYTES = 16_384
 
@@ -91,6 +92,8 @@ class Seen:
     immediate: Any = None
     """The ImmediateResponse, if there was one."""
     metadata: Any = None
+    scores: dict[str, float] | None = None
+    """By endpoint; None where none were said."""
 
 
 class Call:
@@ -180,7 +183,11 @@ class Proxy:
         common = first.request_headers.response
         changed = headers_of(common.header_mutation)
         seen.metadata = json_format.MessageToDict(first.dynamic_metadata)
-        assert seen.metadata == {"envoy.lb": {DESTINATION: changed[DESTINATION]}}  # the same value in both
+        told = seen.metadata["envoy.lb"]
+        assert set(seen.metadata) == {"envoy.lb"}
+        assert told[DESTINATION] == changed[DESTINATION], "the same value in both"
+        seen.scores = told.get(SCORES)
+        assert set(told) == {DESTINATION, *({SCORES} if seen.scores else ())}
         assert common.clear_route_cache
         seen.endpoints = tuple(changed[DESTINATION].split(","))
         body = b""

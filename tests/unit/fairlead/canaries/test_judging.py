@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import log
 from random import Random
 from typing import Any
 
@@ -10,10 +11,13 @@ from benchmarks.canary import one_run, traffic
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.canaries.bets import Bets
+from fairlead.canaries.bets import GRID, Bets
 from fairlead.canaries.judging import Judge, judged
+from fairlead.canaries.sessions import METRICS
 from fairlead.canaries.verdicts import CanaryRules, StepVerdict
 from fairlead.reports.canaries import CanarySample
+from fairlead.rollout_specs import CanarySpec
+from fairlead.schemas.shapes import shape_at
 from fairlead.tables import PoolKey
 from fairlead_testing.examples import examples
 
@@ -145,3 +149,26 @@ def test_it_may_be_asked_at_any_time_without_an_effect_on_what_it_says_later() -
         silent.add(sample)
         asked.judgement()
     assert asked.judgement() == silent.judgement()
+
+
+@pytest.mark.parametrize(
+    ("limit", "changed"),
+    [(25, {"output_tokens": 4.0}), (100, {"output_tokens": 12.0}), (25, {"output_tokens": 0.2}), (80, {"cached_tokens": 0.0})],
+)
+def test_any_limit_that_a_spec_may_set_stops_what_is_certainly_beyond_it(limit: int, changed: dict[str, Any]) -> None:
+    rules = replace(RULES, stop_above=limit / 100, go_below=2.0)
+    whole = (replace(one, cached_tokens=1000) for one in sessions(600))
+    found = judged((_times(one, changed) if one.canary else one for one in whole), rules, 0.0)
+    assert found.verdict is StepVerdict.BACK
+
+
+def _times(one: CanarySample, changed: dict[str, Any]) -> CanarySample:
+    return replace(one, **{name: round(getattr(one, name) * by) for name, by in changed.items()})
+
+
+def test_every_limit_lies_within_the_effects_that_are_tried() -> None:
+    shape = shape_at(CanarySpec, "stopAbove")
+    assert shape is not None
+    most = (shape.maximum or 0) / 100
+    for metric in METRICS:
+        assert (log(1 + most * metric.stop) if metric.is_ratio else most * metric.stop) <= GRID[-1], metric.name

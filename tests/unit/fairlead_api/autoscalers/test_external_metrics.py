@@ -3,11 +3,10 @@
 import asyncio
 import json
 import math
-import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlencode
@@ -15,24 +14,22 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import InvalidInput
+from fairlead_api.autoscaler_settings import AutoscalerSettings
 from fairlead_api.autoscalers import metrics_port
 from fairlead_api.autoscalers.external_metrics import holds, parsed, quantity
 from fairlead_api.autoscalers.figures import OLDEST_SECONDS, LatestFigures
 from fairlead_api.autoscalers.metrics_port import serving_metrics
+from fairlead_api.infra.autoscaler_ports import bound
 from fairlead_api.infra.errors import ClusterUnavailable
 from fairlead_api.infra.kubernetes import Kubernetes
 from fairlead_api.pools.scaling_figures import ScalingFigures
-from fairlead_process.certificates import Certificate
 from fairlead_process.doors import Door
 from fairlead_testing.examples import examples
+from fairlead_testing.running.authorities import Authority
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from processkube.kubernetes_api.objects.errors import BadRequest
 from processkube.kubernetes_api.objects.selectors import parse_label_selector
@@ -44,47 +41,8 @@ HPA = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 
 
 @dataclass(slots=True)
-class Authority:
-    """An authority without key usage, as some clusters have it, and certificates that it signs."""
-
-    folder: Path
-    name: str
-    key: Any = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
-
-    def __post_init__(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-
-    def _built(self, common: str, key: Any, *, authority: bool) -> x509.Certificate:
-        now = datetime.now(UTC)
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)]))
-            .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, self.name)]))
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(hours=1))
-            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-        )
-        if not authority:
-            builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
-        return builder.sign(self.key, hashes.SHA256())
-
-    def pem(self) -> str:
-        return self._built(self.name, self.key, authority=True).public_bytes(serialization.Encoding.PEM).decode()
-
-    def signed(self, common: str) -> Path:
-        """Certificate and key of a client, in one file."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        plain = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-        path = self.folder / f"{self.name}-{common}.pem"
-        path.write_bytes(self._built(common, key, authority=False).public_bytes(serialization.Encoding.PEM) + plain)
-        return path
-
-
-@dataclass(slots=True)
 class Cluster:
-    """A Kubernetes API that reviews: tokens by `users`, rights by `rights` (user, verb, namespace or path)."""
+    """A Kubernetes API that reviews: tokens by `users`, rights by `rights` (user or group, verb, namespace or path)."""
 
     config: dict[str, str] = field(default_factory=dict)
     users: dict[str, str] = field(default_factory=dict)
@@ -103,8 +61,8 @@ class Cluster:
             name = self.users.get(spec["token"])
             return {"status": {"authenticated": name is not None, "user": {"username": name, "groups": ["system:authenticated"]}}}
         about = spec.get("resourceAttributes") or spec["nonResourceAttributes"]
-        key = (spec["user"], about["verb"], about.get("namespace", about.get("path", "")))
-        return {"status": {"allowed": key in self.rights}}
+        place = about.get("namespace", about.get("path", ""))
+        return {"status": {"allowed": any((who, about["verb"], place) in self.rights for who in (spec["user"], *spec["groups"]))}}
 
 
 @dataclass(slots=True)
@@ -118,11 +76,13 @@ class Port:
     now: float = 0.0
 
     async def get(self, path: str, client: Path | None = None, **headers: str) -> httpx.Response:
+        """As the Kubernetes API asks, which takes HTTP/2 wherever it is offered."""
         context = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if client is not None:
             context.load_cert_chain(client)
-        async with httpx.AsyncClient(verify=context, base_url=f"https://127.0.0.1:{self.number}", timeout=PATIENCE_SECONDS) as http:
+        url = f"https://127.0.0.1:{self.number}"
+        async with httpx.AsyncClient(verify=context, base_url=url, timeout=PATIENCE_SECONDS, http2=True) as http:
             return await http.get(path, headers=headers)
 
     async def as_proxy(self, path: str, user: str = HPA, **more: str) -> httpx.Response:
@@ -147,9 +107,11 @@ async def port(tmp_path: Path) -> AsyncIterator[Port]:
     figures = LatestFigures(lambda: port.now)
     wanted = {("prod/chat", "both"): 7, ("prod/split", "prefill"): 2, ("prod/split", "decode"): 5, ("dev/other", "both"): 9}
     figures.take(ScalingFigures(wanted=wanted, headroom={"prod/chat": -0.0521}), datetime(2026, 11, 30, 12, 0, 1, 500, tzinfo=UTC))
-    listener = socket.create_server(("127.0.0.1", 0))
+    ports = bound(AutoscalerSettings(metrics_port=0, cert_file=made.certificate, key_file=made.key), "127.0.0.1", {})
+    listener, certificate = ports.metrics, ports.metrics_certificate
+    assert listener is not None
+    assert certificate is not None
     port.number = listener.getsockname()[1]
-    certificate = Certificate(made.certificate, made.key, "CERT", ["http/1.1"])
     async with serving_metrics(figures, cast(Kubernetes, cluster), listener, Door(8), certificate):
         async with asyncio.timeout(PATIENCE_SECONDS):
             while certificate.context().verify_mode is not ssl.CERT_OPTIONAL:
@@ -201,6 +163,41 @@ async def test_another_namespaces_figures_are_forbidden_in_the_words_of_kubernet
     assert answer.json()["message"].endswith(
         f'User "{HPA}" cannot list resource "fairlead_wanted_instances" in API group "external.metrics.k8s.io" in the namespace "dev"'
     )
+
+
+DISCOVERY_PATHS = (BASE, "/apis", "/openapi/v2", "/openapi/v3")
+NEWEST_DISCOVERY = (
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
+    "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        (BASE, {"X-Remote-User": "system:kube-aggregator", "X-Remote-Group": "system:masters"}, 200),
+        ("/apis", {"X-Remote-User": "system:kube-aggregator", "X-Remote-Group": "system:masters", "Accept": NEWEST_DISCOVERY}, 200),
+        (BASE, {"X-Remote-User": "system:kube-aggregator", "Accept": "application/json"}, 200),
+        ("/openapi/v2", {"X-Remote-User": "system:aggregator", "Accept": "application/json"}, 404),
+        ("/openapi/v3", {"X-Remote-User": "system:aggregator"}, 404),
+    ],
+    ids=["whether it is available", "what there is, newest form", "what there is, old form", "document 2", "document 3"],
+)
+async def test_the_api_server_gets_what_it_asks_for_itself(port: Port, path: str, headers: dict[str, str], status: int) -> None:
+    """As kube-aggregator 1.36 asks, by its source. It names no groups in the later three. Where the old form is refused
+    the API server calls this API stale, and namespaces hang in their deletion; a missing document is no fault to it.
+    """
+    port.cluster.rights = {("system:authenticated", "get", one) for one in DISCOVERY_PATHS}  # the ClusterRole system:discovery
+    answer = await port.get(path, port.authority.signed("front-proxy-client"), **headers)
+    assert answer.status_code == status
+    assert "as=" not in answer.headers["content-type"], "then it asks for the old form"
+
+
+async def test_who_the_cluster_does_not_know_is_not_made_known(port: Port) -> None:
+    port.cluster.rights = {("system:authenticated", "get", BASE)}
+    unknown = {"X-Remote-Group": "system:unauthenticated"}
+    assert (await port.as_proxy(BASE, "system:anonymous", **unknown)).status_code == 403
+    assert (await port.as_proxy(BASE, "somebody", **unknown)).status_code == 403
 
 
 @pytest.mark.parametrize("shown", ["nothing", "another name", "another authority"])

@@ -2,7 +2,9 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,11 +14,15 @@ import grpc
 import pytest
 import yaml
 
+from fairlead_api.autoscaler_settings import AutoscalerSettings
 from fairlead_api.autoscalers.figures import OLDEST_SECONDS, LatestFigures
 from fairlead_api.autoscalers.scaler_port import serving_scaler
+from fairlead_api.infra.autoscaler_ports import bound
 from fairlead_api.pools.scaling_figures import ScalingFigures
+from fairlead_process.certificates import Certificate
 from fairlead_process.doors import Door
 from fairlead_testing.waiting import PATIENCE_SECONDS
+from processkube.kubernetes_api.serving.certificates import ensure_certificates
 
 WANTED = {
     ("prod/chat", "both"): 7,
@@ -158,6 +164,42 @@ async def test_a_watch_hears_whether_it_is_active_and_each_change(scaler: Scaler
 
 async def test_a_stream_of_specs_is_not_served_as_keda_allows(scaler: Scaler) -> None:
     assert (await scaler.refusal("StreamMetricSpec", reference(pool="chat")))[0] is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_a_renewed_certificate_is_shown_by_a_scaler_without_external_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlead_process.certificates.LOOK_SECONDS", 0.0)
+    first = ensure_certificates(tmp_path, "127.0.0.1")
+    ports = bound(AutoscalerSettings(scaler_port=0, cert_file=first.certificate, key_file=first.key), "127.0.0.1", {})
+    assert ports.scaler is not None
+    address = ports.scaler.getsockname()
+    async with serving_scaler(LatestFigures(lambda: 0.0), ports.scaler, Door(8), ports.scaler_certificate):
+        before = await asyncio.to_thread(ssl.get_server_certificate, address)
+        for path in (first.certificate, first.key):
+            path.unlink()
+        ensure_certificates(tmp_path, "127.0.0.1")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await asyncio.to_thread(ssl.get_server_certificate, address) == before:
+                await asyncio.sleep(0.02)
+
+
+def test_each_port_offers_the_protocol_that_it_speaks_and_no_other(tmp_path: Path) -> None:
+    made = ensure_certificates(tmp_path, "127.0.0.1")
+    ports = bound(AutoscalerSettings(cert_file=made.certificate, key_file=made.key), "127.0.0.1", {})
+    assert [agreed(one) for one in (ports.scaler_certificate, ports.metrics_certificate)] == ["h2", "http/1.1"]
+
+
+def agreed(certificate: Certificate | None) -> str | None:
+    """What a client that speaks both would speak with a port of this certificate."""
+    assert certificate is not None
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    client, server = context.wrap_bio(back, there), certificate.context().wrap_bio(there, back, server_side=True)
+    for side in (client, server, client, server):
+        with suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    return client.selected_alpn_protocol()
 
 
 @pytest.fixture(autouse=True)

@@ -75,18 +75,20 @@ def test_bodies_and_trailers_are_read() -> None:
     changed=_PAIRS,
     removed=st.lists(_NAMES.map(str.encode), max_size=3),
     endpoints=st.text("0123:,.", max_size=200),
+    scores=st.dictionaries(st.text("0123:.[]", min_size=1, max_size=30), st.floats(0, 1), max_size=20),
 )
 def test_headers_that_go_on_are_as_envoy_reads_them(
-    side: Side, changed: list[tuple[bytes, bytes]], removed: list[bytes], endpoints: str
+    side: Side, changed: list[tuple[bytes, bytes]], removed: list[bytes], endpoints: str, scores: dict[str, float]
 ) -> None:
-    response = read(wire.encode(PassHeaders(side, changed, removed, endpoints)))
+    response = read(wire.encode(PassHeaders(side, changed, removed, endpoints, scores)))
     assert response.WhichOneof("response") == f"{side.value}_headers"
     common = getattr(response, f"{side.value}_headers").response
     assert [(one.header.key.encode(), one.header.raw_value) for one in common.header_mutation.set_headers] == changed
     assert {one.append_action for one in common.header_mutation.set_headers} <= {2}  # OVERWRITE_IF_EXISTS_OR_ADD
     assert [name.encode() for name in common.header_mutation.remove_headers] == removed
     assert common.clear_route_cache
-    assert json_format.MessageToDict(response.dynamic_metadata) == {"envoy.lb": {"x-gateway-destination-endpoint": endpoints}}
+    told = {"x-gateway-destination-endpoint": endpoints, **({"x-gateway-destination-endpoint-scores": scores} if scores else {})}
+    assert json_format.MessageToDict(response.dynamic_metadata) == {"envoy.lb": told}
 
 
 @given(side=st.sampled_from(Side), piece=st.binary(max_size=70_000), ended=st.booleans())

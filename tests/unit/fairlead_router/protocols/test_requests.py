@@ -2,7 +2,7 @@
 
 import json
 import math
-import time
+import tracemalloc
 from typing import Any
 
 import orjson
@@ -215,11 +215,9 @@ def test_every_number_that_a_double_holds_is_read_beside_any_that_it_does_not(va
 
 
 @pytest.mark.parametrize("part", [b'\\"', b"1", b"e1", b'"', b"-", b"1.", b"NaN"])
-def test_a_body_that_is_no_json_is_refused_in_a_time_that_grows_with_its_length(part: bytes) -> None:
-    begun = time.process_time()
-    with pytest.raises(BadRequest):
-        parse_request(b'{"a": NaN, "b": ' + part * (400_000 // len(part)), COMPLETION)
-    assert time.process_time() - begun < 5, "a square would take minutes"
+def test_a_body_that_is_no_json_is_refused_with_work_that_grows_as_its_length(part: bytes) -> None:
+    with pytest.raises(BadRequest):  # a square would take hours, and the test's timeout would end it
+        parse_request(b'{"a": NaN, "b": ' + part * (1_500_000 // len(part)), COMPLETION)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b'"text"', b"\xff\xfe", b'{"model": "\\ud800"}', b"NaN", b'{"a": -NaN}', b"\xff\xfe{"])
@@ -303,12 +301,23 @@ def test_a_request_id_that_names_peers_is_refused() -> None:
         forwarded_headers([(b"x-request-id", b"___prefill_addr_10.0.0.1:80___decode_addr_10.0.0.2:80_1")], b"x-session-id")
 
 
+class ComparedName(bytes):
+    """Counts how often it is compared with another name."""
+
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        ComparedName.comparisons += 1
+        return bytes.__eq__(self, other)
+
+    __hash__ = bytes.__hash__
+
+
 def test_thousands_of_headers_and_of_names_in_connection_hold_up_nobody() -> None:
     named = b",".join(b"h%d" % number for number in range(10_000))
-    headers = [(b"connection", named), *((b"x%d" % (number % 10), b"") for number in range(4000)), (b"h9999", b"1")]
-    begun = time.process_time()
+    headers = [(b"connection", named), *((ComparedName(b"x%d" % (number % 10)), b"") for number in range(4000)), (b"h9999", b"1")]
     block, _, _ = forwarded_headers(headers, b"x-session-id")
-    assert time.process_time() - begun < 0.3
+    assert 4000 <= ComparedName.comparisons < 50 * 4000, "each with few names, not with all that `connection` lists"
     assert b"h9999" not in block
 
 
@@ -362,11 +371,14 @@ def test_a_value_that_is_nested_as_deep_as_json_may_be_is_a_400_like_any_other(f
     assert problem.value.status == 400
 
 
-def test_a_refusal_writes_no_more_of_a_value_than_it_shows() -> None:
-    body = b'{"model": "m", "messages": [], "stream": [' + b"1.5," * 1_000_000 + b"1]}"
-    begun = time.process_time()
-    orjson.loads(body)
-    read = time.process_time()
-    with pytest.raises(BadRequest):
-        parse_request(body, CHAT)
-    assert time.process_time() - read < 3 * (read - begun) + 0.05
+def test_a_refusal_writes_no_more_of_a_value_than_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b'{"model": "m", "messages": [], "stream": [' + b"1.5," * 100_000 + b"1]}"
+    document = orjson.loads(body)
+    monkeypatch.setattr("orjson.loads", lambda _: document)  # its own memory would hide what is written
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadRequest):
+            parse_request(body, CHAT)
+        assert tracemalloc.get_traced_memory()[1] < len(body) // 4
+    finally:
+        tracemalloc.stop()

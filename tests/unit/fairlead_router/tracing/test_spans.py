@@ -16,6 +16,7 @@ from fairlead.reports.decisions import (
     DecisionRecord,
     KeptFor,
     RequestOutcome,
+    ShadowChoice,
     Weighing,
 )
 from fairlead.reports.moves import MigrationOutcome, MigrationRecord, MoveOutcome
@@ -60,6 +61,16 @@ CONTINUATIONS = st.builds(
     source_rank=RANKS,
     target_rank=RANKS,
 )
+SHADOWS = st.builds(
+    ShadowChoice,
+    policy=NAMES,
+    target=st.none() | NAMES,
+    alike=st.booleans(),
+    predicted_ttft_seconds=SECONDS,
+    hit_tokens=st.integers(0, 10**6),
+    chosen_ttft_seconds=SECONDS,
+    chosen_hit_tokens=st.integers(0, 10**6),
+)
 RECORDS = st.builds(
     DecisionRecord,
     id=NAMES,
@@ -95,6 +106,7 @@ RECORDS = st.builds(
     attempts=st.lists(ATTEMPTS, max_size=3).map(tuple),
     continuations=st.lists(CONTINUATIONS, max_size=3).map(tuple),
     trace=st.none() | NAMES,
+    shadows=st.lists(SHADOWS, max_size=2).map(tuple),
     weighing=st.builds(
         Weighing,
         rule=NAMES,

@@ -55,3 +55,15 @@ async def test_a_wrong_parameter_is_refused_at_its_field_and_the_others_stay(val
 async def test_a_policy_that_is_not_there_has_no_page() -> None:
     async with visitor("admin") as admin:
         assert (await admin.http.get(f"{POLICY}?policy=none-such")).status_code == 404
+
+
+async def test_the_pools_shadows_are_shown_as_predictions_in_all_and_by_hour() -> None:
+    async with visitor("viewer") as viewer:
+        page = (await viewer.http.get(POLICY)).text
+        shadows = page.split('id="h-shadows"')[1]
+        assert "predicted by the router's formula" in " ".join(shadows.split())
+        assert "-0.084 ± 0.011 s" in shadows
+        assert "-2,140 ± 160 tokens" in shadows
+        assert "70.0 %" in shadows
+        assert "3 failed" in shadows
+        assert shadows.count('data-label="Hour"') == 6

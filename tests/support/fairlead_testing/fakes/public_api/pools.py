@@ -41,6 +41,7 @@ from fairlead_testing.fakes.public_data import engine_pages, objectives
 from fairlead_testing.fakes.public_data.canaries import made_up_canary
 from fairlead_testing.fakes.public_data.loads import INSTANCES
 from fairlead_testing.fakes.public_data.predictors import learnt_models
+from fairlead_testing.fakes.public_data.shadows import made_up_shadows
 from fairlead_testing.fakes.public_data.world import World
 from fairlead_web.text.time_ranges import parse_range
 
@@ -85,6 +86,7 @@ class Pools:
             *document_routes(f"{POOL}/slo/burn", self._slo_burn, "windows", guard),
             *document_routes(f"{POOL}/slo/what-if", self._slo_what_if, "classes", guard),
             *document_routes(f"{POOL}/canary", self._canary, "steps", guard),
+            *document_routes(f"{POOL}/shadows", self._shadows, "hours", guard),
             Route(f"{POOL}/bounds", guard(self._bounds)),
             Route(f"{POOL}/forecast", guard(self._forecast)),
             Route("/v1/schedules/{namespace}/{pool}/{name}", guard(self._schedule)),
@@ -241,6 +243,9 @@ class Pools:
             return as_json(ring_of(made, 160, {one.id: one.bound_sessions for one in instances}, BUILT_IN, question))
         except InvalidInput as error:
             raise Refusal(422, "Not acceptable", str(error), "invalid-input", error.remedy, error.field, str(error.value)) from error
+
+    async def _shadows(self, request: Request) -> Response:
+        return as_json(made_up_shadows(pool_named(request), self._clock()))
 
     async def _canary(self, request: Request) -> Response:
         return as_json(made_up_canary(pool_named(request), self._clock()))

@@ -35,6 +35,7 @@ def _look(at: datetime, verdict: StepVerdict, reason: str, slower: float) -> Can
         canary_requests=400,
         canary_sessions=90,
         other_sessions=270,
+        late_requests=3,
         estimates=[
             _estimate("ttft", slower, -0.01, 0.12, verdict),
             _estimate("tpot", 0.0, -0.03, 0.03),

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
 
-from fairlead.reports.decisions import Attempt, CandidateScore, Continuation, DecisionReason, KeptFor, RequestOutcome
+from fairlead.reports.decisions import Attempt, CandidateScore, Continuation, DecisionReason, KeptFor, RequestOutcome, ShadowChoice
 from fairlead.routing.explanations.fates import whole_story
 from fairlead.routing.explanations.grounds import ground_of
 from fairlead.routing.policies.catalogue import BUILT_IN
@@ -89,6 +89,9 @@ def decisions(now: datetime, sessions: Sequence[SessionSummary]) -> list[Routing
                 decision = replace(decision, kept=KeptFor.RETRIED, attempts=(lost,), continuations=(went_on,))
             else:
                 decision = replace(decision, kept=KeptFor.RETRIED, attempts=(lost,), served_by=ranked[1].instance)
+        elif number % 12 == 3:
+            advised = ShadowChoice(policy="min-ttft", target=ranked[1].instance, predicted_ttft_seconds=0.4, hit_tokens=0)
+            decision = replace(decision, shadows=(advised, ShadowChoice(policy="ear", target=None)))
         elif number % 12 == 7:
             decision = replace(decision, kept=KeptFor.LATE, ttft_target_seconds=(decision.ttft_seconds or 0.0) / 2)
         if decision.kept is not KeptFor.SAMPLE:

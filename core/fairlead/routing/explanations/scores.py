@@ -1,0 +1,19 @@
+"""The candidates of a decision on one scale, for those who know no policy."""
+
+from collections.abc import Sequence
+
+from fairlead.reports.decisions import CandidateScore
+from fairlead.routing.contracts.weighing import Better, PolicyTerms
+
+
+def relative_scores(known: PolicyTerms | None, candidates: Sequence[CandidateScore]) -> dict[str, float]:
+    """From 1 for the best of the compared candidates to 0 for the worst, by the total that their policy compares; all
+    have 1 if none is better. Empty where the policy compares no total, or is not known.
+    """
+    totals = {one.instance: one.total for one in candidates if one.total is not None}
+    if known is None or known.total is None or not totals:
+        return {}
+    best, worst = min(totals.values()), max(totals.values())
+    if known.total.better is Better.HIGHER:
+        best, worst = worst, best
+    return {instance: 1.0 if best == worst else (worst - total) / (worst - best) for instance, total in totals.items()}

@@ -1,0 +1,79 @@
+"""Shadows: policies that only advise. For a bounded part of the sampled decisions each is asked where it would send the
+request, and its answer is recorded with the decision.
+
+A shadow sees exactly what the deciding policy saw: it is asked right after that, before the request is counted
+anywhere. So it is asked on the router's own thread, and what that costs is bounded by `ASKED_PER_MINUTE`; a copy of all
+that a policy may look at would cost more than the question. The danger here: a shadow that changes what the deciding
+policy sees next. It is an object of its own with its own dice, it gets the same view, which policies only read, and
+whatever it raises becomes a failed answer.
+"""
+
+from dataclasses import replace
+
+from fairlead.errors import InvalidInput, UnknownName
+from fairlead.gateway_keys import RateLimit
+from fairlead.reports.decisions import ShadowChoice
+from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead.routing.contracts.policies import PolicyInForce
+from fairlead.routing.contracts.requests import RoutingRequest
+from fairlead.routing.knowledge.views import LiveView
+from fairlead.tables import RoutingFacts, RoutingTable
+
+ASKED_PER_MINUTE = 30.0
+"""Maximum number of decisions per pool, router and minute for which shadows are asked."""
+
+
+class Shadows:
+    """The advising policies of one pool; None stands for one that this router cannot build."""
+
+    def __init__(self, policies: dict[str, PolicyInForce | None]) -> None:
+        self._policies = policies
+        self._limit = RateLimit(ASKED_PER_MINUTE, 0.0)
+
+    def take_table(self, table: RoutingTable) -> None:
+        """Follow a new table; a shadow that fails at it is not asked again until it is rebuilt."""
+        for name, policy in self._policies.items():
+            if policy is not None and policy.follows_table is not None:
+                try:
+                    policy.follows_table.table_changed(table)
+                except Exception:  # noqa: BLE001  # it may be somebody's own, and must not keep the table from taking effect
+                    self._policies[name] = None
+
+    def ask(self, request: RoutingRequest, chosen: str, view: LiveView, now: float) -> tuple[ShadowChoice, ...]:
+        """What each would have chosen for a request that goes to `chosen`; empty if too many were asked lately."""
+        if self._limit.take_if_any(1, now):
+            return ()
+        return tuple(_choice(name, policy, request, chosen, view, now) for name, policy in self._policies.items())
+
+
+def _choice(name: str, policy: PolicyInForce | None, request: RoutingRequest, chosen: str, view: LiveView, now: float) -> ShadowChoice:
+    if policy is None:
+        return ShadowChoice(policy=name, target=None)
+    try:
+        target = policy.choose(request, view, now).instance
+        return ShadowChoice(
+            policy=name,
+            target=target,
+            alike=target == chosen,
+            predicted_ttft_seconds=view.predicted_ttft_seconds(request, target),
+            hit_tokens=view.hit_tokens(request, target),
+            chosen_ttft_seconds=view.predicted_ttft_seconds(request, chosen),
+            chosen_hit_tokens=view.hit_tokens(request, chosen),
+        )
+    except Exception:  # noqa: BLE001  # it may be somebody's own, and must not fail the request
+        return ShadowChoice(policy=name, target=None)
+
+
+def shadows_of(facts: RoutingFacts, policies: PolicyCatalogue, seed: int) -> Shadows | None:
+    """The advising policies that the table names; None if it names none."""
+    built = {one.policy: _built(replace(facts, policy=one.policy, parameters=one.parameters), policies, seed) for one in facts.shadows}
+    return Shadows(built) if built else None
+
+
+def _built(facts: RoutingFacts, policies: PolicyCatalogue, seed: int) -> PolicyInForce | None:
+    """The policy, None if this router does not know it or cannot build it, or if it would have to learn."""
+    try:
+        policy = PolicyInForce.of(policies.build(facts, seed))
+    except (UnknownName, InvalidInput):
+        return None
+    return None if policy.learns_online is not None else policy
