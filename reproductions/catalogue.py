@@ -6,6 +6,7 @@ from reproductions import (
     apart,
     beliefs,
     caches,
+    copies,
     default_policy,
     default_policy_grid,
     dualmap,
@@ -37,4 +38,5 @@ SECTIONS: Sequence[Section] = (
     sharing.SECTION,
     beliefs.SECTION,
     fetching.SECTION,
+    copies.SECTION,
 )

@@ -116,6 +116,8 @@ KV_TRANSFER_KINDS = (NIXL, "OffloadingP2P", SHARED_STORE)
 MOVES_THAT_PAY = "Pays"
 EVERY_MOVE = "Always"
 WHEN_MOVED = (MOVES_THAT_PAY, EVERY_MOVE)
+NO_COPIES = "Never"
+COPIES_THAT_PAY = "Pays"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +155,12 @@ class KvTransferFacts:
             field="storeMedium",
             message="engine.kvTransfer.storeMedium is only for kind SharedStore; remove it",
         ),
+        Rule(
+            cel="self.kind != 'SharedStore' || self.copies == 'Never'",
+            holds=lambda transfer: transfer.kind != SHARED_STORE or transfer.copies == NO_COPIES,
+            field="copies",
+            message="engine.kvTransfer.copies is not for kind SharedStore, which holds every prefix for all engines; remove it",
+        ),
     )
 
     kind: str = text(
@@ -168,6 +176,13 @@ class KvTransferFacts:
         "computing them again. Always: it takes them regardless of predictions.",
         MOVES_THAT_PAY,
         enum=WHEN_MOVED,
+    )
+    copies: str = text(
+        "Pays: a prefix with which many sessions begin is copied to instances that lack it, ahead of the next such session, where the computation that "
+        "this is expected to save exceeds the predicted transfer; for at most the share of the time that routing.handOverBudget names, and while one "
+        "router decides for all. Never: sessions' blocks move only with the sessions.",
+        NO_COPIES,
+        enum=(NO_COPIES, COPIES_THAT_PAY),
     )
     tokens_per_second: float | None = number(
         "Tokens whose KV blocks go from one instance to another, or out of the store, per second: a first guess, until routers have measured it.",
@@ -293,6 +308,8 @@ class ModelledFacts:
     kv_transfer_bytes_per_second: float = 0.0
     """Speed at which instances fetch KV blocks from each other; 0 = they cannot."""
     kv_transfer_latency_seconds: float = 0.0
+    copies_prefixes: bool = False
+    """Whether shared prefixes are copied ahead, as with `kv_transfer.copies`."""
 
     def decode_seconds(self, context_tokens: float, requests: float) -> float:
         """Time of one decode step over these requests; 0 when decode times are not known."""
@@ -325,6 +342,11 @@ class EngineFacts(EngineSpecFacts):
     """Gauge with the used share (0-1) of the KV cache."""
     modelled: ModelledFacts = ModelledFacts()
     """Facts that only a simulated pool knows; a real pool keeps the defaults, which mean unknown."""
+
+    @property
+    def copies_prefixes(self) -> bool:
+        """Whether prefixes that many sessions share are copied ahead of them."""
+        return self.modelled.copies_prefixes or (self.handing_on is not None and self.handing_on.copies == COPIES_THAT_PAY)
 
     def of_instance(self) -> InstanceEngine:
         """The facts that may differ for one instance."""

@@ -59,8 +59,8 @@ from fairlead_router.relaying.canaries import LOOK_SECONDS as CANARY_LOOK_SECOND
 from fairlead_router.relaying.canaries import Canaries
 from fairlead_router.relaying.carrying_on import HAND_OVER_LOOK_SECONDS, CarryingOn, HandOvers
 from fairlead_router.relaying.direct import DirectRelay
+from fairlead_router.relaying.heirs import COPIES_LOOK_SECONDS, Heirs, PrefixCopies
 from fairlead_router.relaying.heirs import LOOK_SECONDS as HEIRS_LOOK_SECONDS
-from fairlead_router.relaying.heirs import Heirs
 from fairlead_router.relaying.held_responses import HeldResponses
 from fairlead_router.relaying.proxying import Proxy
 from fairlead_router.relaying.sending import Sender
@@ -136,6 +136,7 @@ class Router:
         prompts = KeptPrompts(settings.kept_prompts_bytes)
         proxy = Proxy(sender, asking, self.calls, held, carrying, self.moves, prompts, self.now)
         self.heirs = Heirs(self.pools, self.calls, proxy, prompts, lambda: self.informing.draining, self.now)
+        self.copies = PrefixCopies(self.pools, self.calls, self.moves, prompts, lambda: self.informing.draining, self.now)
         direct = DirectRelay(sender, self.upstream, self.calls, self.now, tries=settings.max_retries + 1)
         self.prompt_tokens, trusted = PromptTokens(self.upstream, self.now), settings.trusts_priority_headers
         routed = RoutedRequests(
@@ -314,6 +315,7 @@ class Router:
         self._tasks.every(CANARY_LOOK_SECONDS, "canaries", self.canaries.send)
         self._tasks.every(HAND_OVER_LOOK_SECONDS, "hand-overs", self.hand_overs.look)
         self._tasks.every(HEIRS_LOOK_SECONDS, "heirs", self.heirs.look)
+        self._tasks.every(COPIES_LOOK_SECONDS, "copies", self.copies.look)
         self._tasks.every(FOLLOW_SECONDS, "kv events", self.kv_events.follow)
         self._tasks.every(TRAIN_SECONDS, "train", self.training.train)
         self._tasks.every(KEEP_SECONDS, "keep prefixes", self.keep_prefixes)
@@ -375,7 +377,18 @@ class Router:
         self.picker.close()
         await self.calls.wait_until_idle(1.0)
         await self._tasks.stop(
-            "stream", "collect", "send", "scrape", "doubted lists", "canaries", "hand-overs", "heirs", "kv events", "train", "keep prefixes"
+            "stream",
+            "collect",
+            "send",
+            "scrape",
+            "doubted lists",
+            "canaries",
+            "hand-overs",
+            "heirs",
+            "copies",
+            "kv events",
+            "train",
+            "keep prefixes",
         )
         await self.keep_prefixes()
         self.kv_events.close()

@@ -77,7 +77,7 @@ def _rows(pool: str, minute: str) -> str:
     return (
         f"SELECT migrations, reroutes, compared, seconds_won FROM (SELECT count(*) AS migrations, count({_WON}) AS compared, "
         f"coalesce(sum({_WON}), 0) AS seconds_won FROM migrations m WHERE {within}) migrated, "
-        f"(SELECT count(*) AS reroutes FROM reroutes m WHERE {within}) rerouted"
+        f"(SELECT count(*) AS reroutes FROM reroutes m WHERE {within} AND m.trigger <> '{BindingReason.PREFIX_COPIED}') rerouted"
     )
 
 

@@ -30,6 +30,9 @@ class BindingReason(StrEnum):
     Two reasons apply only to re-routes of a request, which returns to its session's home because a decided move was not
     made: `no-room` the new instance no longer had room for its context · `session-moved` the session had moved with
     another request meanwhile. With `operator`, a request returns because the pool's migrations were paused meanwhile.
+
+    `prefix-copied` moves neither a session nor a request: the router let an instance fetch a prefix that many sessions
+    share, before one of them came there.
     """
 
     COLD = "cold"
@@ -54,6 +57,7 @@ class BindingReason(StrEnum):
     NO_ROOM = "no-room"
     SESSION_MOVED = "session-moved"
     OPERATOR = "operator"
+    PREFIX_COPIED = "prefix-copied"
 
 
 GAINING = frozenset(

@@ -22,7 +22,9 @@ class MoveCause:
     instance is hot · `prefix-equal`: the pending work (or cost) at the source, and at the target · `prefix-affinity`:
     the prompt tokens held by the target, and by the source · `prefix-outweighed`: the cost of staying, and of going ·
     `best-score`: the score of the target, and of the source · `hotspot`: the time that the source's queue took, and the
-    TTFT target (or the pending work, and the limit) · `queue-full`: the number of waiting requests, and the limit.
+    TTFT target (or the pending work, and the limit) · `queue-full`: the number of waiting requests, and the limit ·
+    `prefix-copied`: the seconds of computing that the copy was expected to save, and its predicted transfer with the
+    least gain.
     """
 
     trigger: BindingReason
@@ -153,7 +155,8 @@ class MigrationRecord(Move[PoolKey, float]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReRouteRecord(Move[PoolKey, float]):
-    """A re-route: a request that was queued or already sent to one instance went to another.
+    """A re-route: a request that was queued or already sent to one instance went to another. With the trigger
+    `prefix-copied` it is a copy of a shared prefix, which no request carried: `request` is then the copy's own id.
 
     No session's home moved; `session` is only the session that the request named.
     """

@@ -31,7 +31,7 @@ _BLOCK_BYTES = 56
 class KeptPrompt:
     """A session's last request, as its engine got it, and the target that computed it."""
 
-    __slots__ = ("at", "body", "dialect", "given_up", "head", "instance", "key", "model", "request")
+    __slots__ = ("at", "began", "body", "dialect", "given_up", "head", "instance", "key", "model", "request")
 
     def __init__(self, request: RoutingRequest, head: bytes, body: bytes, dialect: Dialect, model: str, instance: str, at: float) -> None:
         self.request = request
@@ -41,6 +41,8 @@ class KeptPrompt:
         self.model = model
         self.instance = instance
         self.at = at
+        self.began = at
+        """When the session's first turn was served, as far back as it was kept."""
         self.given_up = False
         """Whether no other instance would compute it."""
         self.key = request.session or f"\0{request.blocks[-1]:x}"
@@ -86,6 +88,7 @@ class KeptPrompts:
         if before is not None:
             self.bytes -= before.bytes
             sessions.turns.came(max(0.0, prompt.at - before.at))
+            prompt.began = before.began
         if prompt.bytes > self._most:
             return
         sessions.prompts[prompt.key] = prompt
@@ -120,12 +123,15 @@ class KeptPrompts:
         """The pool's prompts."""
         return iter(self._pools[pool].prompts.values() if pool in self._pools else ())
 
+    def newest(self, pool: PoolKey) -> Iterator[KeptPrompt]:
+        """The pool's prompts, the most recently used first."""
+        return reversed(self._pools[pool].prompts.values() if pool in self._pools else ())
+
     def worths(self, pool: PoolKey, instances: Collection[str], now: float, *, fetched: bool = False) -> list[tuple[Worth, KeptPrompt]]:
         """The sessions at these targets that were used last, those first whose prompts spare the most for what they
         cost, which is the same for all that are `fetched`.
         """
-        newest = reversed(self._pools[pool].prompts.values() if pool in self._pools else ())
-        found_here = (prompt for prompt in newest if prompt.instance in instances and not prompt.given_up)
+        found_here = (prompt for prompt in self.newest(pool) if prompt.instance in instances and not prompt.given_up)
         here = {prompt.key: prompt for prompt in islice(found_here, MOST_RANKED)}
         found = (Leaving(name=key, tokens=one.request.prompt_tokens, idle_seconds=now - one.at) for key, one in here.items())
         return [(worth, here[worth.session.name]) for worth in ranked(found, self._pools[pool].turns, fetched=fetched)] if here else []

@@ -6,6 +6,8 @@ the ring agree, and the session's move is recorded as any other. The sessions co
 many as `spec.routing.handOverBudget` allows, and none while a client's request waits. Where engines hand on KV blocks,
 the heir fetches what an instance that drains still holds: that costs hardly any computing, so neither limit counts, and
 the instance is kept for it, for HOLD_SECONDS at most.
+
+The same kept prompts carry prefixes that many sessions share: `PrefixCopies` copies these ahead.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Any
 
 from fairlead.hand_overs import FETCHES_AT_ONCE, HOLD_SECONDS
 from fairlead.instances import InstanceState, Role
+from fairlead.routing.contracts.copies import PrefixCopy
 from fairlead.routing.contracts.schedulers import Dispatch
 from fairlead.targets import instance_of
 from fairlead_router.metrics.endings import Ending
@@ -29,10 +32,12 @@ from fairlead_router.pools.tickets import Ticket
 from fairlead_router.protocols.answers import decoded
 from fairlead_router.protocols.answers_so_far import encoded
 from fairlead_router.protocols.dialects import Dialect
+from fairlead_router.relaying.cache_moves import CacheMoves, prompt_to_move
 from fairlead_router.relaying.calls import Call, Calls, Client
 from fairlead_router.relaying.proxying import Proxy
 
 LOOK_SECONDS = 0.25
+COPIES_LOOK_SECONDS = 1.0
 BLINK_SECONDS = 5.0
 """An instance that takes no requests and does not drain may be back within this time."""
 SAVED_SECONDS = 2.0
@@ -181,7 +186,7 @@ class Heirs:
 
     async def _hand_over(self, pool: Pool, account: _Account, prompt: KeptPrompt, charged: int) -> None:
         prompt.given_up = True  # however that ends, but for an instance that computes it
-        call = self._call(pool, prompt)
+        call = call_again(self._calls, prompt, self._now(), pool)
         request = replace(
             prompt.request,
             id=call.id,
@@ -207,17 +212,61 @@ class Heirs:
         if prompt.instance == left:
             prompt.instance = ticket.verdict.instance
 
-    def _call(self, pool: Pool, prompt: KeptPrompt) -> Call:
-        document = _for_one_token(decoded(prompt.body), prompt.dialect)
-        body = encoded(document)
-        call_id = self._calls.next_id()
-        head = _LENGTH.sub(b"content-length: %d\r\n" % len(body), prompt.head, count=1)
-        head = _ID.sub(b"x-request-id: %s\r\n" % call_id.encode(), head, count=1)
-        call = self._calls.new(call_id, self._now(), head, body, stream=False, dialect=prompt.dialect)
-        call.model = prompt.model
-        if pool.divides and prompt.request.divisible:
-            call.document = document
-        return call
+
+class PrefixCopies:
+    """Makes the copies of shared prefixes that are due (`fairlead.routing.scheduling.copying`), one at a time for each
+    pool. The kept prompt of a session carries its prefix; its holder names the blocks, and the target fetches them.
+    Nobody waits for it, and nothing is computed if it fails. `now` is the router's clock in Unix seconds.
+    """
+
+    def __init__(
+        self, pools: Pools, calls: Calls, moves: CacheMoves, prompts: KeptPrompts, is_ending: Callable[[], bool], now: Callable[[], float]
+    ) -> None:
+        self._pools = pools
+        self._calls = calls
+        self._moves = moves
+        self._prompts = prompts
+        self._is_ending = is_ending
+        self._now = now
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        """By the copy's id."""
+
+    async def look(self) -> None:
+        """Begin what is due; runs every COPIES_LOOK_SECONDS."""
+        for name in [name for name, task in self._under_way.items() if task.done()]:
+            self._under_way.pop(name).result()
+        for pool in self._pools.all():
+            if pool.table.engine.copies_prefixes and not self._is_ending():
+                self._look(pool)
+
+    def _look(self, pool: Pool) -> None:
+        copy = pool.scheduler.copy_due(self._prompts.newest(pool.key), self._now())
+        if copy is not None:
+            kept = next(one for one in self._prompts.newest(pool.key) if one.request.id == copy.request.id)
+            self._under_way[copy.id] = asyncio.create_task(self._copy(pool, copy, kept), name=copy.id)
+
+    async def _copy(self, pool: Pool, copy: PrefixCopy, kept: KeptPrompt) -> None:
+        prompt = prompt_to_move(call_again(self._calls, kept, self._now(), pool))
+        found = await self._moves.move(pool, prompt, copy.source, copy.target, copy.longest_seconds)
+        tokens = min(found.tokens, copy.source_tokens - copy.target_tokens)
+        size = pool.engines.kv_bytes_per_token
+        transfer = replace(found, tokens=tokens, bytes=round(tokens * size) if tokens and size else None)
+        pool.scheduler.copied(copy, transfer, self._now())
+        pool.judge_handovers(copy.source)
+
+
+def call_again(calls: Calls, prompt: KeptPrompt, now: float, pool: Pool) -> Call:
+    """The call of a kept prompt, for one token of answer."""
+    document = _for_one_token(decoded(prompt.body), prompt.dialect)
+    body = encoded(document)
+    call_id = calls.next_id()
+    head = _LENGTH.sub(b"content-length: %d\r\n" % len(body), prompt.head, count=1)
+    head = _ID.sub(b"x-request-id: %s\r\n" % call_id.encode(), head, count=1)
+    call = calls.new(call_id, now, head, body, stream=False, dialect=prompt.dialect)
+    call.model = prompt.model
+    if pool.divides and prompt.request.divisible:
+        call.document = document
+    return call
 
 
 def _fetches(pool: Pool, prompt: KeptPrompt) -> bool:

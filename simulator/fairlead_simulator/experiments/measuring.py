@@ -6,6 +6,7 @@ Requests are measured by their index, so that every policy is judged by the same
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
+from fairlead.reports.bindings import BindingReason
 from fairlead_simulator.simulation.jobs import Job, Phase
 from fairlead_simulator.simulation.run_results import RunResult
 from fairlead_simulator.traces.descriptions import percentile
@@ -137,7 +138,7 @@ def measure(result: RunResult, ideal: Sequence[int], warmup: int, targets: Targe
         belief_error=sum(abs(told - hit) for told, hit in believed) / cached if cached else None,
         load_cv=result.variations.mean(begin, end),
         migrations=len(result.migrations),
-        reroutes=len(result.reroutes),
+        reroutes=sum(move.trigger is not BindingReason.PREFIX_COPIED for move in result.reroutes),
         preemptions=result.preemptions,
         output_tokens_per_second=_output_rate((job for job in result.jobs if among is None or job.index in among), begin, end),
     )

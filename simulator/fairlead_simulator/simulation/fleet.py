@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterable
 
-from fairlead.routing.contracts.schedulers import Dispatch
+from fairlead.reports.moves import CacheFate, CacheTransfer
+from fairlead.routing.contracts.copies import PrefixCopy
+from fairlead.routing.contracts.schedulers import Dispatch, Scheduler
 from fairlead_simulator.engine_model.costs import TransferCost
 from fairlead_simulator.engine_model.instance import Instance
 from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS, PrefixCacheWatcher
@@ -203,6 +205,14 @@ class Transfers:
         seconds = self._begin(source, tokens)
         self._events.at(now + seconds, self._fetched, (source, dispatch.instance, job, job.blocks[:count]))
 
+    def copy(self, copy: PrefixCopy, scheduler: Scheduler, now: float) -> None:
+        """The blocks of a shared prefix are transferred; no request waits for them."""
+        source = self._fleet.instances[copy.source]
+        count = source.kv.holds(copy.request.blocks)
+        tokens = max(0, count * PREFIX_BLOCK_TOKENS - copy.target_tokens)
+        transfer = CacheTransfer(fate=CacheFate.MOVED, seconds=self._begin(source, tokens), tokens=tokens)
+        self._events.at(now + transfer.seconds, self._copied, (source, copy, copy.request.blocks[:count], transfer, scheduler))
+
     def send_on(self, source: SimulatedInstance, job: Job, now: float) -> None:
         """The KV of a prefilled prompt goes to the instance that decodes it."""
         self._events.at(now + self._begin(source, job.input_tokens), self._sent_on, (source, job))
@@ -224,6 +234,15 @@ class Transfers:
             return
         self._fleet.instances[name].kv.fetched(blocks)
         self._fleet.submit(job, name, now)
+
+    def _copied(self, payload: tuple[SimulatedInstance, PrefixCopy, tuple[int, ...], CacheTransfer, Scheduler], now: float) -> None:
+        source, copy, blocks, transfer, scheduler = payload
+        self._active[source.name] -= 1
+        if self._fleet.alive(copy.target):
+            self._fleet.instances[copy.target].kv.fetched(blocks)
+        else:
+            transfer = CacheTransfer(fate=CacheFate.LOST, seconds=transfer.seconds)
+        scheduler.copied(copy, transfer, now)
 
     def _sent_on(self, payload: tuple[SimulatedInstance, Job], now: float) -> None:
         source, job = payload

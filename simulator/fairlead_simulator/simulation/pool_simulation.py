@@ -23,7 +23,7 @@ from fairlead_simulator.simulation.kv_events import PromptKeys
 from fairlead_simulator.simulation.observation_quality import ObservationQuality
 from fairlead_simulator.simulation.pool_changes import PoolChanges
 from fairlead_simulator.simulation.pools import SimulatedPool
-from fairlead_simulator.simulation.routers import Routers
+from fairlead_simulator.simulation.routers import KeptTurns, Routers
 from fairlead_simulator.simulation.run_results import RunRecorder, RunResult
 from fairlead_simulator.simulation.timeline import TimelineEvent
 from fairlead_simulator.simulation.training import Training
@@ -68,6 +68,7 @@ class Simulation:
         self._changes = PoolChanges(spec, timeline, self._cheapest_first)
         self.autoscaler = None if scaling is None else Autoscaler(spec, scaling)
         self._meter = None if self.autoscaler is None else self.autoscaler.meter
+        self._kept = KeptTurns() if spec.copying else None
         self._training = Training(lambda: self.scheduler, self._events, spec.seed)
         self._jobs: dict[str, Job] = {}
         self._open = 0
@@ -186,6 +187,8 @@ class Simulation:
         if self._meter is not None:
             self._meter.completed(job, now)
         self._see(self.routers.of(job).complete(job.request.id, now, job.output_tokens, job.hit_tokens), now)
+        if self._kept is not None:
+            self._kept.keep(job.request, now)
         self._close(job)
 
     def _close(self, job: Job) -> None:
@@ -297,6 +300,13 @@ class Simulation:
 
     # ---- sampling
 
+    def _copy_prefix(self, now: float) -> None:
+        """Begin the copy of a shared prefix that is due, as routers do once a second."""
+        scheduler = self.scheduler
+        copy = None if self._kept is None else scheduler.copy_due(self._kept.newest(), now)
+        if copy is not None:
+            self._transfers.copy(copy, scheduler, now)
+
     def _sample(self, _: None, now: float) -> None:
         self._recorder.sample_loads(now)
         if self._probe is not None:
@@ -314,6 +324,7 @@ class Simulation:
                 self._change(event, now)
         if self._changes.draining:
             self._change(self._changes.departures(self.routers, now), now)
+        self._copy_prefix(now)
         self._training.second(now)
         self._tell_generated(now)
         self._tick_all(now)

@@ -63,6 +63,8 @@ class SimulatedPool:
     """Whether engines can fetch prefix blocks from each other, which engines of a real pool cannot. The KV of a
     prefilled prompt can always go to a decode instance.
     """
+    copying: bool = False
+    """Whether prefixes that many sessions share are copied ahead of them; only with `fetching`."""
     knows_decode_times: bool = False
     """Whether the router knows the times of decode steps from the beginning. The router of a real pool fits them to
     finished answers.
@@ -140,6 +142,7 @@ class SimulatedPool:
                 kv_bytes_per_token=transfer.bytes_per_token,
                 kv_transfer_bytes_per_second=transfer.bytes_per_second,
                 kv_transfer_latency_seconds=transfer.latency_seconds,
+                copies_prefixes=self.copying,
             )
         return facts
 

@@ -5,14 +5,16 @@ it sent itself, what KV events report and, where routers exchange load reports, 
 share no bindings: what the control API would tell them of each other's sessions is left out.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
 from fairlead.reports.shares import Apart, OthersShare, share_of_others
+from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.sharing import decider_of
 from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
@@ -31,6 +33,35 @@ they notice that; all connect again.
 
 SHARE_SECONDS = 1.0
 """Seconds between routers' load reports, as live ones send them."""
+MOST_TURNS = 1024
+"""Turns that are kept for copies of shared prefixes."""
+
+
+class Turn(NamedTuple):
+    """See `fairlead.routing.contracts.copies.KeptTurn`."""
+
+    request: RoutingRequest
+    began: float
+    at: float
+
+
+class KeptTurns:
+    """The newest turns, one of each session; requests without a session are one each."""
+
+    def __init__(self) -> None:
+        self._turns: OrderedDict[str, Turn] = OrderedDict()
+
+    def keep(self, request: RoutingRequest, now: float) -> None:
+        """Keep a served turn; it replaces the session's turn before."""
+        name = request.session or request.id
+        before = self._turns.pop(name, None)
+        self._turns[name] = Turn(request, now if before is None else before.began, now)
+        if len(self._turns) > MOST_TURNS:
+            self._turns.popitem(last=False)
+
+    def newest(self) -> Iterator[Turn]:
+        """The turns, the newest first."""
+        return reversed(self._turns.values())
 
 
 class Routers:

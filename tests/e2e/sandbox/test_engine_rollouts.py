@@ -36,6 +36,7 @@ CHANGES: dict[str, Any] = {
     "kvTransfer.when": "Always",
     "kvTransfer.tokensPerSecond": 100_000,
     "kvTransfer.longest": "3s",
+    "kvTransfer.copies": "Pays",
     "simulated.timeScale": TIME_SCALE * 2,
     "simulated.blockSize": 32,
     "simulated.decodeStep": "25ms",

@@ -11,10 +11,13 @@ import httpx
 import pytest
 
 from fairlead.instances import InstanceState, Role
+from fairlead.reports.bindings import BindingReason
 from fairlead.reports.engines import EngineTrouble
 from fairlead.reports.moves import CacheFate, MigrationRecord, MoveOutcome, with_transfer
 from fairlead.routing.contracts.handovers import ENOUGH
-from fairlead.tables import EVERY_MOVE, KvTransferFacts
+from fairlead.routing.explanations.move_checking import cause_contradictions
+from fairlead.routing.scheduling import copying
+from fairlead.tables import COPIES_THAT_PAY, EVERY_MOVE, KvTransferFacts, RoutingTable
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.relaying.cache_moves import prompt_to_move
 from fairlead_router.relaying.calls import Call
@@ -259,4 +262,41 @@ async def test_a_cache_can_be_moved_when_nobody_asks(world: World, simulated: tu
         f"{engines['i1'].url}/v1/completions", content=body, headers={"content-type": "application/json"}, timeout=PATIENCE_SECONDS
     ).json()["usage"]
     assert usage["prompt_tokens_details"]["cached_tokens"] == 2032
+    at_rest(running)
+
+
+async def test_a_prefix_that_many_sessions_share_is_copied_once_and_recorded(
+    world: World, simulated: tuple[RunningRouter, dict[str, RunningEngine]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "WINDOW_SECONDS", 1e6)
+    running, engines = simulated
+    addresses = [engine.url.removeprefix("http://") for engine in engines.values()]
+
+    def table(version: int, state: InstanceState) -> RoutingTable:
+        transfer = replace(ALWAYS, copies=COPIES_THAT_PAY, tokens_per_second=1e7)
+        found = routing_table(addresses, model="m", policy="sticky", kv_transfer=transfer, version=version, states={"i1": state})
+        engine = replace(found.engine, prefill_tokens_per_second=2000.0)
+        return replace(found, engine=engine, routing=replace(found.routing, hand_over_budget=1.0))
+
+    world.api.state.set_table(table(2, InstanceState.STARTING))
+    await until(lambda: running.pool.accepting == {"i0"})
+    for name in "abcd":
+        document = {"model": "m", "prompt": TEXT + name, "max_tokens": 4}
+        answer = await running.client.post("/v1/completions", json=document, headers={"x-session-id": name})
+        assert answer.status_code == 200, answer.text
+    world.api.state.set_table(table(3, InstanceState.SERVING))
+    await until(lambda: running.pool.counters.transfers == {"moved": 1})
+    await until(lambda: any(one.reroutes for one in world.api.state.reports.values()))
+    (record,) = (row for one in world.api.state.reports.values() for row in one.reroutes)
+    assert (record.trigger, record.source, record.target) == (BindingReason.PREFIX_COPIED, "i0", "i1")
+    assert (record.cache, record.tokens_moved) == (CacheFate.MOVED, record.source_hit_tokens)
+    assert record.transfer_seconds is not None
+    assert record.predicted_transfer_seconds is not None
+    assert cause_contradictions(record) == []
+    await running.router.copies.look()
+    assert running.pool.counters.transfers == {"moved": 1}, "it holds the prefix now"
+    document = {"model": "m", "prompt": TEXT + "e", "max_tokens": 4}
+    usage = httpx.post(f"{engines['i1'].url}/v1/completions", json=document, timeout=PATIENCE_SECONDS).json()["usage"]
+    assert usage["prompt_tokens_details"]["cached_tokens"] == 2048
+    await until(lambda: not running.pool.account.direct)
     at_rest(running)

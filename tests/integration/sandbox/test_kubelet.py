@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest_asyncio
 
@@ -17,6 +17,11 @@ from fairlead_sandbox.process_table import kubelet_command
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from processkube.identities import ProcessIdentity, identity_of
 from processkube.kubeconfig import read_kubeconfig
+from processkube.kubelet import state_file
+from processkube.kubelet.agent import NodeAgent
+from processkube.kubelet.pods_api import PodsApi
+from processkube.kubelet.preparation import Preparation
+from processkube.kubelet.runtime import ProcessRuntime
 from processkube.kubernetes_api.serving.server import running_server
 from processkube.kubernetes_client import KubernetesClient
 from processkube.probing import ask_http
@@ -280,6 +285,24 @@ async def _until(claim: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -
 
 def scheduled(pod: dict[str, Any]) -> dict[str, Any]:
     return next((one for one in (pod.get("status") or {}).get("conditions", ()) if one["type"] == "PodScheduled"), {})
+
+
+async def test_a_cordoned_node_says_nothing_of_a_pod_that_another_node_has_taken_meanwhile(node: Node, tmp_path: Path) -> None:
+    before = await node.client.request("POST", PODS, a_pod("chat-b1"))
+    await node.until("chat-b1", is_ready)
+    agent = NodeAgent(
+        node="node-2",
+        cluster=PodsApi(node.client, "node-2"),
+        runtime=ProcessRuntime(tmp_path),
+        preparation=cast(Preparation, None),  # it starts no pod
+        memory=state_file.load(tmp_path / "node-2.json"),
+        memory_path=tmp_path / "node-2.json",
+        address_node=2,
+    )
+    await agent._node_changed({"spec": {"unschedulable": True}})
+    await agent._take(before)
+    pod = await node.pod("chat-b1")
+    assert (pod["status"]["phase"], scheduled(pod)["status"], is_ready(pod)) == ("Running", "True", True)
 
 
 async def test_a_cordoned_node_keeps_its_pods_and_takes_new_ones_when_it_is_uncordoned(node: Node) -> None:

@@ -74,6 +74,7 @@ _AS = {
     BindingReason.OFF_RING: BindingReason.RING_CHANGE,
     BindingReason.SESSION_MOVED: BindingReason.RING_CHANGE,
     BindingReason.OUTSIDE_SUBSET: BindingReason.OPERATOR,
+    BindingReason.PREFIX_COPIED: BindingReason.PREFIX_EQUAL,
 }
 """Triggers that share the colour of a similar trigger, because there are only eight colours."""
 

@@ -199,8 +199,9 @@ class NodeAgent:
         return False
 
     async def _report_unscheduled(self, manifest: Mapping[str, Any], problem: str) -> None:
-        pod = self._without_containers(manifest)
-        await self._cluster.patch_status(pod, unscheduled_status(problem, manifest.get("status") or {}, utc_stamp()))
+        pod, seen = self._without_containers(manifest), manifest["metadata"].get("resourceVersion")
+        status = unscheduled_status(problem, manifest.get("status") or {}, utc_stamp())
+        await self._cluster.patch_status(pod, status, of_version=seen)  # another node may have taken it meanwhile
         self._cluster.record_event(pod, "Warning", "FailedScheduling", problem, utc_stamp())
 
     async def _node_changed(self, node: Mapping[str, Any] | None) -> None:

@@ -95,13 +95,15 @@ class PodsApi:
         }
         await self._client.request("POST", f"{pod_path(pod)}/binding", body)
 
-    async def patch_status(self, pod: PodSpec, status: Document) -> None:
-        """Report the pod's status; the uid in the patch keeps it from reaching a new pod of the same name.
+    async def patch_status(self, pod: PodSpec, status: Document, *, of_version: str | None = None) -> None:
+        """Report the pod's status; the uid in the patch keeps it from reaching a new pod of the same name. With
+        `of_version` it is refused (409) once the pod has another resource version.
 
         A condition that names no reason takes away the one that it had, as the patch joins it with the old one.
         """
         conditions = [{"reason": None, "message": None, **condition} for condition in status["conditions"]]
-        body = {"metadata": {"uid": pod.uid}, "status": {**status, "conditions": conditions}}
+        metadata = {"uid": pod.uid} | ({} if of_version is None else {"resourceVersion": of_version})
+        body = {"metadata": metadata, "status": {**status, "conditions": conditions}}
         await self._client.request("PATCH", f"{pod_path(pod)}/status", body, content_type=STRATEGIC_PATCH)
 
     async def finish_deletion(self, pod: PodSpec) -> None:

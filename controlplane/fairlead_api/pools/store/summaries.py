@@ -112,7 +112,8 @@ WHERE pool_id = ANY(:pools) AND second > CAST(:now AS timestamptz) - interval '5
 _MOVED = """
 SELECT pool_id, sum(moves) FILTER (WHERE sort = 'migrated') AS migrated, sum(moves) FILTER (WHERE sort = 'rerouted') AS rerouted,
        sum(moves) FILTER (WHERE sort = 'lost') AS lost
-FROM (SELECT pool_id, at, 1 AS moves, 'migrated' AS sort FROM migrations UNION ALL SELECT pool_id, at, 1, 'rerouted' FROM reroutes
+FROM (SELECT pool_id, at, 1 AS moves, 'migrated' AS sort FROM migrations UNION ALL
+      SELECT pool_id, at, 1, 'rerouted' FROM reroutes WHERE trigger <> 'prefix-copied'
       UNION ALL SELECT pool_id, minute, moves, 'lost' FROM lost_moves) m
 WHERE pool_id = ANY(:pools) AND at > CAST(:now AS timestamptz) - interval '5 minutes' GROUP BY pool_id
 """

@@ -20,6 +20,7 @@ from fairlead.reports.moves import CacheTransfer, MigrationOutcome, MigrationRec
 from fairlead.reports.objectives import SloSample
 from fairlead.reports.rejections import RejectionReason, RejectionRecord
 from fairlead.reports.shares import OthersShare, PoolShare
+from fairlead.routing.contracts.copies import KeptTurn, PrefixCopy
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.contracts.faults import Fault
@@ -189,6 +190,14 @@ class Scheduler(Protocol):
 
         Optional: the first token implies that they have arrived.
         """
+
+    def copy_due(self, turns: Iterable[KeptTurn], now: float) -> PrefixCopy | None:
+        """The copy of a shared prefix that the caller is to make now, by these turns, the newest first; None if none
+        pays. Each is answered with one `copied`.
+        """
+
+    def copied(self, copy: PrefixCopy, transfer: CacheTransfer, now: float) -> None:
+        """The copy was made, or came to another end, according to `transfer`."""
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
         """Report how many tokens of the answer have arrived so far.

@@ -35,6 +35,7 @@ TRIGGERS = {
     ),
     BindingReason.SESSION_MOVED: "its session had moved with another request meanwhile, and it followed",
     BindingReason.OPERATOR: "a person asked for it",
+    BindingReason.PREFIX_COPIED: "many sessions begin with it, and the target did not hold it",
 }
 """Why something moved, by trigger."""
 
@@ -50,6 +51,7 @@ _NUMBERS = {
     BindingReason.BEST_SCORE: "{0} against {1}",
     BindingReason.HOTSPOT: "{0}; the limit is {1}",
     BindingReason.QUEUE_FULL: "{0} waited, and the limit is {1}",
+    BindingReason.PREFIX_COPIED: "{0} of computing were expected to be saved; the transfer and the least gain were {1}",
 }
 _NUMBERS_BY_UNIT = {
     (BindingReason.HOT_MIGRATION, Unit.TOKENS): "{0} were to be computed there, and the limit is {1}",
@@ -108,6 +110,8 @@ HANDED_OVER = "A router handed it over before its next turn: it asked the target
 
 def explain_move(move: TimedMove, what: str) -> str:
     """What moved and why, the prediction, and the result. `what` is the session or the request."""
+    if move.trigger == BindingReason.PREFIX_COPIED:
+        return f"A prefix was copied from {move.source} to {move.target}: {cause(move)}. {transfer_in_words(move)}"
     along = " ".join(filter(None, (HANDED_OVER if move.handed_over else "", transfer_in_words(move))))
     return f"{what} went from {move.source} to {move.target}: {cause(move)}. {promise(move)} {along + ' ' if along else ''}{verdict(move)}"
 
@@ -132,7 +136,8 @@ def transfer_in_words(move: TimedMove) -> str:
         size = "" if move.transfer_bytes is None else f", {move.transfer_bytes / 1e6:,.1f} MB,"
         return f"Its KV cache, {in_words(move.tokens_moved, Unit.TOKENS)}{size} was transferred {took}."
     why = NOT_MOVED[CacheFate(move.cache)].format(source=move.source)
-    return f"Its KV cache was not transferred: {why}. That was known {took}, and {move.target} computed it."
+    instead = "nobody waited for it" if move.trigger == BindingReason.PREFIX_COPIED else f"{move.target} computed it"
+    return f"Its KV cache was not transferred: {why}. That was known {took}, and {instead}."
 
 
 def cause(move: TimedMove) -> str:

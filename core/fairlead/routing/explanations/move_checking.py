@@ -11,7 +11,9 @@ from fairlead.reports.units import Unit
 EXACT = 1e-6
 """Tolerance for sums of the same terms in another order."""
 
-_EQUAL_MAY_DECIDE = frozenset({BindingReason.SLO, BindingReason.HOTSPOT, BindingReason.QUEUE_FULL, BindingReason.PREFIX_EQUAL})
+_EQUAL_MAY_DECIDE = frozenset(
+    {BindingReason.PREFIX_COPIED, BindingReason.SLO, BindingReason.HOTSPOT, BindingReason.QUEUE_FULL, BindingReason.PREFIX_EQUAL}
+)
 _EQUAL_MAY_DECIDE_BY_TIES = frozenset({BindingReason.PREFIX_OUTWEIGHED, BindingReason.BEST_SCORE})
 NUMBERED = _EQUAL_MAY_DECIDE | _EQUAL_MAY_DECIDE_BY_TIES | {BindingReason.HOT_MIGRATION, BindingReason.PREFIX_AFFINITY}
 """Triggers decided by a figure, which is recorded with the move."""
@@ -78,6 +80,7 @@ def _hits(move: CausedMove, here: int, there: int) -> list[str]:
     wrong = {
         BindingReason.PREFIX_EQUAL: here != there,
         BindingReason.PREFIX_AFFINITY: there <= here,
+        BindingReason.PREFIX_COPIED: here <= there,
         BindingReason.PREFIX_OUTWEIGHED: here <= there,
     }
     if not any(held and trigger == move.trigger for trigger, held in wrong.items()):

@@ -8,6 +8,7 @@ without a transfer the new instance computes the whole prompt.
 
 from fairlead.instances import REACHABLE
 from fairlead.reports.moves import CacheFate, CacheTransfer
+from fairlead.routing.choosing.transfers import sending_seconds
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.queues.accounting import Stage, TrackedRequest
 from fairlead.routing.scheduling.prefill_decode import hit_or_fetched_tokens
@@ -23,9 +24,15 @@ def can_fetch(state: SchedulerState, tracked: TrackedRequest, source: str, targe
     """Whether the request can let `target` fetch its blocks from `source` first. Simulated engines fetch without being
     asked.
     """
+    may = state.table.engine.handing_on is None or not tracked.tried
+    return may and can_hand_on(state, tracked.request, source, target, now)
+
+
+def can_hand_on(state: SchedulerState, request: RoutingRequest, source: str, target: str, now: float) -> bool:
+    """Whether the blocks of the request's prompt can get from `source` to `target`."""
     if state.table.engine.handing_on is None:
         return state.table.engine.modelled.kv_transfer_bytes_per_second > 0
-    return not tracked.tried and hands_on(state, tracked.request, source, target, now)
+    return hands_on(state, request, source, target, now)
 
 
 def hands_on(state: SchedulerState, request: RoutingRequest, source: str, target: str, now: float) -> bool:
@@ -48,7 +55,7 @@ def bring_along(state: SchedulerState, tracked: TrackedRequest, home: str, targe
         return
     held, there = state.view.hit_tokens(request, home), state.view.hit_tokens(request, target)
     always = facts.when == EVERY_MOVE or request.warms
-    if held > there and (always or _seconds(state, request, home, target) < _computing(state, request, there)):
+    if held > there and (always or seconds(state, request, home, target) < _computing(state, request, there)):
         tracked.transfer_from = home
 
 
@@ -63,7 +70,7 @@ def lacks(state: SchedulerState, request: RoutingRequest, source: str, target: s
     reckoned = speed.latency_seconds + max(0, held - there) * speed.size / speed.rate + _computing(state, request, held)
     takes = _computing(state, request, there)
     if hands_on(state, request, source, target, now):
-        takes = min(takes, _seconds(state, request, source, target))
+        takes = min(takes, seconds(state, request, source, target))
     return max(0.0, takes - reckoned)
 
 
@@ -74,7 +81,7 @@ def hit_or_fetched(state: SchedulerState, tracked: TrackedRequest) -> int:
     hit, source = hit_or_fetched_tokens(tracked, tracked.instance, state.loads, state.view), tracked.transfer_from
     if source is None or state.table.engine.handing_on is None:
         return hit
-    predicted = _seconds(state, tracked.request, source, tracked.instance)
+    predicted = seconds(state, tracked.request, source, tracked.instance)
     if state.table.engine.handing_on.when == EVERY_MOVE or predicted <= _longest(state, tracked.request, tracked.instance):
         return hit
     tracked.transfer = CacheTransfer(fate=CacheFate.LATE, seconds=0.0, predicted_seconds=predicted)
@@ -91,7 +98,7 @@ def begin(state: SchedulerState, tracked: TrackedRequest, now: float) -> tuple[f
         return None, 0.0
     tracked.asked_of = source
     state.handovers.asked(instance_of(source), now)
-    return _seconds(state, tracked.request, source, tracked.instance), _longest(state, tracked.request, tracked.instance)
+    return seconds(state, tracked.request, source, tracked.instance), _longest(state, tracked.request, tracked.instance)
 
 
 def heard(state: SchedulerState, tracked: TrackedRequest, transfer: CacheTransfer, now: float) -> None:
@@ -108,6 +115,13 @@ def heard(state: SchedulerState, tracked: TrackedRequest, transfer: CacheTransfe
         state.accounting.not_fetched(tracked, state.view.hit_tokens(tracked.request, target), now)
 
 
+def learn(state: SchedulerState, source: str, target: str, transfer: CacheTransfer, now: float) -> None:
+    """A transfer for which no request waits is over: learn its time, and whether `source` names blocks."""
+    if transfer.fate in (CacheFate.MOVED, CacheFate.UNNAMED):
+        state.handovers.note(instance_of(source), now, named_blocks=transfer.fate is CacheFate.MOVED)
+    state.transfers.observe(source, target, transfer, transfer.seconds, now)
+
+
 def _longest(state: SchedulerState, request: RoutingRequest, target: str) -> float:
     """The seconds after which a transfer is given up."""
     facts = state.table.engine.handing_on
@@ -120,14 +134,16 @@ def _computing(state: SchedulerState, request: RoutingRequest, held: int) -> flo
     return state.prefill_times.seconds(request.prompt_tokens, held)
 
 
-def _seconds(state: SchedulerState, request: RoutingRequest, source: str, target: str) -> float:
+def seconds(state: SchedulerState, request: RoutingRequest, source: str, target: str) -> float:
     """Predicted seconds until `target` has the blocks: `source` ends what it computes, computes what is new, and they
-    go over.
+    go over. A model's engines send at once what they have.
     """
     view, declared = state.view, state.table.engine.handing_on
     held, there = view.hit_tokens(request, source), view.hit_tokens(request, target)
     lacking = max(1, held - there)
     load = state.loads[source]
+    if declared is None and (model := view.fetching(request)) is not None:
+        return model.latency_seconds + sending_seconds(lacking, load.transfers_out, model)
     ahead = max(0.0, load.dispatched_prefill_tokens / state.prefill_times.speed - load.done_seconds(view.now))
     speed = None if declared is None else declared.tokens_per_second
     sending = state.transfers.seconds(source, target, lacking, lacking / state.prefill_times.speed, speed)

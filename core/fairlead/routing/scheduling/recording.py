@@ -145,6 +145,10 @@ class Recorder:
         tracked.moved = True
         self._dropped += not self._reroutes.add(record, tracked.reroutes, self._limit)
 
+    def copied(self, record: ReRouteRecord) -> None:
+        """A prefix was copied, or was to be; its outcome is known."""
+        self._dropped += not self._reroutes.add(record, [], self._limit)
+
     def settle_moves(self, tracked: TrackedRequest, outcome: MoveOutcome, ttft_seconds: float | None = None) -> None:
         """Record the outcome of the moves that the request carried."""
         if not (tracked.migrations or tracked.reroutes):

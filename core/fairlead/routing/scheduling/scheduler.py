@@ -22,6 +22,7 @@ from fairlead.reports.shares import OthersShare, PoolShare
 from fairlead.routing.admission.loads import PoolLoads, pool_loads
 from fairlead.routing.admission.refusals import shutting_down
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
+from fairlead.routing.contracts.copies import KeptTurn, PrefixCopy
 from fairlead.routing.contracts.decisions import Decision
 from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.contracts.faults import Fault
@@ -34,6 +35,7 @@ from fairlead.routing.knowledge import engine_memories, prefix_memories
 from fairlead.routing.policies.catalogue import BUILT_IN
 from fairlead.routing.queues.accounting import TrackedRequest, discrepancies
 from fairlead.routing.scheduling.circuits import Circuits
+from fairlead.routing.scheduling.copying import Copying
 from fairlead.routing.scheduling.dispatching import Dispatching
 from fairlead.routing.scheduling.fetching import heard
 from fairlead.routing.scheduling.learning import FORGET_SECONDS, forget_older, recall_engines
@@ -96,6 +98,7 @@ class PoolScheduler:
         self._circuits = Circuits(state, self._waiting)
         self._retrying = Retrying(state, moving, self._dispatching, self._outcomes)
         self._others = Others(state, router_id)
+        self._copying = Copying(state)
         self._progress = Progress(state, moving, self._dispatching, self._outcomes, self._circuits)
         take_table(state, table, policies, seed)
 
@@ -162,6 +165,14 @@ class PoolScheduler:
             self._state.view.now = now
             heard(self._state, tracked, transfer, now)
         self._state.accounting.transferred(tracked)
+
+    def copy_due(self, turns: Iterable[KeptTurn], now: float) -> PrefixCopy | None:
+        """The copy of a shared prefix that is to be made now; see the protocol."""
+        return self._copying.due(turns, now)
+
+    def copied(self, copy: PrefixCopy, transfer: CacheTransfer, now: float) -> None:
+        """The copy is over; see the protocol."""
+        self._copying.done(copy, transfer, now)
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
         """Record how many tokens of the request's answer have arrived so far."""

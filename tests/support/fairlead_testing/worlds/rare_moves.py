@@ -1,16 +1,27 @@
 """Moves for causes that long random histories do not come by: a scheduler that makes one, for each."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 from fairlead.reports.bindings import BindingReason
+from fairlead.reports.moves import CacheFate, CacheTransfer
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import SchedulerRecords
 from fairlead.routing.scheduling.scheduler import PoolScheduler
-from fairlead.tables import MIGRATIONS_PAUSED, EarlyRejectionFacts
+from fairlead.tables import COPIES_THAT_PAY, MIGRATIONS_PAUSED, EarlyRejectionFacts, KvTransferFacts
 from fairlead_testing.builders.routing import dispatches, having_seen, request, table
+
+
+@dataclass(frozen=True)
+class Served:
+    """A turn as routers keep it for copies."""
+
+    request: RoutingRequest
+    began: float
+    at: float
+
 
 CONTEXT = tuple(range(10, 14))
 BY_CHANCE, BY_SCORE = "random-picker", "max-score-picker"
@@ -94,6 +105,22 @@ def filtered_out() -> PoolScheduler:
     return _picked(BY_SCORE, [{"pluginRef": "utilization-filter"}, {"pluginRef": "session-affinity-scorer"}])
 
 
+def prefix_copied() -> PoolScheduler:
+    """Two sessions begin with the same prompt at i00, so i01 gets it ahead of the next one."""
+    facts = table(2, policy="sticky")
+    transfer = KvTransferFacts(tokens_per_second=1e6, copies=COPIES_THAT_PAY)
+    scheduler = PoolScheduler(replace(facts, engine=replace(facts.engine, kv_transfer=transfer)), "router-0", 1)
+    asked = [replace(_asked(name, 0.0), session=name, movable=True, within=("i00",)) for name in "ab"]
+    for one in asked:
+        scheduler.submit(one, 0.0)
+        scheduler.first_token(one.id, 0.1)
+        scheduler.complete(one.id, 0.2, 5, None)
+    copy = scheduler.copy_due([Served(request=one, began=0.2, at=0.2) for one in asked], 1.0)
+    assert copy is not None
+    scheduler.copied(copy, CacheTransfer(fate=CacheFate.MOVED, seconds=0.1, tokens=2_048), 1.1)
+    return scheduler
+
+
 def triggers(records: SchedulerRecords) -> set[BindingReason]:
     """Of all moves of a session, or of a request alone, and of first placements."""
     moves = {move.trigger for move in (*records.migrations, *records.reroutes)}
@@ -112,6 +139,7 @@ SCENARIOS: Mapping[BindingReason, Callable[[], PoolScheduler]] = MappingProxyTyp
         BindingReason.DRAWN: drawn,
         BindingReason.BEST_SCORE: best_score,
         BindingReason.FILTERED_OUT: filtered_out,
+        BindingReason.PREFIX_COPIED: prefix_copied,
     }
 )
 """By cause; all others come about in long histories."""

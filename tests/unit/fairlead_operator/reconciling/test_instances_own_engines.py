@@ -54,6 +54,7 @@ POOLS_OWN = {
     "kvTransfer.kind": "Nixl",
     "kvTransfer.when": "Always",
     "kvTransfer.longest": "9s",
+    "kvTransfer.copies": "Pays",
     "kvTransfer.tokensPerSecond": 9,
     "kvTransfer.storeTokens": 9,
     "kvTransfer.storeMedium": "cpu",
