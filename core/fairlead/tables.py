@@ -156,8 +156,8 @@ class KvTransferFacts:
             message="engine.kvTransfer.storeMedium is only for kind SharedStore; remove it",
         ),
         Rule(
-            cel="self.kind != 'SharedStore' || self.copies == 'Never'",
-            holds=lambda transfer: transfer.kind != SHARED_STORE or transfer.copies == NO_COPIES,
+            cel="self.kind != 'SharedStore' || !has(self.storeTokens) || self.copies == 'Never'",
+            holds=lambda transfer: transfer.kind != SHARED_STORE or transfer.store_tokens is None or transfer.copies == NO_COPIES,
             field="copies",
             message="engine.kvTransfer.copies is not for kind SharedStore, which holds every prefix for all engines; remove it",
         ),

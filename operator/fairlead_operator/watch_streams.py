@@ -1,7 +1,7 @@
 """Keeps kopf's watches going, whatever the Kubernetes API says in a stream or in place of one.
 
 Kopf understands 410 within a stream and a stream that breaks off; anything else there would end the operator. So an
-error in a stream (500, 429, 403, …), a line that is no event and one that is cut off end the stream here as a broken
+error in a stream (500, 429, 403, …), a line that is not an event and one that is cut off end the stream here as a broken
 connection, after a pause that grows. The next watch goes on from the last version that was heard, so no deletion is
 missed. What is refused `FAILURES` times in a row begins with a new list, as client-go does it at once
 (`tools/cache/reflector.go`).
@@ -185,11 +185,11 @@ async def whole_lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def check_event(line: bytes) -> None:
-    """Raises StreamBroken for what kopf would not survive: an error other than 410, or a line that is no event."""
+    """Raises StreamBroken for what kopf would not survive: an error other than 410, or a line that is not an event."""
     try:
         event = decode_json(line, _events, deepest=DEEPEST)
     except msgspec.DecodeError as error:
-        raise StreamBroken(f"a line is no event: {error}") from None
+        raise StreamBroken(f"a line is not an event: {error}") from None
     found = event.object
     if event.type == "ERROR":
         if found.code != 410:
@@ -219,14 +219,14 @@ async def take_whole_answers(request: aiohttp.ClientRequest, send: aiohttp.Clien
 
 
 def _check_document(body: bytes) -> None:
-    """Raises DecodeError for what is no object of the API, and for a list without a version."""
+    """Raises DecodeError for what is not an object of the API, and for a list without a version."""
     if not read_json(body, _wholes).is_whole:
         raise msgspec.DecodeError("a list has no version")
 
 
 def _check_refusal(body: bytes, wait: str) -> None:
     """Raises DecodeError for a refusal that kopf cannot read: other text than UTF-8, one that nests too deeply, or a
-    wait that is no number or longer than a minute.
+    wait that is not a number or longer than a minute.
     """
     try:
         body.decode()

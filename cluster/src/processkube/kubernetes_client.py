@@ -123,11 +123,11 @@ def _fits(begun: bytearray, piece: bytes) -> bytes:
 
 
 def _event(line: bytes) -> Document:
-    """An event of a watch. Raises ClusterProblem for an error in the stream, ValueError for what is no event."""
+    """An event of a watch. Raises ClusterProblem for an error in the stream, ValueError for what is not an event."""
     event = orjson.loads(line)
     found = event.get("object") if isinstance(event, dict) else None
     if not isinstance(found, dict) or not isinstance(event.get("type"), str):
-        raise ValueError("a line is no event")  # noqa: TRY004 - of what a server wrote
+        raise ValueError("a line is not an event")  # noqa: TRY004 - of what a server wrote
     if event["type"] == "ERROR":
         raise ClusterProblem(str(found.get("message", "watch ended")), status=found.get("code"), reason=found.get("reason", ""))
     metadata = found.get("metadata")

@@ -12,7 +12,7 @@ from fairlead.errors import InvalidInput
 from fairlead.reports.decisions import DecisionReason, KeptFor, RequestOutcome
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
-from fairlead_api.decisions.shadows import PostgresShadows
+from fairlead_api.decisions.shadow_store import PostgresShadows
 from fairlead_api.decisions.store import DecisionFilter, PostgresDecisions, PostgresKeptSessions
 from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer, seen

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.reports.decisions import DecisionReason, DecisionRecord, KeptFor, ShadowChoice, Weighing
-from fairlead_api.decisions.shadows import mean_by_sessions
+from fairlead_api.decisions.shadow_store import mean_by_sessions
 from fairlead_client.problems import ApiProblem
 from fairlead_testing.examples import examples
 from fairlead_testing.running.api import CHAT, ApiInstance, a_report, a_state, an_instance
