@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -232,7 +233,7 @@ def settled(status: Document, replicas: int) -> Document | None:
     return status if at_rest and status.get("currentMetrics") else None
 
 
-def header(exchange: Document, name: str) -> str:
+def header(exchange: Mapping[str, Any], name: str) -> str:
     return next((value for key, value in exchange["headers"] if key == name), "")
 
 

@@ -68,7 +68,7 @@ def record(file: Path) -> None:
             lines.write(json.dumps(exchange(scope, answer)) + "\n")
         return answer
 
-    ExternalMetrics._answer = recorded  # type: ignore[method-assign]
+    ExternalMetrics._answer = recorded  # type: ignore[assignment, method-assign]
 
 
 if __name__ == "__main__":
