@@ -16,7 +16,7 @@ CODE := core controlplane operator router simulator webui cli host sandbox serve
 # Some containers set it. Then each process compiles all its modules again, which takes longer than most tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up down test nightly first-pages test-cluster test-vllm test-api-fuzz test-pages test-images images release check lint types layers static docs guard generate cluster reproductions simulation unit coverage integration browser sandbox screenshots clean
+.PHONY: help up down test nightly first-pages test-cluster test-kubernetes test-vllm test-api-fuzz test-pages test-images images release check lint types layers static docs guard generate cluster reproductions simulation unit coverage integration browser sandbox screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -45,6 +45,11 @@ test-cluster: .venv/ready ## the operator's, the chart's and the acceptance test
 	FAIRLEAD_TEST_KUBECONFIG="$(abspath $(KUBECONFIG))" $(BIN)/python -m pytest -q -rs tests/integration/operator tests/integration/chart tests/contract/crds $(ARGS) || [ $$? -eq 5 ]  # 5: ARGS chooses none of these
 	PROCESSKUBE_TEST_KUBECONFIG="$(abspath $(KUBECONFIG))" $(BIN)/python -m pytest -q -rs cluster/tests/contract/workloads $(ARGS) || [ $$? -eq 5 ]
 	FAIRLEAD_KUBECONFIG="$(abspath $(KUBECONFIG))" $(BIN)/python -m pytest -q -rs tests/e2e/sandbox $(ARGS) || [ $$? -eq 5 ]  # 5: ARGS chooses none of these
+
+test-kubernetes: .venv/ready ## a real autoscaler follows Fairlead, with etcd, kube-apiserver and kube-controller-manager of BINARIES=<folder>
+	@[ -n "$(BINARIES)" ] || { echo "say where Kubernetes' programs are: make test-kubernetes BINARIES=<folder>, docs/development.md"; exit 2; }
+	@scripts/ensure-helm.sh
+	FAIRLEAD_TEST_KUBE_BINARIES="$(abspath $(BINARIES))" $(BIN)/python -m pytest -q -rs -n 0 tests/kubernetes $(ARGS)
 
 test-vllm: .venv/ready ## a router before two real vLLM engines on this machine's processor: 6 GB of downloads and of memory
 	@scripts/ensure-vllm.sh

@@ -30,6 +30,59 @@ DISCOVERY: Mapping[str, Mapping[str, Any]] = {
 }
 """What says which metrics there are, by path."""
 
+_LIST = "io.k8s.metrics.pkg.apis.external_metrics.v1beta1.ExternalMetricValueList"
+
+
+def _operation(metric: str) -> Mapping[str, Any]:
+    text = {"type": "string", "required": True}
+    return {
+        "get": {
+            "operationId": f"list_{metric}",
+            "description": f"the series of {metric} in a namespace, by pool",
+            "produces": ["application/json"],
+            "parameters": [
+                {"name": "namespace", "in": "path", **text},
+                {"name": "labelSelector", "in": "query", "type": "string", "description": "such as pool=chat,role=both"},
+            ],
+            "responses": {"200": {"description": "OK", "schema": {"$ref": f"#/definitions/{_LIST}"}}},
+        }
+    }
+
+
+_ITEM_FIELDS: Mapping[str, Any] = {
+    "metricName": {"type": "string"},
+    "metricLabels": {"type": "object", "additionalProperties": {"type": "string"}},
+    "timestamp": {"type": "string", "format": "date-time"},
+    "window": {"type": "integer", "format": "int64", "description": "seconds that the value is of"},
+    "value": {"type": "string", "description": "a quantity, such as 7 or -50m"},
+}
+
+OPENAPI: Mapping[str, Any] = {
+    "swagger": "2.0",
+    "info": {"title": "Fairlead's external metrics", "version": VERSION},
+    "paths": {f"/apis/{GROUP_VERSION}/namespaces/{{namespace}}/{metric}": _operation(metric) for metric in WINDOWS},
+    "definitions": {
+        _LIST: {
+            "description": "the series of an external metric",
+            "type": "object",
+            "required": ["items"],
+            "properties": {
+                "apiVersion": {"type": "string"},
+                "kind": {"type": "string"},
+                "metadata": {"type": "object"},
+                "items": {"type": "array", "items": {"type": "object", "properties": _ITEM_FIELDS}},
+            },
+            "x-kubernetes-group-version-kind": [{"group": GROUP, "version": VERSION, "kind": "ExternalMetricValueList"}],
+        }
+    },
+}
+"""The description in OpenAPI 2, of which the API server makes version 3 itself. Without it kube-aggregator 1.36 logs an
+error, and asks again and again.
+"""
+
+DOCUMENTS: Mapping[str, Mapping[str, Any]] = {**DISCOVERY, "/openapi/v2": OPENAPI}
+"""What is answered without a figure, by path."""
+
 
 def metric_at(path: str) -> tuple[str, str] | None:
     """Namespace and metric of a path; None for one that is not a metric's."""

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 
 from fairlead.errors import InvalidInput
 from fairlead_api.autoscalers.delegation import Delegation, User
-from fairlead_api.autoscalers.external_metrics import DISCOVERY, GROUP, VERSION, metric_at, status, value_list
+from fairlead_api.autoscalers.external_metrics import DOCUMENTS, GROUP, VERSION, metric_at, status, value_list
 from fairlead_api.autoscalers.figures import WINDOWS, LatestFigures
 from fairlead_api.infra.errors import ServiceError, Unavailable
 from fairlead_api.infra.kubernetes import Kubernetes
@@ -76,7 +76,7 @@ class ExternalMetrics:
 
     def _document(self, scope: Scope, asked: tuple[str, str] | None) -> Answer:
         if asked is None:
-            found = DISCOVERY.get(scope["path"])
+            found = DOCUMENTS.get(scope["path"])
             return _refusal(404, "the server could not find the requested resource") if found is None else Answer(200, found)
         namespace, metric = asked
         if metric not in WINDOWS:

@@ -57,8 +57,8 @@ def identity_of(pool: dict[str, Any]) -> PoolIdentity:
 
 
 def volume(made: dict[str, Any]) -> dict[str, Any]:
-    """The pod's volume, with the mount that the engine has of it."""
-    [mount] = engine(made)["volumeMounts"]
+    """The pod's volume, with the mount that the engine has of it; a real API server adds one of a token."""
+    [mount] = [one for one in engine(made)["volumeMounts"] if one["mountPath"] != "/var/run/secrets/kubernetes.io/serviceaccount"]
     [found] = [one for one in made["spec"]["volumes"] if one["name"] == mount["name"]]
     return {**found, "readOnly": mount.get("readOnly", False)}
 

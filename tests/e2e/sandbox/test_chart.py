@@ -15,7 +15,7 @@ from fairlead_sandbox.chart.values import NAMESPACE, RELEASE, machine_values
 from fairlead_sandbox.process_table import ProcessCounts
 from fairlead_testing.running import helm_program
 from fairlead_testing.running.helm import Helm, HelmRefused, helm_is_installed
-from fairlead_testing.running.sandbox import PYTHONPATH, ROOT, RunningSandbox, running_sandbox, until
+from fairlead_testing.running.sandbox import POOLS, PYTHONPATH, ROOT, RunningSandbox, running_sandbox, until
 from fairlead_testing.running.shown_commands import DONE, checkout, failures, run_commands
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from processkube.kubelet.enclosing import can_enclose
@@ -96,6 +96,18 @@ def everything(sandbox: RunningSandbox) -> dict[tuple[str, str, str], dict[str, 
     return found
 
 
+def engines(sandbox: RunningSandbox, pool: str) -> dict[str, str]:
+    """Address and uid of each of the pool's pods."""
+    items = sandbox.kubernetes("GET", f"/api/v1/namespaces/default/pods?labelSelector=fairlead.dev/pool={pool}").json()["items"]
+    return {f"{item['status']['podIP']}:8000": item["metadata"]["uid"] for item in items}
+
+
+def ask_engine(address: str) -> int:
+    """The status of a request that goes to an engine itself."""
+    body = {"model": "tiny", "max_tokens": 4, "messages": [{"role": "user", "content": "Hello"}]}
+    return httpx.post(f"http://{address}/v1/chat/completions", json=body, timeout=PATIENCE_SECONDS, trust_env=False).status_code
+
+
 def test_the_charts_pods_run_as_the_users_that_it_says(chart_sandbox: RunningSandbox) -> None:
     users: dict[str, list[tuple[int, str]]] = {}
     for pod in pods(chart_sandbox).values():
@@ -170,13 +182,17 @@ def test_upgrades_and_a_rollback_lose_no_request(chart_sandbox: RunningSandbox, 
     assert result["served"] > 40
 
 
-def test_a_release_that_goes_leaves_what_the_docs_say_and_no_pod(chart_sandbox: RunningSandbox) -> None:
+def test_a_release_that_goes_leaves_what_the_docs_say_and_engines_that_serve(chart_sandbox: RunningSandbox) -> None:
     helm = Helm(chart_sandbox.kubeconfig, NAMESPACE)
     if helm.releases():  # a second try waits for what the first one has begun
-        for one in chart_sandbox.kubernetes("GET", "/apis/fairlead.dev/v1alpha1/inferencepools").json()["items"]:
-            chart_sandbox.delete_pool(one["metadata"]["name"])
-        until(lambda: not chart_sandbox.kubernetes("GET", "/apis/fairlead.dev/v1alpha1/inferencepools").json()["items"], "the pool is gone")
+        serving = engines(chart_sandbox, "chat")
         helm.uninstall(RELEASE)
+        until(lambda: not pods(chart_sandbox), "the release's pods are gone")
+        assert engines(chart_sandbox, "chat") == serving
+        assert [ask_engine(address) for address in serving] == [200] * len(serving) != []
+        finalized = chart_sandbox.kubernetes("PATCH", f"{POOLS}/chat", {"metadata": {"finalizers": None}}, "application/merge-patch+json")
+        assert finalized.status_code == 200
+        chart_sandbox.delete_pool("chat")
 
     def left() -> set[tuple[str, str, str]]:
         found = everything(chart_sandbox).keys() - OF_THE_NODE

@@ -30,6 +30,7 @@ from fairlead_api.pools.scaling_figures import ScalingFigures
 from fairlead_process.doors import Door
 from fairlead_testing.examples import examples
 from fairlead_testing.running.authorities import Authority
+from fairlead_testing.running.recorded_metrics import without_times
 from fairlead_testing.waiting import PATIENCE_SECONDS
 from processkube.kubernetes_api.objects.errors import BadRequest
 from processkube.kubernetes_api.objects.selectors import parse_label_selector
@@ -74,16 +75,35 @@ class Port:
     authority: Authority
     number: int = 0
     now: float = 0.0
+    figures: LatestFigures = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.figures = LatestFigures(lambda: self.now)
 
     async def get(self, path: str, client: Path | None = None, **headers: str) -> httpx.Response:
+        async with self.http(client) as http:
+            return await http.get(path, headers=headers)
+
+    def http(self, client: Path | None = None) -> httpx.AsyncClient:
         """As the Kubernetes API asks, which takes HTTP/2 wherever it is offered."""
         context = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if client is not None:
             context.load_cert_chain(client)
         url = f"https://127.0.0.1:{self.number}"
-        async with httpx.AsyncClient(verify=context, base_url=url, timeout=PATIENCE_SECONDS, http2=True) as http:
-            return await http.get(path, headers=headers)
+        return httpx.AsyncClient(verify=context, base_url=url, timeout=PATIENCE_SECONDS, http2=True)
+
+    async def as_recorded(self, recorded: Mapping[str, Any]) -> httpx.Response:
+        """A recorded request, with a certificate of the name that its client had."""
+        headers = [(name, value) for name, value in recorded["headers"] if name != "host"]
+        query = f"?{recorded['query']}" if recorded["query"] else ""
+        async with self.http(self.authority.signed(recorded["client"])) as http:
+            return await http.request(recorded["method"], recorded["path"] + query, headers=headers)
+
+    def show(self, wanted: dict[tuple[str, str], int], headroom: dict[str, float] | None = None) -> None:
+        """Have these figures, by pool and role, from now on."""
+        at = datetime(2026, 11, 30, 12, 0, 1, 500, tzinfo=UTC)
+        self.figures.take(ScalingFigures(wanted=wanted, headroom=headroom or {}), at)
 
     async def as_proxy(self, path: str, user: str = HPA, **more: str) -> httpx.Response:
         return await self.get(path, self.authority.signed("front-proxy-client"), **{"X-Remote-User": user, **more})
@@ -104,15 +124,14 @@ async def port(tmp_path: Path) -> AsyncIterator[Port]:
     )
     made = ensure_certificates(tmp_path, "127.0.0.1")
     port = Port(tmp_path, cluster, authority)
-    figures = LatestFigures(lambda: port.now)
     wanted = {("prod/chat", "both"): 7, ("prod/split", "prefill"): 2, ("prod/split", "decode"): 5, ("dev/other", "both"): 9}
-    figures.take(ScalingFigures(wanted=wanted, headroom={"prod/chat": -0.0521}), datetime(2026, 11, 30, 12, 0, 1, 500, tzinfo=UTC))
+    port.show(wanted, {"prod/chat": -0.0521})
     ports = bound(AutoscalerSettings(metrics_port=0, cert_file=made.certificate, key_file=made.key), "127.0.0.1", {})
     listener, certificate = ports.metrics, ports.metrics_certificate
     assert listener is not None
     assert certificate is not None
     port.number = listener.getsockname()[1]
-    async with serving_metrics(figures, cast(Kubernetes, cluster), listener, Door(8), certificate):
+    async with serving_metrics(port.figures, cast(Kubernetes, cluster), listener, Door(8), certificate):
         async with asyncio.timeout(PATIENCE_SECONDS):
             while certificate.context().verify_mode is not ssl.CERT_OPTIONAL:
                 await asyncio.sleep(0)
@@ -165,32 +184,44 @@ async def test_another_namespaces_figures_are_forbidden_in_the_words_of_kubernet
     )
 
 
-DISCOVERY_PATHS = (BASE, "/apis", "/openapi/v2", "/openapi/v3")
-NEWEST_DISCOVERY = (
-    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
-    "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
-)
+RECORDED: Sequence[Mapping[str, Any]] = json.loads((Path(__file__).parent / "kubernetes-1.36.json").read_text(encoding="utf-8"))
+"""What kube-apiserver and the autoscaler's controller of Kubernetes 1.36.2 asked; `make test-kubernetes` records it."""
+DISCOVERABLE = (BASE, "/apis", "/openapi/v2", "/openapi/v3")
 
 
-@pytest.mark.parametrize(
-    ("path", "headers", "status"),
-    [
-        (BASE, {"X-Remote-User": "system:kube-aggregator", "X-Remote-Group": "system:masters"}, 200),
-        ("/apis", {"X-Remote-User": "system:kube-aggregator", "X-Remote-Group": "system:masters", "Accept": NEWEST_DISCOVERY}, 200),
-        (BASE, {"X-Remote-User": "system:kube-aggregator", "Accept": "application/json"}, 200),
-        ("/openapi/v2", {"X-Remote-User": "system:aggregator", "Accept": "application/json"}, 404),
-        ("/openapi/v3", {"X-Remote-User": "system:aggregator"}, 404),
-    ],
-    ids=["whether it is available", "what there is, newest form", "what there is, old form", "document 2", "document 3"],
-)
-async def test_the_api_server_gets_what_it_asks_for_itself(port: Port, path: str, headers: dict[str, str], status: int) -> None:
-    """As kube-aggregator 1.36 asks, by its source. It names no groups in the later three. Where the old form is refused
-    the API server calls this API stale, and namespaces hang in their deletion; a missing document is no fault to it.
+@pytest.mark.parametrize("recorded", RECORDED, ids=lambda one: f"{one['status']} {one['path']}")
+async def test_kubernetes_own_requests_are_answered_as_they_were(port: Port, recorded: Mapping[str, Any]) -> None:
+    """Where the old form of discovery is refused the API server calls this API stale, and namespaces hang in their
+    deletion; without a description it asks again and again.
     """
-    port.cluster.rights = {("system:authenticated", "get", one) for one in DISCOVERY_PATHS}  # the ClusterRole system:discovery
-    answer = await port.get(path, port.authority.signed("front-proxy-client"), **headers)
-    assert answer.status_code == status
-    assert "as=" not in answer.headers["content-type"], "then it asks for the old form"
+    namespace = (recorded["path"].removeprefix(f"{BASE}/namespaces/")).split("/")[0]
+    port.cluster.rights = {("system:authenticated", "get", one) for one in DISCOVERABLE}  # the ClusterRole system:discovery
+    port.cluster.rights.add((HPA, "list", namespace))
+    port.show({(f"{namespace}/{pool}", role): value for pool, role, value in series(recorded["answer"])})
+    answer = await port.as_recorded(recorded)
+    assert answer.status_code == recorded["status"]
+    assert without_times(answer.json()) == without_times(recorded["answer"])
+    assert "as=" not in answer.headers["content-type"], "then it asks for the old form of discovery"
+
+
+def series(document: Mapping[str, Any]) -> list[tuple[str, str, int]]:
+    """Pool, role and wanted number of what an answer has."""
+    return [(one["metricLabels"]["pool"], one["metricLabels"]["role"], int(one["value"])) for one in document.get("items", ())]
+
+
+def test_the_recording_has_all_that_kubernetes_asks_for() -> None:
+    asked = {(one["path"].partition("/namespaces/")[0], header_of(one, "x-remote-user")) for one in RECORDED}
+    assert asked == {
+        (BASE, "system:kube-aggregator"),
+        ("/apis", "system:kube-aggregator"),
+        ("/openapi/v2", "system:aggregator"),
+        ("/openapi/v3", "system:aggregator"),
+        (BASE, HPA),
+    }
+
+
+def header_of(recorded: Mapping[str, Any], name: str) -> str | None:
+    return next((value for header, value in recorded["headers"] if header == name), None)
 
 
 async def test_who_the_cluster_does_not_know_is_not_made_known(port: Port) -> None:
