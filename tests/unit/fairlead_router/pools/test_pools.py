@@ -17,6 +17,7 @@ from fairlead.reports.loads import HeldDemand, InstanceInFlight
 from fairlead.reports.moves import CacheTransfer
 from fairlead.reports.rejections import RejectionReason
 from fairlead.reports.shares import OthersShare, PoolShare
+from fairlead.routing.contracts.copies import KeptTurn, PrefixCopy
 from fairlead.routing.contracts.decisions import DecisionReason
 from fairlead.routing.contracts.estimates import EstimateReport
 from fairlead.routing.contracts.faults import Fault
@@ -120,6 +121,12 @@ class CheckingScheduler:
     def first_token(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
         assert request_id in self.dispatched
         return ()
+
+    def copy_due(self, turns: Iterable[KeptTurn], now: float) -> PrefixCopy | None:
+        return None
+
+    def copied(self, copy: PrefixCopy, transfer: CacheTransfer, now: float) -> None:
+        raise AssertionError("nothing was to be copied")
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
         assert request_id in self.dispatched
