@@ -40,10 +40,11 @@ def list_comments(pool: str | None, plan: str | None, start: str | None, end: st
         return
 
     def shown(answer: Comments) -> None:
+        answer = Comments(comments=answer.comments[:limit], complete=answer.complete and len(answer.comments) <= limit)
         if look.output == "json":
             print_found(look, answer)
         elif answer.comments:
-            print_table(COLUMNS, [_row(one) for one in answer.comments[:limit]])
+            print_table(COLUMNS, [_row(one) for one in answer.comments])
         else:
             click.echo("There is no comment. Write one with `fairlead comments add POOL TEXT --from now-1h`.")
 
@@ -70,6 +71,8 @@ def add(
     token: str | None,
 ) -> None:
     """Comment on a range of a pool's time, or on one of its plans. Everybody who sees the pool reads it."""
+    if (start is None) == (plan is None):
+        raise click.UsageError("name the time with --from and --to, or a plan with --plan")
     request = CommentRequest(text=text, plan=plan, start=start, end=end)
     made = ask(url, token, lambda api: api.add_comment(pool_named(name), request))
     print_done(as_json, made, f"{made.id} is on {made.pool}, {_span(made)}.")

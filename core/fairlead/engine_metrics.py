@@ -17,6 +17,8 @@ MOST_FAMILIES = 500
 MOST_SAMPLES = 40
 """Samples of one family that are listed, the first ones."""
 MOST_LABELS = 16
+MOST_LINES = 50_000
+"""Lines that are read, the first ones: each may take a kilobyte of memory. A page of 4 MiB has as many, at 84 bytes."""
 LONGEST_LINE = 4096
 """Characters of a line; longer ones are not read."""
 LONGEST_HELP = 300
@@ -109,7 +111,9 @@ class MetricFamily:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsPage:
-    """The families of a page, grouped; `unreadable` lines and the families beyond MOST_FAMILIES are left out."""
+    """The families of a page, grouped; `unreadable` lines, those beyond MOST_LINES included, and the families beyond
+    MOST_FAMILIES are left out.
+    """
 
     families: list[MetricFamily]
     families_in_all: int
@@ -134,7 +138,8 @@ class _Family:
 def read_metrics(page: bytes, search: str = "") -> MetricsPage:
     """The families of a metrics page that have the text in their name, sentence or labels, in either case."""
     found: dict[str, _Family] = {}
-    unreadable = sum(not _read(line, found) for line in page.decode(errors="replace").split("\n"))
+    lines = [line for line in page.decode(errors="replace").split("\n") if line]
+    unreadable = sum(not _read(line, found) for line in lines[:MOST_LINES]) + len(lines[MOST_LINES:])
     wanted = search.casefold()
     made = (_shown(name, one) for name, one in found.items() if one.samples or one.parts)
     families = [one for one in made if _is_wanted(one, wanted)]

@@ -46,19 +46,23 @@ class BoundedClient(httpx.AsyncClient):
         self._largest = largest
 
     async def _bound(self, response: httpx.Response) -> None:
-        if response.headers.get("content-encoding", "identity") != "identity":
-            raise UnboundedAnswer("compresses its answers though nobody asked for that")
-        if response.is_error or not response.request.extensions.get("fairlead_by_pieces"):
-            assert isinstance(response.stream, httpx.AsyncByteStream), "the client is asynchronous"
-            response.stream = _Bounded(response.stream, self._largest)
+        assert isinstance(response.stream, httpx.AsyncByteStream), "the client is asynchronous"
+        compresses = response.headers.get("content-encoding", "identity") != "identity"
+        if compresses or response.is_error or not response.request.extensions.get("fairlead_by_pieces"):
+            response.stream = _Bounded(response.stream, self._largest, compresses=compresses)
 
 
 class _Bounded(httpx.AsyncByteStream):
-    def __init__(self, inner: httpx.AsyncByteStream, largest: int) -> None:
+    """What is wrong with an answer is said where it is read: who wants only its status gets that."""
+
+    def __init__(self, inner: httpx.AsyncByteStream, largest: int, *, compresses: bool) -> None:
         self._inner = inner
         self._largest = largest
+        self._compresses = compresses
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._compresses:
+            raise UnboundedAnswer("compresses its answers though nobody asked for that")
         left = self._largest
         async for piece in self._inner:
             left -= len(piece)

@@ -1,6 +1,7 @@
 """What a comment may say, and of which time. Pure."""
 
 from datetime import datetime, timedelta
+from unicodedata import category
 
 from fairlead.errors import InvalidInput
 from fairlead_api.infra.times import parse_time
@@ -18,9 +19,16 @@ MOST_OWN = 500
 def text_of(request: CommentRequest) -> str:
     """The text without spaces around it. Raises InvalidInput."""
     text = request.text.replace("\r\n", "\n").strip()
-    if not 1 <= len(text) <= LONGEST_TEXT or not all(one == "\n" or one.isprintable() for one in text):
-        raise InvalidInput("text", f"{len(text)} characters", f"write 1 to {LONGEST_TEXT:,} printable characters")
+    if not 1 <= len(text) <= LONGEST_TEXT:
+        raise InvalidInput("text", f"{len(text)} characters", f"write 1 to {LONGEST_TEXT:,} characters")
+    if (odd := next((one for one in text if not _is_shown(one)), None)) is not None:
+        raise InvalidInput("text", f"U+{ord(odd):04X}", "remove this character: it is not shown, or changes how others are")
     return text
+
+
+def _is_shown(one: str) -> bool:
+    """Whether a character may be in a text: it is seen, a space of some language, or joins the two beside it."""
+    return one.isprintable() or one in "\n\t\u200c\u200d" or category(one) == "Zs"
 
 
 def range_of(request: CommentRequest, now: datetime) -> tuple[datetime, datetime] | None:

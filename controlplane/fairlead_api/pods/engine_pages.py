@@ -72,12 +72,12 @@ class EnginePages:
         try:
             async with (
                 asyncio.timeout(PATIENCE_SECONDS),
-                BoundedClient(2 * METRICS_BYTES, timeout=PATIENCE_SECONDS, transport=self._transport) as http,
+                BoundedClient(METRICS_BYTES, timeout=PATIENCE_SECONDS, transport=self._transport) as http,
                 http.stream("GET", url, headers={"accept": "text/plain"}) as answer,
             ):
                 if answer.status_code != 200:
                     raise Unavailable(f"the engine answers {answer.status_code} at {httpx.URL(url).path}; see engine.metrics.path")
-                return await _read(answer)
+                return await answer.aread()
         except TimeoutError as error:
             raise Unavailable(f"the engine did not answer within {PATIENCE_SECONDS:g} s") from error
         except UnboundedAnswer as error:
@@ -85,16 +85,6 @@ class EnginePages:
         except httpx.HTTPError as error:
             words = "the engine does not answer the control API; if it serves, look whether a NetworkPolicy lets the control API reach it"
             raise Unavailable(words) from error
-
-
-async def _read(answer: httpx.Response) -> bytes:
-    """The body, up to METRICS_BYTES. Raises Unavailable for a longer one."""
-    found = bytearray()
-    async for piece in answer.aiter_bytes():
-        found += piece
-        if len(found) > METRICS_BYTES:
-            raise Unavailable(f"the engine's page has more than {METRICS_BYTES // 1024**2} MiB, and is not read")
-    return bytes(found)
 
 
 def _path(row: Any) -> str:

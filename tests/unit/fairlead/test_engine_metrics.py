@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fairlead.engine_metrics
-from fairlead.engine_metrics import GROUPS, LONGEST_HELP, MOST_FAMILIES, MOST_SAMPLES, MetricSample, group_of, read_metrics
+from fairlead.engine_metrics import GROUPS, LONGEST_HELP, MOST_FAMILIES, MOST_LINES, MOST_SAMPLES, MetricSample, group_of, read_metrics
 from fairlead_testing.examples import examples
 from fairlead_testing.fakes.public_data.engine_pages import PAGE
 from fairlead_testing.fakes.public_data.loads import HOSTILE
@@ -64,6 +64,11 @@ def test_a_page_of_very_many_ranks_and_metrics_is_bounded() -> None:
     (running,) = (one for one in page.families if one.name.endswith("running"))
     assert (len(running.samples), running.samples_in_all) == (MOST_SAMPLES, 3000)
     assert max(len(one.told) for one in page.families) <= LONGEST_HELP
+
+
+def test_of_very_many_lines_the_first_are_read_and_the_others_counted() -> None:
+    page = read_metrics("".join(f"m{number} 1\n\n" for number in range(MOST_LINES + 7)).encode())
+    assert (page.families_in_all, page.unreadable) == (MOST_LINES, 7)
 
 
 @pytest.mark.parametrize(

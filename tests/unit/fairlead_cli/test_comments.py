@@ -33,5 +33,11 @@ def test_what_cannot_be_done_is_one_line(run: Command) -> None:
     code, _, told = run("delete", "comment-0", "--yes")
     assert (code, told.count("\n")) == (1, 1)
     code, _, told = run("add", "default/chat", "x")
-    assert (code, told.count("\n")) == (2, 1) and "start" in told
+    assert code == 2 and "name the time with --from and --to, or a plan with --plan" in told
     assert "There is no comment" in run("list", "--plan", "none")[1]
+
+
+def test_json_has_as_many_as_the_limit_and_says_that_there_are_more(run: Command) -> None:
+    run("add", "default/chat", "one more", "--from", "now-1h")
+    found = json.loads(run("list", "--limit", "1", "-o", "json")[1])
+    assert (len(found["comments"]), found["complete"]) == (1, False)

@@ -79,6 +79,14 @@ async def test_a_compressed_answer_that_nobody_asked_for_is_not_unpacked() -> No
     assert asked == ["identity"]
 
 
+@pytest.mark.parametrize("status", [200, 500])
+async def test_the_status_of_an_answer_that_nobody_reads_is_had_however_it_is_compressed(status: int) -> None:
+    flood = Flood(status, {"content-encoding": "gzip"})
+    async with BoundedClient(0, transport=flood) as http, http.stream("POST", "http://there/") as answer:
+        assert answer.status_code == status
+    assert (flood.sent, flood.closed) == (0, 1)
+
+
 CALLS: dict[str, Callable[[httpx.AsyncBaseTransport], Awaitable[Any]]] = {
     "pools": lambda at: ControlApi("http://api", "t", at, largest=MOST).pools(),
     "advice": lambda at: ControlApi("http://api", "t", at, largest=MOST).advice(),

@@ -67,7 +67,8 @@ class PolicyPage(Context):
     chosen: str
     form: ChangeForm
     needed: AccessRole
-    shadows: list[ShadowRow]
+    shadows: list[ShadowRow] | None
+    """None if they could not be read."""
     shadow_hours: list[ShadowRow]
 
 
@@ -93,7 +94,7 @@ async def plan(visit: Visit) -> Response:
 
 async def _page(visit: Visit, asked: str | None, typed: Mapping[str, str] | None, problem: Problem | None) -> Response:
     key = visit.pool_key()
-    detail, shadowed = await asyncio.gather(visit.api.pool(key, instances=False), visit.api.shadows(key))
+    detail, shadowed = await asyncio.gather(visit.api.pool(key, instances=False), visit.attempt("shadows", visit.api.shadows(key)))
     routing = detail.spec.get("routing") or {}
     present = str(routing.get("policy", detail.pool.policy))
     chosen = asked or present
@@ -119,8 +120,8 @@ async def _page(visit: Visit, asked: str | None, typed: Mapping[str, str] | None
             chosen=chosen,
             form=placed(form, problem),
             needed=PlanKind.POLICY.facts.role,
-            shadows=[_shadow(one) for one in shadowed.policies],
-            shadow_hours=[_shadow(one) for one in shadowed.hours],
+            shadows=None if shadowed is None else [_shadow(one) for one in shadowed.policies],
+            shadow_hours=[] if shadowed is None else [_shadow(one) for one in shadowed.hours],
         ),
         status=problem.status if problem else 200,
     )

@@ -10,6 +10,7 @@ hot prefixes as a side effect of requests; these are copied ahead of them.)
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from heapq import nsmallest
 from math import exp
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from fairlead.reports.bindings import BindingReason
 from fairlead.reports.moves import CacheFate, CacheTransfer, MoveOutcome, ReRouteRecord
 from fairlead.reports.units import Unit
 from fairlead.routing.contracts.copies import KeptTurn, PrefixCopy
+from fairlead.routing.contracts.loads import InstanceLoad
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.queues.accounting import Stage
 from fairlead.routing.scheduling import fetching
@@ -30,6 +32,8 @@ MOST_TURNS = 256
 """Sessions that are compared at once, the newest."""
 MOST_PREFIXES = 8
 """Prefixes whose holders are looked up at once, those of the most tokens × sessions."""
+MOST_PLACES = 16
+"""Sources and targets that are compared for a prefix, the least busy of each: a look takes as long in every pool."""
 
 
 class _Shared(NamedTuple):
@@ -85,7 +89,7 @@ class Copying:
     def _copies(self, shared: _Shared, now: float) -> Iterator[PrefixCopy]:
         """The copies of a prefix that pay."""
         state = self._state
-        targets = [load.entry for load in state.view.candidates() if not state.staying or load.entry.id in state.staying]
+        targets = [load for load in state.view.candidates() if not state.staying or load.entry.id in state.staying]
         begins = shared.turns[0].request.blocks[: shared.depth]
         tokens = shared.depth * (shared.turns[0].request.block_tokens or state.table.engine.block_tokens)
         coming = _coming(state, begins)
@@ -93,31 +97,37 @@ class Copying:
         carrier = min(shared.turns, key=lambda turn: turn.request.prompt_tokens).request
         request = replace(carrier, warms=True, session=None)
         held = state.view.hit_tokens_everywhere(request)
-        holders = [name for name, hit in held.items() if hit >= tokens and name in state.loads]
-        for target in targets:
-            there = min(tokens, held.get(target.id, 0))
-            if there >= tokens or target.id in coming or (target.id, begins[-1]) in self._copied:
-                continue
+        holders = _least_busy([state.loads[name] for name, hit in held.items() if hit >= tokens and name in state.loads])
+        lacking = [load for load in targets if held.get(load.entry.id, 0) < tokens and load.entry.id not in coming]
+        for target in _least_busy([load for load in lacking if (load.entry.id, begins[-1]) not in self._copied]):
+            there = held.get(target.entry.id, 0)
             saving = chance * state.prefill_times.seconds(tokens, there)
             for source in holders:
-                if not fetching.can_hand_on(state, request, source, target.id, now):
+                if not fetching.can_hand_on(state, request, source.entry.id, target.entry.id, now):
                     continue
-                cost = fetching.seconds(state, request, source, target.id)
+                cost = fetching.seconds(state, request, source.entry.id, target.entry.id)
                 if saving - cost >= LEAST_GAIN_SECONDS:
                     yield PrefixCopy(
                         id=f"copy-{begins[-1]:016x}-{int(1e3 * now)}",
                         request=request,
-                        source=source,
-                        target=target.id,
+                        source=source.entry.id,
+                        target=target.entry.id,
                         began_at=now,
                         prefix_tokens=tokens,
-                        source_tokens=held[source],
-                        target_tokens=held.get(target.id, 0),
+                        source_tokens=held[source.entry.id],
+                        target_tokens=there,
                         sessions=len(shared.turns),
                         saving_seconds=saving,
                         cost_seconds=cost,
                         longest_seconds=max(fetching.PATIENCE_SECONDS, saving),
                     )
+
+
+def _least_busy(loads: Sequence[InstanceLoad]) -> Sequence[InstanceLoad]:
+    """MOST_PLACES of these, if there are more."""
+    if len(loads) <= MOST_PLACES:
+        return loads
+    return nsmallest(MOST_PLACES, loads, key=lambda load: (load.transfers_out, load.dispatched_prefill_tokens))
 
 
 def _newest(turns: Iterable[KeptTurn], now: float) -> list[KeptTurn]:

@@ -40,6 +40,13 @@ async def test_a_search_stays_in_the_field_and_in_what_is_read_again() -> None:
         assert f'hx-get="{PAGE}?q=prefix_cache"' in found and "2 metrics with “prefix_cache”" in told(found)
 
 
+async def test_a_page_without_metrics_is_no_search_without_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_pages, "PAGE", "<html>nothing</html>\n")
+    async with visitor("viewer") as viewer:
+        words = told((await viewer.http.get(PAGE)).text)
+    assert "No metric The page at engine.metrics.path has none" in words and "this text" not in words
+
+
 async def test_an_engine_that_does_not_answer_is_said_and_not_asked_again() -> None:
     async with visitor("viewer") as viewer:
         viewer.fake.world.pods_gone.add(INSTANCE)

@@ -67,3 +67,12 @@ async def test_the_pools_shadows_are_shown_as_predictions_in_all_and_by_hour() -
         assert "70.0 %" in shadows
         assert "3 failed" in shadows
         assert shadows.count('data-label="Hour"') == 6
+
+
+async def test_a_policy_can_be_planned_while_the_shadows_cannot_be_read() -> None:
+    async with visitor("admin") as admin:
+        admin.fake.broken.add("/shadows")
+        answer = await admin.http.get(POLICY)
+        assert answer.status_code == 200
+        assert 'name="slo_fraction"' in answer.text
+        assert "They could not be read." in answer.text.split('id="h-shadows"')[1]

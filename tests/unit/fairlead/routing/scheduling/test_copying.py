@@ -1,6 +1,6 @@
 """Copies of prefixes that many sessions share: which are made, which never, and what is recorded."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +15,8 @@ from fairlead.routing.contracts.copies import PrefixCopy
 from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.explanations.explaining_moves import explain_move
 from fairlead.routing.explanations.move_checking import cause_contradictions
-from fairlead.routing.scheduling.copying import LEAST_GAIN_SECONDS, WINDOW_SECONDS
+from fairlead.routing.scheduling import fetching
+from fairlead.routing.scheduling.copying import LEAST_GAIN_SECONDS, MOST_PLACES, WINDOW_SECONDS
 from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead.tables import COPIES_THAT_PAY, NO_COPIES, KvTransferFacts, RoutingTable
 from fairlead_client.resources.moves import ReRoute
@@ -34,7 +35,7 @@ class Pool:
     """A scheduler, the turns that its router keeps, and which prompts each instance has computed or fetched."""
 
     facts: KvTransferFacts | None = COPYING
-    instances: str = "abcd"
+    instances: Sequence[str] = "abcd"
     budget: float = 0.2
     turns: list[Served] = field(default_factory=list)
 
@@ -187,6 +188,24 @@ def test_what_copies_took_decides_whether_the_next_one_pays() -> None:
 
 def test_without_a_budget_nothing_is_copied() -> None:
     assert hot(Pool(budget=0.0)).due(2.0) is None
+
+
+def test_a_look_compares_as_much_in_a_pool_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[str, str]] = []
+
+    def counted(_state: object, _request: object, source: str, target: str, _now: float) -> bool:
+        compared.append((source, target))
+        return False
+
+    monkeypatch.setattr(fetching, "can_hand_on", counted)
+    names = [f"i{number}" for number in range(100)]
+    pool = Pool(instances=names)
+    for name in names[:50]:
+        pool.serve(1, LONG, 1.0, within=name)
+    busy = [pool.ask(2, LONG, 1.5, within=name)[1] for name in (*names[:5], *names[95:])]
+    assert pool.due(2.0) is None
+    assert len(compared) == MOST_PLACES**2
+    assert not set(busy) & {name for pair in compared for name in pair}, "the least busy"
 
 
 STEPS = st.lists(
