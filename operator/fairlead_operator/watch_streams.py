@@ -1,7 +1,7 @@
 """Keeps kopf's watches going, whatever the Kubernetes API says in a stream or in place of one.
 
-Kopf understands 410 within a stream and a stream that breaks off; anything else there would end the operator. So an
-error in a stream (500, 429, 403, …), a line that is not an event and one that is cut off end the stream here as a broken
+Kopf understands 410 within a stream and a stream that breaks off; anything else there would end the operator. So here
+an error in a stream (500, 429, 403, …), a line that is not an event and one that is cut off end the stream as a broken
 connection, after a pause that grows. The next watch goes on from the last version that was heard, so no deletion is
 missed. What is refused `FAILURES` times in a row begins with a new list, as client-go does it at once
 (`tools/cache/reflector.go`).

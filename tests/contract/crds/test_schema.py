@@ -83,7 +83,9 @@ def test_every_field_of_the_spec_is_typed_and_described_and_nothing_unknown_is_k
         if ".template" in path or ".workerTemplate" in path:
             continue
         assert path == "" or path.endswith("[]") or schema.get("description"), path
-        assert path in {".routing.parameters", ".routing.shadows[].parameters"} or "x-kubernetes-preserve-unknown-fields" not in schema, path
+        assert path in {".routing.parameters", ".routing.shadows[].parameters"} or "x-kubernetes-preserve-unknown-fields" not in schema, (
+            path
+        )
 
 
 def test_every_default_satisfies_its_own_schema() -> None:

@@ -9,7 +9,19 @@ import pytest
 from fairlead_api import openapi
 from fairlead_api.http.bodies import check_json
 from fairlead_api.http.documenting import EXAMPLES, REFUSALS
-from fairlead_client.resources import access, audit, comments, engine_fits, gateway_keys, plan_kinds, plans, sessions, simulations, trials, webhooks
+from fairlead_client.resources import (
+    access,
+    audit,
+    comments,
+    engine_fits,
+    gateway_keys,
+    plan_kinds,
+    plans,
+    sessions,
+    simulations,
+    trials,
+    webhooks,
+)
 from fairlead_client.resources.problems import Problem
 
 DOCUMENT: dict[str, Any] = json.loads(openapi.document())
