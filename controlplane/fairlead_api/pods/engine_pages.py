@@ -1,23 +1,16 @@
 """Asks an instance's engine for its metrics page."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Any
 
 import httpx
-import msgspec
-from sqlalchemy import select
 
 from fairlead.engine_metrics import read_metrics
 from fairlead.errors import InvalidInput
 from fairlead.plausibility import METRICS_BYTES
-from fairlead.table_content import MirroredFacts
-from fairlead.tables import EngineFacts, PoolKey
-from fairlead_api.infra.database import Database
-from fairlead_api.infra.errors import Conflict, NotFound, Unavailable
-from fairlead_api.infra.pool_rows import pool_row
-from fairlead_api.tables import instances
+from fairlead.tables import PoolKey
+from fairlead_api.infra.errors import Unavailable
 from fairlead_client.http_clients import BoundedClient, UnboundedAnswer
 from fairlead_client.resources.engine_metrics import EngineMetrics
 from fairlead_process.tasks import beside_the_loop
@@ -29,12 +22,17 @@ AT_ONCE = 4
 
 
 class EnginePages:
-    """Reads the metrics pages of engines, at the addresses that the operator reported. `transport` replaces the network
-    in tests.
+    """Reads the metrics pages of engines, at the URL that `address_of` gives. `transport` stands for the network in
+    tests.
     """
 
-    def __init__(self, reads: Database, now: Callable[[], datetime], transport: httpx.AsyncBaseTransport | None = None) -> None:
-        self._reads = reads
+    def __init__(
+        self,
+        address_of: Callable[[PoolKey, str], Awaitable[str]],
+        now: Callable[[], datetime],
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._address_of = address_of
         self._now = now
         self._transport = transport
         self._slots = asyncio.Semaphore(AT_ONCE)
@@ -43,7 +41,7 @@ class EnginePages:
         """What the engine says now. Raises InvalidInput, NotFound, Conflict (no-address), Unavailable."""
         if len(search) > LONGEST_SEARCH:
             raise InvalidInput("search", f"{len(search)} characters", f"write at most {LONGEST_SEARCH}")
-        url = await self._url(pool, instance)
+        url = await self._address_of(pool, instance)
         async with self._slots:
             page = await self._page(url)
             found = await beside_the_loop(len(page), read_metrics, page, search)
@@ -55,18 +53,6 @@ class EnginePages:
             families_in_all=found.families_in_all,
             unreadable=found.unreadable,
         )
-
-    async def _url(self, pool: PoolKey, instance: str) -> str:
-        of = instances.c
-        async with self._reads.reading() as connection:
-            row = await pool_row(connection, pool)
-            query = select(of.address).where(of.pool_id == row.id, of.id == instance, of.gone_at.is_(None))
-            found = (await connection.execute(query)).one_or_none()
-        if found is None:
-            raise NotFound("instance", instance)
-        if found.address is None:
-            raise Conflict("no-address", f"{instance} has no address yet; its metrics can be read once its pod has started")
-        return f"http://{found.address}{_path(row)}"
 
     async def _page(self, url: str) -> bytes:
         try:
@@ -85,8 +71,3 @@ class EnginePages:
         except httpx.HTTPError as error:
             words = "the engine does not answer the control API; if it serves, look whether a NetworkPolicy lets the control API reach it"
             raise Unavailable(words) from error
-
-
-def _path(row: Any) -> str:
-    """Where the engines of a pool show their metrics; the default, before the pool has a table."""
-    return (msgspec.convert(row.facts, MirroredFacts).table.engine if row.facts else EngineFacts()).metrics_path

@@ -12,6 +12,7 @@ from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
 from fairlead_api.pods.engine_pages import EnginePages
 from fairlead_api.pods.reading import Cluster, Pods
+from fairlead_api.pods.store import EngineAddresses
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.engine_metrics import EngineMetrics
 from fairlead_client.resources.pods import PodEvents, PodLog
@@ -60,4 +61,4 @@ def pod_routes(guard: Guard, pods: Pods, pages: EnginePages) -> Routes:
 
 def feature(infra: Infra, guard: Guard, cluster: Cluster) -> Feature:
     """Pods and their engines."""
-    return Feature(routes=(pod_routes(guard, Pods(cluster), EnginePages(infra.reads, infra.clock)),))
+    return Feature(routes=(pod_routes(guard, Pods(cluster), EnginePages(EngineAddresses(infra.reads).metrics_of, infra.clock)),))
