@@ -266,8 +266,8 @@ def _verdict(found: AuditVerification) -> str:
         gone = f"; {found.missing:,} are missing" if found.missing else ""
         return f"The log was tampered with: entry {found.first_broken} of {entries} is wrong{gone}."
     if found.kept_head_holds is False:
-        return f"The log was rewritten: its {entries} form a valid chain, but it does not contain the kept head."
-    return f"The chain of {entries} is intact" + (" and contains the kept head." if found.kept_head_holds else ".")
+        return f"The log was rewritten: its {entries} form a valid chain, but it does not contain the head that you kept."
+    return f"The chain of {entries} is intact" + (" and contains the head that you kept." if found.kept_head_holds else ".")
 
 
 def _row(one: AuditEntry) -> tuple[str, ...]:

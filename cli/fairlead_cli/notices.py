@@ -58,7 +58,7 @@ def webhooks(limit: int, look: Look) -> None:
 @click.argument("name")
 @click.argument("address", metavar="URL")
 @click.option(
-    "--form", type=click.Choice([one.value for one in NoticeForm]), default="json", show_default=True, help="Form of the notices' bodies."
+    "--form", type=click.Choice([one.value for one in NoticeForm]), default="json", show_default=True, help="Format of the notices' bodies."
 )
 @click.option(
     "--kind", "kinds", multiple=True, type=click.Choice([one.value for one in SUBSCRIBED]), help="Only this kind; may be repeated."

@@ -446,7 +446,7 @@ async def serve(
 
 
 class _RouterCommand(click.Command):
-    """Its help ends with what a process would take by the environment's settings."""
+    """Its help ends with the memory and files that one router may use under the settings in the environment."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See click."""

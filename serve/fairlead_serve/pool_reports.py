@@ -26,7 +26,9 @@ _OF_SCALING = frozenset({ConditionType.SCALING_ACTIVE, ConditionType.SCALING_LIM
 
 
 def annotations_of(files: StateFiles, marks: Marks) -> dict[str, str]:
-    """The pool's annotations: the marks of the last plan, the file, and whether the user owns it."""
+    """The pool's annotations: what the last applied plan left, the path of the pool's file, and the owner if the user
+    wrote that file.
+    """
     place = str(files.pool_file)
     owner = {} if files.is_ours else {OWNER: f"File {place}"}
     return {**marks.pool, ENGINES_FILE: place, **owner}

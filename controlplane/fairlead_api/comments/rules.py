@@ -45,7 +45,7 @@ def range_of(request: CommentRequest, now: datetime) -> tuple[datetime, datetime
     if start >= end:
         raise InvalidInput("start", request.start, "write a time before the end")
     if end > now + LATE:
-        raise InvalidInput("end", request.end, "write a time that has come")
+        raise InvalidInput("end", request.end, "write a time that is not in the future")
     if end - start > LONGEST_RANGE:
         raise InvalidInput("start", request.start, f"write a range of at most {LONGEST_RANGE.days} days")
     return start, end

@@ -96,7 +96,7 @@ def report_routes(
     on_taken: Callable[[Counter[str], Counter[PoolKey]], None],
     clock: Callable[[], datetime],
 ) -> Routes:
-    """The endpoints of reports at `fairlead_client.internal_paths`."""
+    """The endpoints that receive reports; `fairlead_client.internal_paths` has their paths."""
     routes = Routes(tags=["internal"], dependencies=[Depends(understood)])
     Router = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_ROUTER))]  # noqa: N806 - it is a type
 

@@ -74,7 +74,7 @@ class Lead:
 
 
 def refill_seconds(held_tokens: float, computed_per_second: float) -> float:
-    """The time in which an instance that computes at this rate holds that many tokens, at most an hour."""
+    """How long an instance takes to fill its cache with this many tokens at this rate; at most an hour."""
     return min(LONGEST_REFILL_SECONDS, held_tokens / computed_per_second) if computed_per_second > 0 else 0.0
 
 

@@ -108,7 +108,8 @@ class Drain:
 class FlipRole:
     """Give a drained instance's pod this role and let it warm up there, in one write.
 
-    The role may be its present one: when the other role no longer needs it and its own role does.
+    The role may be the one it has: while it drained for the other role, that role stopped needing it and its own role
+    needs it again.
     """
 
     instance: str

@@ -15,7 +15,9 @@ _SETTLED = frozenset({InstanceState.SERVING, InstanceState.CORDONED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """What a role's rollout may use now: instances above `replicas`, and serving instances below it."""
+    """What a rollout may still use: `surge` instances more than `replicas`, and `unavailable` fewer serving than
+    `replicas`.
+    """
 
     surge: int
     unavailable: int

@@ -75,7 +75,7 @@ class TreeSession(TurnSums):
     """The instance that holds it now."""
     moves: int
     compactions: int
-    """Among the turns that are stored."""
+    """How many of the stored turns compacted the conversation."""
     tool_seconds: float | None
     """As of tasks."""
 

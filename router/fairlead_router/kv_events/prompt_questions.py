@@ -33,7 +33,7 @@ NOT_OFFERED_SECONDS = 600.0
 """A path that an engine does not offer is asked for again only after this time: another engine may take its address."""
 
 _COUNTED = ("messages", "system", "tools", "tool_choice", "thinking", "output_config", "chat_template_kwargs")
-"""Fields of a body of `/v1/messages` that its tokens depend on, which is what `count_tokens` takes."""
+"""The fields of a `/v1/messages` body on which its number of tokens depends. `count_tokens` takes these."""
 
 
 class Disputed(Exception):

@@ -104,7 +104,7 @@ class Subscription:
         self._waiting_bytes = 0
         """Bytes of the batches that wait for earlier ones."""
         self.floods = 0
-        """How often more arrived than MOST_BYTES_A_SECOND."""
+        """How many times events arrived faster than MOST_BYTES_A_SECOND."""
         self._away_since = now()
         """Since when it cannot be reached."""
         self._rest_until = 0.0

@@ -79,8 +79,8 @@ class Tries:
 
     @property
     def failed_alike(self) -> bool:
-        """Whether two instances failed it in the same way: then the request is suspect. Lost ones may have died of
-        something else.
+        """Whether two instances failed this request in the same way, so the request may be at fault. A lost instance
+        does not count: something else may have ended it.
         """
         last = [fault for _, fault in self._faults[-2:]]
         return len(last) > 1 and last[0].is_like(last[1]) and last[1] is not Fault.LOST

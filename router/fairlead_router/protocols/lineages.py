@@ -64,7 +64,7 @@ PARENTS = (
     _header(PARENT_HEADER, "you: the name of the session that this one came from"),
     Place((_AGENT.decode(), _ASKING.decode()), "Claude Code's sub-agents", _claude_codes_parent),
     _header(_ASKING_THREAD, "Codex's sub-agents"),
-    Place((_THREAD.decode(), _FIRST_THREAD.decode()), "Codex's sub-agents, if they differ", _codex_first_thread),
+    Place((_THREAD.decode(), _FIRST_THREAD.decode()), "Codex's sub-agents, if the two headers differ", _codex_first_thread),
     _header(b"x-parent-session-id", "OpenCode's sub-agents"),
 )
 TASKS = (

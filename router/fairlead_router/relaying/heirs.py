@@ -1,11 +1,12 @@
-"""Sessions whose instance leaves get an heir, which computes their last prompt before their next turn comes.
+"""When an instance leaves, each of its sessions gets an heir: another instance, which computes the session's last
+prompt before its next turn arrives.
 
-When an instance drains, is cordoned or is lost, this router sends the last prompt of its sessions once more, for one
-token, through the pool's scheduler like any request: the policy's own choice of a home is the heir, so the binding and
-the ring agree, and the session's move is recorded as any other. The sessions come in the order of `kept_prompts`, as
-many as `spec.routing.handOverBudget` allows, and none while a client's request waits. Where engines hand on KV blocks,
-the heir fetches what an instance that drains still holds: that costs hardly any computing, so neither limit counts, and
-the instance is kept for it, for HOLD_SECONDS at most.
+When an instance drains, is cordoned or is lost, this router sends the last prompt of each of its sessions again, with
+one output token at most, through the pool's scheduler like any request: the policy's own choice of a home is the heir,
+so the binding and the ring agree, and the session's move is recorded as any other. The sessions come in the order of
+`kept_prompts`, as many as `spec.routing.handOverBudget` allows, and none while a client's request waits. Where engines
+hand on KV blocks, the heir fetches what an instance that drains still holds: that costs hardly any computing, so
+neither limit counts, and the instance is kept for it, for HOLD_SECONDS at most.
 
 The same kept prompts carry prefixes that many sessions share: `PrefixCopies` copies these ahead.
 """

@@ -43,7 +43,7 @@ class ContentDecoder:
         return max(layer.size for layer in self._layers)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Decodes more of the body, step by step; a step without output is an empty piece. Raises BadRequest 400."""
+        """Decodes more of the body in steps; a step without output yields an empty piece. Raises BadRequest 400."""
         for start in range(0, len(data), PIECE_BYTES):  # zlib copies what it has not come to, each time
             yield from self._through(data[start : start + PIECE_BYTES], 0)
 

@@ -38,7 +38,9 @@ class DramTier:
         return leading_run(blocks, limit, self._cache)
 
     def insert(self, blocks: Sequence[int]) -> None:
-        """A prompt was computed: its blocks are now the most recently used, the first one last."""
+        """A prompt was computed: its blocks become the most recently used ones, its first block the very last to be
+        evicted.
+        """
         cache = self._cache
         fitting = blocks[: self.capacity]
         if self._watcher is not None:

@@ -37,12 +37,12 @@ class Turn:
         return self._pacer.engine.instance.generated(self.generation)
 
     async def progress(self, seen_tokens: int) -> None:
-        """Return when there are more tokens to show than `seen_tokens`, or the request ended."""
+        """Wait until there are more tokens to show than `seen_tokens`, or the request has ended."""
         while not self.ended and self.tokens() <= seen_tokens:
             await self._wait()
 
     async def end(self) -> None:
-        """Return when the request ended."""
+        """Wait until the request has ended."""
         while not self.ended:
             await self._wait()
 

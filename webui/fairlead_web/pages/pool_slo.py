@@ -97,7 +97,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def _other(visit: Visit, start: str, end: str, typed: dict[str, str]) -> tuple[SloWhatIf | None, str | None]:
-    """What other targets would have met, or why that is unknown."""
+    """The share of requests that would have met other targets, or why it is unknown."""
     try:
         percentile = float(typed["percentile"]) if typed["percentile"] else None
     except ValueError:

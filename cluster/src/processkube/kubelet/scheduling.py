@@ -37,7 +37,7 @@ def refusal(node: Mapping[str, Any], pod: Mapping[str, Any], others: Iterable[Ma
 
 
 def _of_the_node(node: Mapping[str, Any], spec: Mapping[str, Any]) -> str | None:
-    """Why the node takes no such pod, whatever else runs on it."""
+    """Why the node could not run this pod even if nothing else ran there; None if it could."""
     tolerations = spec.get("tolerations") or ()
 
     def repels(taint: Mapping[str, Any]) -> bool:

@@ -160,7 +160,7 @@ def read_endpoint_picker_config(document: Mapping[str, Any], path: str) -> Endpo
     _check_sources(given.data_layer, plugins, f"{path}.dataLayer")
     profiles = given.scheduling_profiles
     if len(profiles) > 1:
-        remedy = "write one profile; an EndpointPickerConfig chooses where a prompt is computed, and a pool's roles where it decodes"
+        remedy = "write one profile; it chooses where a prompt is computed, and where it is decoded follows from the pool's roles"
         raise InvalidInput(f"{path}.schedulingProfiles", [one.name for one in profiles], remedy)
     if profiles:
         named = _named(profiles[0].plugins, plugins, f"{path}.schedulingProfiles[0].plugins")

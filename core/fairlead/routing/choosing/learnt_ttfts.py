@@ -68,7 +68,7 @@ class LearntTtfts:
 
     def lesson(self, expected: Expectation, index: int, formula_seconds: float, now: float) -> Callable[[float], None]:
         """The function to call at the first token if the candidate at `index` was chosen and computed the prompt.
-        `formula_seconds` is the TTFT that the policy predicts there without a model.
+        `formula_seconds` is the TTFT that the policy predicts for that candidate without a model.
         """
         row, predicted, model = expected.features[index].copy(), expected.of(index), self.model
 

@@ -60,7 +60,7 @@ class QueueParameters:
         maximum=100.0,
     )
     late_share: float = number(
-        "With `deadline`, the part of prefill time that late requests get at any load.", 0.02, minimum=0.0, maximum=1.0
+        "With `deadline`, the share of prefill time that late requests get, however high the load.", 0.02, minimum=0.0, maximum=1.0
     )
     in_flight_seconds: float = number(
         (

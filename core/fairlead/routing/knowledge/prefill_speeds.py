@@ -140,7 +140,9 @@ class PrefillSpeeds:
         return self
 
     def figure(self, now: float, instance: str | None = None) -> Figure:
-        """Tokens per second of all instances or of one, with the spread over prefills and the age of the newest."""
+        """The prefill speed of one instance, or of all together, in tokens per second, with its spread between prefills
+        and the age of the newest prefill.
+        """
         if self.tokens_per_second is None or self._spread is None:
             return UNKNOWN
         if instance is None:

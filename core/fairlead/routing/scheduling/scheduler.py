@@ -407,7 +407,7 @@ class PoolScheduler:
 
     @property
     def caches(self) -> EngineCaches:
-        """The blocks that engines report to hold; the caller feeds it with their events, if they send any."""
+        """The blocks that engines say they hold; the caller feeds it with their events, if they send any."""
         return self._state.caches
 
     @property

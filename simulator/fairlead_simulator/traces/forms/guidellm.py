@@ -78,7 +78,7 @@ def _of_report(source: TraceFile, reading: Reading) -> Iterator[_Asked]:
     document = Other(object_of(bytes(content), source.name, 0), source.name, 0)
     benchmarks = _objects(document, "benchmarks")
     if len(benchmarks) > 1:
-        reading.notes.say(f"the file holds {len(benchmarks)} benchmarks, at their own times")
+        reading.notes.say(f"the file holds {len(benchmarks)} benchmarks; each request keeps its recorded time")
     for benchmark in benchmarks:
         requests = benchmark.inner("requests")
         answered = _objects(requests, "successful")

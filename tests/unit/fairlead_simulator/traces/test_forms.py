@@ -250,7 +250,7 @@ def test_guidellms_reports_are_read_in_all_their_forms(tmp_path: Path) -> None:
         assert [row.session for row in found.rows] == [None, None, "talk"]
         assert (found.common(0, 1), found.common(0, 2)) == (2, 0)
         assert found.notes == [
-            "the file holds 2 benchmarks, at their own times",
+            "the file holds 2 benchmarks; each request keeps its recorded time",
             "2 of the 5 requests of a benchmark are in the file, as guidellm drew a sample",
             "1 request left out that failed or did not end",
         ]

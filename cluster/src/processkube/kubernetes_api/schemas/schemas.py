@@ -77,7 +77,9 @@ def prune(value: Any, schema: Object, *, path: str = "", root: bool = False) -> 
 
 
 def apply_defaults(value: Any, schema: Object) -> None:
-    """Fill in defaults in place. Where a field must not be null, null counts as absent, also without a default."""
+    """Fill in defaults in place. A null in a field that is not nullable is replaced by the default, or removed if there
+    is none.
+    """
     if isinstance(value, dict):
         properties = schema.get("properties", {})
         for name, inner in properties.items():

@@ -59,7 +59,9 @@ def owned_rightly(claim: Object, stateful_set: Object, pod: Object, *, is_wanted
 
 
 def is_stale(claim: Object, stateful_set: Object, pod_name: str) -> bool:
-    """Whether a claim still goes with an earlier pod of this name, for which a new one has to wait."""
+    """Whether a claim still belongs to an earlier pod of this name and will be deleted with it, so a new pod has to
+    wait.
+    """
     if stateful_set["spec"]["persistentVolumeClaimRetentionPolicy"]["whenScaled"] == "Retain":
         return False
     return any((one["kind"], one["name"]) == ("Pod", pod_name) for one in claim["metadata"].get("ownerReferences", ()))
