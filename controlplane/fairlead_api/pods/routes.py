@@ -10,9 +10,8 @@ from fairlead_api.features import Feature, Infra
 from fairlead_api.http.answers import answer
 from fairlead_api.http.routes import Routes
 from fairlead_api.infra.callers import Caller
-from fairlead_api.pods.engine_pages import EnginePages
 from fairlead_api.pods.reading import Cluster, Pods
-from fairlead_api.pods.store import EngineAddresses
+from fairlead_api.pods.store import EngineAddresses, EnginePages
 from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.engine_metrics import EngineMetrics
 from fairlead_client.resources.pods import PodEvents, PodLog
