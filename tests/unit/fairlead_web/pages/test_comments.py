@@ -49,4 +49,4 @@ async def test_a_refused_comment_keeps_what_was_typed() -> None:
     async with visitor("viewer") as viewer:
         answer = await viewer.submit(PAGE, PAGE, text="x" * 1001)
     assert answer.status_code == 422
-    assert "write 1 to 1,000 printable characters" in answer.text and re.search(r"x{1001}</textarea>", answer.text)
+    assert "write 1 to 1,000 characters" in answer.text and re.search(r"x{1001}</textarea>", answer.text)
