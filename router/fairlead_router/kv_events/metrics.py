@@ -1,5 +1,5 @@
-"""Metrics of KV events: how completely each instance's events are heard, and whether the beliefs about its cache are
-true.
+"""Metrics of KV events: how completely each instance's events are received, and how well the beliefs about its cache
+match the engine's reports.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,7 +43,9 @@ class Belief:
 
 
 def event_families(readings: Mapping[tuple[str, str], Sequence[EventReading]]) -> Iterator[Metric]:
-    """Readings by pool and instance; families without samples where no instance sends events."""
+    """Yield the metrics of readings by pool and instance; the families have no samples where no instance
+    sends events.
+    """
     rows = [((pool, instance, str(one.rank)), one) for (pool, instance), ranks in readings.items() for one in ranks]
     for name, text, read in _COUNTERS:
         counter = CounterMetricFamily(f"fairlead_router_kv_{name}", text, labels=_LABELS)
@@ -67,7 +69,9 @@ def event_families(readings: Mapping[tuple[str, str], Sequence[EventReading]]) -
 
 
 def belief_families(beliefs: Mapping[str, Mapping[tuple[str, str], Belief]]) -> Iterator[Metric]:
-    """Keyed by pool, then by instance and by the basis of the belief (`events`, `expected` or `history`)."""
+    """Yield the metrics of beliefs, keyed by pool, then by instance and by the basis of the belief (`events`,
+    `expected` or `history`).
+    """
     labels = ("pool", "instance", "basis")
     requests = CounterMetricFamily(
         "fairlead_router_cache_beliefs", "Answered requests whose engine reported how many prompt tokens were cached.", labels=labels
@@ -92,7 +96,9 @@ def belief_families(beliefs: Mapping[str, Mapping[tuple[str, str], Belief]]) -> 
 
 
 def token_families(pools: Mapping[str, tuple[Mapping[str, int], Mapping[str, int]]]) -> Iterator[Metric]:
-    """Keyed by pool: prompts by how much of their tokens was known, and questions for tokens by outcome."""
+    """Yield the metrics of tokens, keyed by pool: prompts by how much of their tokens was known, and questions for
+    tokens by outcome.
+    """
     prompts = CounterMetricFamily(
         "fairlead_router_known_prompts",
         "Requests to pools with KV events, by how much of the prompt's tokens was known when they were routed.",
