@@ -38,12 +38,12 @@ class InstanceReading:
         self.ranks = ranks
         """The metrics of each of its data-parallel ranks, if it has several."""
         self.lives = lives
-        """The progress of each rank; the key is None for an engine without ranks."""
+        """The progress of each rank, keyed by rank; the key is None for an engine without ranks."""
 
 
 def instance_families(readings: Iterable[InstanceReading]) -> Iterator[Metric]:
-    """Gauges by pool and instance, and of the ranks of engines that have several as `X-Data-Parallel-Rank` counts them.
-    The life of an engine is that of its worst rank.
+    """Yield gauges by pool and instance, and by rank for engines with several ranks as `X-Data-Parallel-Rank` numbers
+    them. The state of an engine's life is that of its worst rank.
     """
     in_flight = GaugeMetricFamily(
         "fairlead_router_in_flight",
@@ -123,5 +123,5 @@ def instance_families(readings: Iterable[InstanceReading]) -> Iterator[Metric]:
 
 
 def _trouble(progress: EngineProgress) -> tuple[int, float]:
-    """Larger for an engine that is worse off."""
+    """Return a sort key that is larger for an engine in a worse state."""
     return tuple(Life).index(progress.life), progress.still_seconds

@@ -30,7 +30,7 @@ from fairlead_router.metrics.pool_metrics import (
 
 
 class RouterMetrics(Collector):
-    """All counters of the process; register it once and scrape."""
+    """All counters of the process, to be registered once and scraped."""
 
     def __init__(self) -> None:
         self.pools: dict[str, PoolCounters] = {}
@@ -40,7 +40,7 @@ class RouterMetrics(Collector):
         self.event_readings: Callable[[], Mapping[tuple[str, str], Sequence[EventReading]]] = dict
         """The state of instances' KV events, by pool and instance."""
         self.unknown_kv_events: Callable[[], int] = int
-        """Messages of engines that connected to publish KV events, of topics that name no instance."""
+        """Number of messages from engines that connected to publish KV events, for topics that name no instance."""
         self.learning_reports: Callable[[], Mapping[str, LearningReport]] = dict
         """The reports of learning policies, by pool."""
         self.training = TrainingCounters()
@@ -60,11 +60,11 @@ class RouterMetrics(Collector):
         self.asking_routers = 0
         self.asked_pools = 0
         self.body_bytes: Callable[[], int] = int
-        """Memory that the bodies of requests in flight take."""
+        """Bytes of memory taken by the bodies of requests in flight."""
         self.picker_streams: Callable[[], int] = int
-        """How many requests of proxies are in flight."""
+        """Number of requests of proxies in flight."""
         self.spans: Callable[[], Mapping[str, int]] = dict
-        """Spans of traces by their fate; empty where none are exported."""
+        """Spans of traces by their outcome; empty where no spans are exported."""
         self.lost_routers = 0
         self.stream_reconnects = 0
         self.tables_refused = 0
@@ -80,7 +80,7 @@ class RouterMetrics(Collector):
         return counters
 
     def forget_pool(self, name: str) -> None:
-        """The pool is gone: stop exporting its metrics."""
+        """Stop exporting the metrics of a pool that is gone."""
         self.pools.pop(name, None)
         self.training.forget_pool(name)
 

@@ -1,4 +1,4 @@
-"""Metrics by pool: its counters, its present and learned figures, and the progress of a policy that learns."""
+"""Metrics by pool: its counters, its current and learned figures, and the progress of a learning policy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PoolReading(NamedTuple):
 
 
 def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) -> Iterator[Metric]:
-    """Counters by pool, and the version of each one's table."""
+    """Yield counters by pool, and the version of each pool's table."""
     requests = CounterMetricFamily("fairlead_router_requests", "Requests by how they ended.", labels=["pool", "outcome"])
     submitted = CounterMetricFamily(
         "fairlead_router_submitted", "Requests handed to the scheduler; each ends in exactly one outcome.", labels=["pool"]
@@ -293,19 +293,19 @@ class TrainingCounters:
     def __init__(self) -> None:
         self.trainers_lost = 0
         self.rounds: Counter[str] = Counter()
-        """Models adopted, by pool."""
+        """Number of models adopted, by pool."""
         self.refused: Counter[tuple[str, str]] = Counter()
-        """Models refused, by pool and fault."""
+        """Number of models refused, by pool and fault."""
 
     def forget_pool(self, pool: str) -> None:
-        """Keep nothing of a pool that is gone."""
+        """Drop the counters of a pool that is gone."""
         self.rounds.pop(pool, None)
         for key in [key for key in self.refused if key[0] == pool]:
             del self.refused[key]
 
 
 def learning_families(counters: TrainingCounters, reports: Mapping[str, LearningReport]) -> Iterator[Metric]:
-    """Reports by pool; families without samples where no pool's policy learns."""
+    """Yield the learning reports by pool; the families have no samples where no pool's policy learns."""
     choices = CounterMetricFamily(
         "fairlead_router_learning_choices",
         "Choices of a learning policy: by its model, or by its heuristic and why.",
