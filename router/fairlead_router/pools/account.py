@@ -306,7 +306,9 @@ class PoolAccount:
         return verdict
 
     def pass_over(self, ticket: Ticket, instance: str, now: float) -> Dispatch | None:
-        """The chosen instance must not get the request after all. Returns another instance, or None if none is left."""
+        """Return another instance because the chosen one must not get the request after all; None if no
+        other is left.
+        """
         verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=False, reached=False)
         if verdict is not None:
             if not ticket.request.warms:
@@ -323,7 +325,7 @@ class PoolAccount:
                 ticket.charge.generated(min(tokens, ticket.charge.most_tokens), now)
 
     def complete(self, ticket: Ticket, now: float, usage: Usage) -> None:
-        """The engine answered in full. Impossible counts are treated as missing."""
+        """Record that the engine answered completely. Impossible counts are treated as missing."""
         if ticket.ending is not None:
             return
         usage = self.settling.plausible(usage)
@@ -341,11 +343,13 @@ class PoolAccount:
             self._recount(now)
 
     def fail(self, ticket: Ticket, now: float, *, out_of_time: bool = False) -> None:
-        """The request was lost after the first byte, or given up; with `out_of_time` it exceeded its total time."""
+        """Record that the request was lost after the first byte, or given up; with `out_of_time` it exceeded its total
+        time.
+        """
         self._break_off(ticket, ending_of_failure(ticket, out_of_time=out_of_time), now, self._scheduler.fail)
 
     def cancel(self, ticket: Ticket, now: float) -> None:
-        """The client closed the connection."""
+        """Record that the client closed the connection."""
         self._break_off(ticket, ending_of_leaving(ticket), now, self._scheduler.cancel)
 
     def _break_off(self, ticket: Ticket, ending: Ending, now: float, tell: Callable[[str, float], Sequence[Dispatch | Refusal]]) -> None:
@@ -359,13 +363,13 @@ class PoolAccount:
         self.deliver(tell(ticket.request.id, now), now)
 
     def decline(self, ticket: Ticket, now: float) -> None:
-        """The engine refused the request itself: it is the client's fault, not the engine's."""
+        """Record that the engine refused the request itself, which is the client's fault and not the engine's."""
         if not ticket.ended:
             self._end(ticket, Ending.DECLINED, now)
             self.deliver(self._scheduler.decline(ticket.request.id, now), now)
 
     def give_up(self, ticket: Ticket, now: float) -> None:
-        """The request has reached its longest waiting time: refuse it if it still waits."""
+        """Refuse the request if it still waits: it has reached its longest waiting time."""
         if not ticket.ended:
             self.deliver(self._scheduler.give_up(ticket.request.id, now), now)
 
@@ -379,7 +383,7 @@ class PoolAccount:
                 self._counters.classes[ticket.request.priority_class].refused += 1
 
     def _end(self, ticket: Ticket, ending: Ending, now: float, usage: Usage | None = None) -> None:
-        """Settle the account of a ticket that has not ended, and forget it."""
+        """Settle the account of a ticket that has not ended, and drop the ticket."""
         self.settling.end(ticket, ending, now, usage)
         if self.tickets.pop(ticket.request.id, None) is not None and ticket.verdict is None:
             self.waiting -= not ticket.request.warms
@@ -410,10 +414,10 @@ class PoolAccount:
                 ticket.when_decided()
 
     def tick(self, now: float) -> None:
-        """Called often: lets the scheduler dispatch, expire and rebalance.
+        """Let the scheduler dispatch, expire and rebalance; called often.
 
-        It also lets the scheduler end prefills whose first token the router cannot see, and reports the number of
-        tokens once a second.
+        Also lets the scheduler end prefills whose first token the router cannot see, and reports the number of tokens
+        once a second.
         """
         if self.tickets and now - self._told_at >= 1.0:
             self._told_at = now
@@ -448,7 +452,7 @@ class KeptRows:
         self.until = inf
 
     def keep(self, rows: Iterable[InstanceInFlight], now: float) -> None:
-        """Keep the counts of sent requests, not of queued ones: the other router queues those."""
+        """Keep the counts of sent requests. The other router queues the waiting ones, so they are left out."""
         for row in rows:
             sent = row.in_flight - row.waiting
             if sent > (self._rows[row.instance].in_flight if row.instance in self._rows else 0):
@@ -456,7 +460,7 @@ class KeptRows:
         self.until = now + KEEP_REPORTING_SECONDS
 
     def add_to(self, rows: dict[str, InstanceInFlight]) -> None:
-        """Raise the counts in `rows` to the kept ones if they are lower."""
+        """Raise each count in `rows` to at least the kept count."""
         for row in self._rows.values():
             known = rows.get(row.instance, row)
             rows[row.instance] = replace(known, in_flight=max(row.in_flight, known.in_flight))

@@ -1,7 +1,8 @@
-"""Records a pool's requests: for simulations arrival, lengths, and hashes of session and prompt blocks; for their cost
-the tokens by key, class and session; never a text.
+"""Records a pool's requests: for simulations their arrival, lengths, and hashes of session and prompt blocks; for their
+cost the tokens by key, class and session; never a text.
 
-A session is recorded whole or not at all, as its name decides; so are requests without a session that begin alike.
+A hash of the session's name decides whether the session is recorded, as a whole or not at all; the beginning of the
+prompt decides for requests without a session.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from fairlead_router.metrics.endings import CONSEQUENCES, Ending, Outcome
 from fairlead_router.protocols.answers import Usage
 
 MOST_BLOCKS = 1024
-"""Ids kept of a prompt: half a million tokens."""
+"""Maximum number of block ids kept of a prompt: half a million tokens."""
 MOST_ENDED = 20_000
 """Maximum number of requests kept between two takes, which are a fifth of a second apart."""
 KNOWN_BLOCKS = 65_536
-"""Routing blocks of past prompts whose ids are remembered, about 5 MB."""
+"""Maximum number of routing blocks of past prompts whose ids are remembered, about 5 MB."""
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 
