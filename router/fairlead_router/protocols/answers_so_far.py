@@ -43,7 +43,7 @@ class AnswerSoFar:
         self.first: dict[str, Any] = {}
         """What identifies the answer: the fields of its first event."""
         self.deltas = 0
-        """Number of events with generated content; the number of tokens is at least one less."""
+        """Number of events with generated content: at most one less than the number of generated tokens."""
         self.length = 0
         self.is_too_long = False
         """Whether the answer exceeded `MOST_TEXT` and is no longer kept."""

@@ -87,7 +87,8 @@ def _refuse_many_values(body: bytes) -> None:
 DEEPEST_BODY = 254
 """Maximum nesting of objects and lists. No client comes near it, and engines' readers fail at depths of their own.
 
-Only a body with a long row of closing brackets can exceed it: measuring each body would cost as much as decoding it.
+The depth is measured only in bodies with rows of closing brackets: measuring each body would cost as much as decoding
+it.
 """
 
 

@@ -173,11 +173,11 @@ def session_name(raw: str) -> str:
 
 
 def beginning(document: Document, seed: int) -> int:
-    """How the conversation begins: a hash of what the user said before the first answer, which every turn repeats. 0
-    where the request has no such part, or only its engine knows how the conversation began.
+    """Return a hash of how the conversation begins: of what the user said before the first answer, which every turn
+    repeats. Returns 0 if the request has no such part, or if only its engine knows how the conversation began.
 
-    System texts are left out, as some clients change them from one request to the next; `seed` is a hash of how the
-    prompt begins.
+    System texts are left out, because some clients change them from one request to the next; `seed` is a hash of how
+    the prompt begins.
     """
     if document.get("previous_response_id") or document.get("conversation"):
         return 0
@@ -200,7 +200,9 @@ def beginning(document: Document, seed: int) -> int:
 
 
 def _texts(content: object) -> Iterator[str]:
-    """The texts of a message, whether it is one string or a list of parts: some clients turn one into the other."""
+    """Yield the texts of a message, which is one string or a list of parts: some clients convert one form to
+    the other.
+    """
     if isinstance(content, str):
         yield content
     elif isinstance(content, list):

@@ -1,13 +1,14 @@
 """The disk spool: report batches that the control API has not acknowledged yet, one file each, bounded by bytes.
 
 A batch is written before it is first sent and deleted after it was acknowledged. A crash may therefore repeat a batch
-but never lose it; the API stores each batch id once. While the disk accepts none, batches wait in memory and are sent
-from there; these are lost if the process ends before. When the bound is exceeded, the oldest `samples` (loads,
-decisions) go first; `history` (bindings, migrations, rejections) goes only when no samples are left. A batch that the
-API cannot accept moves to the folder `aside`, where it does not block the others. Safe to use from several threads.
+but never lose it; the API stores each batch id once. While the disk accepts no batch, batches wait in memory and are
+sent from there; these are lost if the process ends before. When the bound is exceeded, the oldest `samples` (loads,
+decisions) are deleted first; `history` (bindings, migrations, rejections) is deleted only when no samples are left. A
+batch that the API cannot accept moves to the folder `aside`, where it does not block the others. Safe to use from
+several threads.
 
-Each process dates its batches by its own clock. How far the API's clock is ahead of it is kept beside them, so that a
-later process can say by how much their times are wrong.
+Each process dates its batches by its own clock. The offset of the API's clock is kept beside them, so that a later
+process can report by how much their times are wrong.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from fairlead.reports.batches import Cargo
 from fairlead_process.clock import file_age
 
 MOST_UNWRITTEN_BYTES = 64 * 1024 * 1024
-"""Maximum number of bytes that wait in memory while the disk accepts none, within the bound of all."""
+"""Maximum number of bytes that wait in memory while the disk accepts no batch; they count towards the bound of all."""
 MOST_ASIDE = 256
-"""Maximum number of batches kept aside; when there are more, the oldest is given up."""
+"""Maximum number of batches kept aside; beyond it the oldest is deleted."""
 
 _CLOCKS = "clocks.json"
 _clocks = msgspec.json.Decoder(dict[int, float])
