@@ -1,4 +1,4 @@
-"""The router's settings, read from the environment once; docs/settings.md is made of them."""
+"""The router's settings, read from the environment once; docs/settings.md is generated from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ _SECONDS = Number("seconds", above=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """All in seconds."""
+    """Timeouts in seconds."""
 
     connect: float = field(
         default=2.0,
@@ -406,9 +406,9 @@ class RouterSettings(Sizes):
 
 
 def read_settings(environment: Mapping[str, str]) -> RouterSettings:
-    """Settings from environment variables; keys of both sources are in `gateway_keys`.
+    """Return the settings from environment variables; `gateway_keys` has the keys of both sources.
 
-    Raises InvalidInput for a missing or unusable one.
+    Raises InvalidInput for a missing or unusable variable.
     """
     settings = read(RouterSettings, environment)
     if (settings.picker_tls_cert_file is None) != (settings.picker_tls_key_file is None):
@@ -428,12 +428,14 @@ def _own_address(text: str) -> str:
 
 
 def _event_hosts(text: str) -> Hosts:
-    """Raises ValueError."""
+    """Return the hosts in a setting. Raises ValueError."""
     return Hosts([word.strip() for word in text.split(",") if word.strip()])
 
 
 def _origins(text: str) -> tuple[str, ...]:
-    """Origins separated by commas: `*`, `null` (pages of files) or scheme://host[:port]. Raises ValueError."""
+    """Return the origins in a setting, separated by commas: `*`, `null` (pages of files) or scheme://host[:port].
+    Raises ValueError.
+    """
     origins = tuple(word.strip().lower() for word in text.split(",") if word.strip())
     for origin in origins:
         scheme, separator, host = origin.partition("://")
