@@ -15,7 +15,7 @@ from fairlead_process.tables import plain_table, print_whole, seconds_words
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command `-o table|json` (and `--json`, its older spelling), which it gets as `as_json`."""
+    """Add `-o table|json` (and `--json`, its older spelling) to a command, which gets it as `as_json`."""
 
     @click.option("--json", "old_spelling", is_flag=True, hidden=True)
     @wraps(command)
@@ -31,7 +31,7 @@ def print_json(found: object) -> None:
 
 
 def print_done(as_json: bool, found: object, line: str) -> None:
-    """What was done: the resource as it is now, or a line for people."""
+    """Print the result of a command: the resource in its current state, or a line for people."""
     if as_json:
         print_json(found)
     else:

@@ -176,7 +176,7 @@ def _trace(path: Path) -> list[TraceRequest]:
 
 
 def _watched(name: str, found: Simulation, url: tuple[str, ...], token: str | None) -> Simulation:
-    """Waits until the simulation has ended, with progress on standard error."""
+    """Wait until the simulation has ended, with progress on standard error, and return it."""
     pool, simulation_id = pool_named(name), found.id
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:

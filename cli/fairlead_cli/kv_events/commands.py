@@ -1,4 +1,4 @@
-"""`fairlead kv-events check` compares an index that a recording's events feed with what the engine counted; `record`
+"""`fairlead kv-events check` compares an index made from a recording's events with the engine's own counts; `record`
 makes such a recording.
 """
 
