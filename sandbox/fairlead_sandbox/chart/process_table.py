@@ -23,7 +23,7 @@ from fairlead_sandbox.state_directory import StateDirectory
 PREFERRED_PORTS = {"kubernetes-api": KUBERNETES_PORT, "api": FIRST_API_PORT, "router": FIRST_ROUTER_PORT}
 
 WORKLOADS = {"postgres": "statefulsets", "api": "deployments", "operator": "deployments", "router": "statefulsets"}
-"""For each process, its workload in the chart."""
+"""The chart's workload for each process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class ChartPlan:
 
     @property
     def urls(self) -> dict[str, str]:
-        """URLs of the control API and the gateway at the service proxy."""
+        """URLs of the control API and the gateway, as the service proxy offers them."""
         return {name: f"http://{HOST}:{self.ports[name]}" for name in ("api", "router")}
 
 
