@@ -27,8 +27,8 @@ _WANTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 class Account:
     """One account.
 
-    Those of processkube's own are allowed everything, so that nothing in it waits for a role; `obeys_rbac` are service
-    accounts, which may do what roles grant them.
+    processkube's own accounts are allowed everything, so that nothing in it waits for a role; `obeys_rbac` marks
+    service accounts, which may do what roles grant them.
     """
 
     name: str
