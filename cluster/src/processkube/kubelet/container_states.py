@@ -31,9 +31,8 @@ class ContainerState:
     """One container.
 
     If `process` is set, the container runs. Otherwise it waits until `start_at` (monotonic) to be started, or has ended
-    for good (`ended`). `stop_at` is the time at which it should be asked to stop, `hook_runs` says that its preStop
-    hook still delays that, `killed` that it got SIGKILL; `waiting_reason` and `waiting_message` say why it does not
-    run.
+    for good (`ended`). `stop_at` is the time at which its stop began, `hook_runs` says that its preStop hook still
+    delays the signal, `killed` that it got SIGKILL; `waiting_reason` and `waiting_message` say why it does not run.
     """
 
     name: str
