@@ -1,6 +1,6 @@
 """What designs of a hand-over keep of a rollout's hits, by a trace alone: each session's blocks are at one of four
-instances, which are replaced one after another. No engine is busy, and a block is there as soon as it is computed or
-fetched, so this shows what is lost for want of a hand-over and nothing else.
+instances, which are replaced one after another. No engine is busy, and a block is available as soon as it is computed
+or fetched, so this shows only the loss without a hand-over.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from fairlead.routing.knowledge.next_turns import SOON_SECONDS
 from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 DRAINS_SECONDS = (27.0, 55.0, 86.0, 120.0)
-"""When the instances drained, after the rollout's begin, in a live run without transfers."""
+"""Seconds after the rollout's begin at which the instances drained, in a live run without transfers."""
 WINDOW_SECONDS = 100.0
 SEEDS = range(5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """`computes` is the share of all instances' throughput that goes into prompts of sessions that were left;
-    `fetches` sessions a second take their blocks along while their instance is kept. `stays`: only to new instances.
+    """A design of a hand-over. `computes` is the share of all instances' throughput that goes into prompts of sessions
+    that were left; `fetches` sessions a second fetch their blocks while their instance is kept. `stays`: sessions go to
+    new instances only.
     """
 
     words: str
