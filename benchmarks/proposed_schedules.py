@@ -106,8 +106,8 @@ def by_hand(peak: float, zone: str) -> tuple[ScheduleSpec, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """A world's unseen weeks, added up, and the share of quarters of an hour that were within the band. `least_hours`
-    are those of a scaling that knows every minute.
+    """The sums over a world's unseen weeks, and the share of quarters of an hour that were within the band.
+    `least_hours` are those of a scaling that knows every minute.
     """
 
     reactive: Outcome

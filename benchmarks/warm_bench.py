@@ -60,7 +60,7 @@ class Terms:
         )
 
     def begins(self) -> list[float]:
-        """When each rush begins."""
+        """The times at which the rushes begin."""
         return [number * (self.calm + self.rush) + self.calm for number in range(self.peaks)]
 
 
@@ -72,14 +72,16 @@ class Row:
     attainment: float
     in_rushes: float
     first_minutes: float
-    """In time within five minutes of the begin of a rush other than the first."""
+    """Share of requests in time within five minutes of the begin of a rush other than the first."""
     late: int
     awake_hours: float
     asleep_hours: float
 
 
 def held(changes: Sequence[SizeChange], start: int, end: float, asleep: int) -> tuple[float, float]:
-    """Hours of instances awake or starting, and asleep, until `end` (seconds), by the changes of their number."""
+    """Return the hours of instances awake or starting, and asleep, until `end` (seconds), from the changes of their
+    number.
+    """
     steps = [SizeChange(at=0.0, role=Role.BOTH, replicas=start), *(one for one in changes if one.at < end)]
     sleeping, before, awake_seconds, asleep_seconds = 0, start, 0.0, 0.0
     for one, following in pairwise(chain(steps, [SizeChange(at=end, role=Role.BOTH, replicas=0)])):

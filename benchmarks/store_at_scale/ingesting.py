@@ -24,7 +24,7 @@ from fairlead_router.reporting.delivering import SHORTEST_PAUSE_SECONDS
 POOL = PoolKey(namespace="big", name="p1")
 BATCH = 500
 POST = 2_000
-"""Records of a batch, and of a post: the router's own bounds."""
+"""Number of records of a batch, and of a post: the router's own bounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

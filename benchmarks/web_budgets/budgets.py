@@ -12,8 +12,8 @@ HEADING = "| what | figure | target | of it | |\n|---|---|---|---|---|"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A figure and the most it may be, in the same unit; `most` None: it has no target. `told` adds what one should
-    know of it. `unsure`: the figure says neither that the target is kept nor that it is missed.
+    """A figure and its maximum, in the same unit; `most` None: it has no target. `told` adds an explanation. `unsure`:
+    the figure shows neither that the target is kept nor that it is missed.
     """
 
     what: str

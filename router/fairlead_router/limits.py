@@ -21,8 +21,8 @@ FILES_OF_SOURCE = 4
 
 
 def door_plans(settings: Sizes) -> tuple[DoorPlan, ...]:
-    """Return the doors of the ports that accept connections, the clients' port first: each client may need a connection
-    to an engine. The sources of KV events, to which the router connects, count besides.
+    """Return the doors of the ports that accept connections, the clients' port first, because each client may need a
+    connection to an engine. The sources of KV events need files in addition: the router connects to them.
     """
     clients = DoorPlan(name="clients", wanted=settings.max_connections, files=2)
     health = () if settings.picker_health_port is None else (PICKER_HEALTH,)

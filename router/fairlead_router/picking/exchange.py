@@ -49,13 +49,13 @@ class Stage(Enum):
 
 
 class Say(NamedTuple):
-    """Send this message to the proxy."""
+    """The action to send this message to the proxy."""
 
     message: Outgoing
 
 
 class Whole(NamedTuple):
-    """The request is complete: choose its destination. The receiver owns its body."""
+    """The action to choose a destination for the complete request. The receiver owns its body."""
 
     headers: HeaderList
     body: bytes
@@ -63,19 +63,19 @@ class Whole(NamedTuple):
 
 
 class TooLarge(NamedTuple):
-    """The body is larger than allowed: send the client an error."""
+    """The action to send the client an error, because the body is larger than allowed."""
 
 
 class ResponseBegan(NamedTuple):
-    """The client's response has begun, from the endpoint `served` if the proxy reported it."""
+    """The report that the client's response has begun, from the endpoint `served` if the proxy reported it."""
 
     headers: HeaderList
     served: str | None
 
 
 class ResponsePiece(NamedTuple):
-    """A further piece of the response's body, which its account passes on. `last`: no piece follows; `ended`: no
-    trailers follow either.
+    """The report of a further piece of the response's body, which its account passes on. `last`: no piece follows;
+    `ended`: no trailers follow either.
     """
 
     piece: bytes
@@ -84,15 +84,15 @@ class ResponsePiece(NamedTuple):
 
 
 class ResponseEnded(NamedTuple):
-    """The response is complete."""
+    """The report that the response is complete."""
 
 
 class Abandoned(NamedTuple):
-    """The stream ended before the response did."""
+    """The report that the stream ended before the response did."""
 
 
 class Finish(NamedTuple):
-    """End the stream with this gRPC status."""
+    """The action to end the stream with this gRPC status."""
 
     status: int = 0
     message: str = ""

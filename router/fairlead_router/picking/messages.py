@@ -52,8 +52,8 @@ Incoming = HeadersCame | BodyCame | TrailersCame
 
 
 class PassHeaders(NamedTuple):
-    """Let the headers go on, with some of them set and some removed. `destination` are endpoints in the order in which
-    they are to be tried, `scores` their scores.
+    """The message that lets the headers go on, with some of them set and some removed. `destination` are endpoints in
+    the order in which they are to be tried, `scores` their scores.
     """
 
     side: Side
@@ -64,7 +64,7 @@ class PassHeaders(NamedTuple):
 
 
 class PassBody(NamedTuple):
-    """Let a piece of body go on."""
+    """The message that lets a piece of body go on."""
 
     side: Side
     piece: bytes
@@ -72,13 +72,13 @@ class PassBody(NamedTuple):
 
 
 class PassTrailers(NamedTuple):
-    """Let the trailers go on."""
+    """The message that lets the trailers go on."""
 
     side: Side
 
 
 class AnswerAtOnce(NamedTuple):
-    """Answer the client with this, without any engine."""
+    """The message that answers the client with this, without any engine."""
 
     status: int
     headers: Sequence[tuple[bytes, bytes]]

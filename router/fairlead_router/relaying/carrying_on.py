@@ -51,7 +51,9 @@ MOST_HAND_OVERS = 16
 REST_REFUSED = "rest-refused"
 """The kind of failure of an engine that refuses the request for the rest of an answer."""
 REFUSED_SECONDS = 600.0
-"""Seconds after such a refusal in which no answer of the same pool and protocol is taken from a working engine."""
+"""Seconds after an engine's refusal to continue an answer in which working engines keep the answers of the same pool
+and protocol.
+"""
 HAND_OVER_LOOK_SECONDS = 0.5
 """Seconds between two looks for draining instances."""
 LOOK_AGAIN_SECONDS = 5.0

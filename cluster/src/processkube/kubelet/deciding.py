@@ -17,14 +17,14 @@ IDLE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartContainer:
-    """Start the container's process."""
+    """The action to start the container's process."""
 
     container: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskProbe:
-    """Run one probe: `startup`, `readiness` or `liveness`."""
+    """The action to run one probe: `startup`, `readiness` or `liveness`."""
 
     container: str
     probe: str
@@ -32,7 +32,7 @@ class AskProbe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopContainer:
-    """Ask the process to end (SIGTERM); `why` is for people."""
+    """The action to ask the process to end (SIGTERM); `why` is for people."""
 
     container: str
     why: str
@@ -40,14 +40,16 @@ class StopContainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillContainer:
-    """End the process (SIGKILL)."""
+    """The action to end the process (SIGKILL)."""
 
     container: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishDeletion:
-    """Delete the pod's object for good and forget the pod, because none of its processes runs any more."""
+    """The action to delete the pod's object for good and forget the pod, because none of its processes runs
+    any more.
+    """
 
 
 Action = StartContainer | AskProbe | StopContainer | KillContainer | FinishDeletion
