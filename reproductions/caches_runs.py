@@ -1,4 +1,4 @@
-"""The runs behind the section on own history against KV events: one trial per setting, each once."""
+"""The runs behind the section on own history against KV events: one run per setting."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ LOSSES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """The pool. `restart` says what is restarted halfway through what is measured."""
+    """The pool. `restart` names what is restarted in the middle of the measured requests."""
 
     name: str
     routers: int = 1
@@ -54,7 +54,7 @@ SETTINGS = (ROOMY, SMALL_CACHES, TWO, TWO_SMALL, ROUTER_RESTART, ENGINE_RESTART)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A policy in a pool; `heard` None = own history."""
+    """A policy in a pool; `heard` None = the router uses its own history."""
 
     policy: str
     setting: Setting

@@ -114,7 +114,7 @@ def _conclusion(
 
 
 def _past_saturation(verdicts: Mapping[Setting, Sequence[Verdict]], rates: Sequence[float]) -> str:
-    """Where a lead past saturation comes from, as far as there is one."""
+    """Return the text about the causes of a lead past saturation, if there is a lead."""
     past = [one for of_setting in verdicts.values() for rate, one in zip(rates, of_setting, strict=True) if rate > 1]
     led = sum(one.leads for one in past)
     if not led:

@@ -42,7 +42,7 @@ class Run:
         return sum(ttft is not None and ttft < TTFT_SLO_SECONDS for ttft in found) / len(found) if found else None
 
     def ttft_p90(self, begin: float, end: float) -> float | None:
-        """P90 TTFT in seconds of the served requests that arrived in [begin, end); None when there were none."""
+        """Return P90 TTFT in seconds of the served requests that arrived in [begin, end); None when there were none."""
         found = sorted(ttft for at, ttft in self.requests if begin <= at < end and ttft is not None)
         return percentile(found, 90) if found else None
 
@@ -92,7 +92,7 @@ def run(study: Study) -> Elasticity:
 
 
 def with_rates(loaded: Workload, parts: Sequence[tuple[int, int, float]]) -> Workload:
-    """The workload with its rows of each part (from, to, requests per second) stretched to that rate.
+    """Return the workload with its rows of each part (from, to, requests per second) stretched to that rate.
 
     Parts follow each other; rows before them stay.
     """
@@ -108,7 +108,9 @@ def with_rates(loaded: Workload, parts: Sequence[tuple[int, int, float]]) -> Wor
 
 
 def measured_rate(loaded: Workload, warmup: int) -> float:
-    """Requests per second of the rows after the warm-up; a plan of this rate leaves their times as they are."""
+    """Return the requests per second of the rows after the warm-up; a plan of this rate leaves their times
+    unchanged.
+    """
     return (len(loaded.seconds) - warmup - 1) / (loaded.seconds[-1] - loaded.seconds[warmup])
 
 

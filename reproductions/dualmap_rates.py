@@ -1,4 +1,4 @@
-"""Effective request capacity and goodput over rates, in two settings: one queue for every policy, and each as
+"""Effective request capacity and goodput over rates, in two settings: one queue for every policy, and each policy as
 DualMap's published code runs it.
 """
 
@@ -25,7 +25,9 @@ from reproductions.sections import IMAGES, Context
 MULTIPLES = (0.5, 0.75, 0.85, 0.9, 0.95, 1.0, 1.25, 1.5)
 CODE_MULTIPLES = (0.75, 0.85, 0.9, 0.95, 1.0, 1.25, 1.5)
 CLOSE = (0.75, 0.9, 0.95)
-"""Where latencies, hits and balance are shown: below, at and beyond the rate most policies can just carry."""
+"""Rates at which latencies, hits and balance are shown: below, at and beyond the rate that most policies can just
+serve.
+"""
 FAIRLEAD = Variant(label="fairlead", policy="fairlead")
 _WAITING: Mapping[str, float] = {"queue_timeout_seconds": NEVER_SECONDS}
 CODE = Variant(label="dualmap", policy="dualmap", parameters={"preset": "dualmap-code", **_WAITING})
@@ -43,10 +45,10 @@ class Gain:
     capacity: float
     capacity_at: float
     shares: tuple[float, float]
-    """Attainment there, of `dualmap` and of the baseline."""
+    """Attainment of `dualmap` and of the baseline at that rate."""
     goodput: float
     best_goodput: str
-    """The baseline."""
+    """The baseline with the best goodput."""
 
 
 def gain(results: Results) -> Gain:
@@ -69,7 +71,7 @@ def gain(results: Results) -> Gain:
 
 
 def relative(value: float, other: float) -> float:
-    """How much larger `value` is than `other`, as a part of it; 0 when `other` is 0."""
+    """Return how much larger `value` is than `other`, as a share of `other`; 0 when `other` is 0."""
     return value / other - 1 if other else 0.0
 
 

@@ -25,7 +25,7 @@ TTFT_SLO_SECONDS = 5.0
 NEVER_SECONDS = 1e9
 NONE: Mapping[str, Any] = MappingProxyType({})
 CODE_QUEUE: Mapping[str, Any] = MappingProxyType({"queue_discipline": "longest_hit", "queue_age_bound_seconds": NEVER_SECONDS})
-"""The published code's router queue: most cached tokens first, however long others wait."""
+"""The published code's router queue: most cached tokens first, however long other requests wait."""
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#000000")
 MARKERS = "osD^vP"
@@ -48,7 +48,8 @@ class Variant:
     def hashes(self) -> bool:
         """Whether the policy hashes ids.
 
-        Other policies decide the same with every seed, because arrival times do not depend on it, and need only one.
+        Other policies decide the same with every seed, because arrival times do not depend on the seed, and need only
+        one run.
         """
         return self.policy in ("dualmap", "cache-affinity")
 
@@ -109,11 +110,11 @@ class Results:
         self.cells = cells
 
     def with_others(self, others: "Results") -> "Results":
-        """These and those of another run."""
+        """Return these results together with those of another run."""
         return Results({**self.cells, **others.cells})
 
     def multiples(self, label: str) -> list[float]:
-        """The rates a variant was run at, as multiples of the saturation, ascending."""
+        """Return the rates at which a variant was run, as multiples of the saturation, ascending."""
         return sorted(multiple for name, multiple in self.cells if name == label)
 
     def mean(self, label: str, multiple: float, figure: str) -> float:
@@ -130,11 +131,11 @@ class Results:
 
 
 def crossing(points: Sequence[tuple[float, float]], level: float = runs.GOODPUT_ATTAINMENT) -> float:
-    """The rate at which attainment first falls below `level`, interpolated linearly between (rate, attainment) points.
+    """Return the rate at which attainment first falls below `level`, interpolated linearly between (rate, attainment)
+    points, which are sorted by rate.
 
-    The points come by ascending rate.
-
-    0 when the first point is below it already, the last rate when none is: the true figure is then lower, or higher.
+    Returns 0 when the first point is already below it, and the last rate when no point is: the true figure is lower, or
+    higher.
     """
     before: tuple[float, float] | None = None
     for rate, attainment in points:
@@ -147,7 +148,7 @@ def crossing(points: Sequence[tuple[float, float]], level: float = runs.GOODPUT_
 
 
 def best(labels: Iterable[str], value: Mapping[str, float]) -> str:
-    """The label of the largest value, the first of equals."""
+    """Return the label of the largest value; the first label if several are equal."""
     return max(labels, key=lambda label: value[label])
 
 

@@ -29,7 +29,7 @@ LOADS = (0.75, 1.0)
 WINDOWS = (1, 2, 4, 8, 0)
 BELIEFS = (0.25, 0.5, 1.0, 2.0, 4.0)
 SMALL_CACHE = 0.25
-"""The cache that beliefs are tried on, as a share of the preset's: one that the workload overflows."""
+"""The cache for which beliefs are tested, as a share of the preset's: small enough that the workload overflows it."""
 
 
 LATE_SERVED = (("late_load", 100.0),)
@@ -41,8 +41,8 @@ class Trial:
     """One setting of all knobs.
 
     `load` is a multiple of the estimated saturation; `in_flight` 0 = nothing waits in the router; `cache` is a share of
-    the preset's prefix cache and
-    `believed` what the router takes it for, as a share of that; `weights` are the policy's parameters.
+    the preset's prefix cache, and `believed` the size that the router assumes, as a share of that; `weights` are the
+    policy's parameters.
     """
 
     policy: str
@@ -72,7 +72,9 @@ SOURCES = {
     "KV use and prefix": KV_AND_PREFIX,
     "all three": Trial(policy="heimdall"),
 }
-"""What `heimdall` goes by → the trial. Queue and prefix are the router's own knowledge, KV use is the engines' word."""
+"""The trial for each source of `heimdall`'s loads. Queue and prefix are the router's own knowledge, KV use is reported
+by the engines.
+"""
 QUEUED = (
     *(Trial(policy="fairlead", in_flight=window) for window in WINDOWS),
     *(Trial(policy="fairlead", in_flight=window, weights=LATE_SERVED) for window in (1, 4)),
@@ -84,7 +86,7 @@ Runs = Mapping[Trial, Sequence[CellResult]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MistakenSpec(SimulatedPool):
-    """A pool whose router takes its prefix caches for larger or smaller than they are, by the factor `believed`."""
+    """A pool whose router assumes its prefix caches to be larger or smaller than they are, by the factor `believed`."""
 
     believed: float = 1.0
 

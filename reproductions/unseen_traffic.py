@@ -1,4 +1,6 @@
-"""The default policy on traffic nobody tuned it for: chats, coding agents, long documents, bursts, beside others."""
+"""The default policy on traffic for which nobody tuned it: chats, coding agents, long documents, bursts, beside other
+policies.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
@@ -18,7 +20,9 @@ from reproductions.unseen_traffic_cells import (
 )
 
 GOOD, FIRST, SPEED = 0.01, 0.03, 0.03
-"""What another policy may be ahead: by goodput, by first tokens in time, by output tokens per second (of its own)."""
+"""Leads of another policy up to which they are accepted: by goodput, by first tokens in time, by output tokens per
+second (as a share of its own).
+"""
 TARGETS: tuple[tuple[str, Callable[[UnseenRow], float], float], ...] = (
     ("goodput", attrgetter("goodput"), GOOD),
     ("first tokens", attrgetter("first_tokens"), FIRST),
