@@ -72,7 +72,9 @@ class CentralPort:
     def __init__(self, place: CentralPlace) -> None:
         self._by_topic: dict[bytes, CentralSubscription] = {}
         self.unknown: Counter[bytes] = Counter()
-        """Number of messages by topic, for topics of no followed instance: the thousand topics that appeared last."""
+        """Number of messages by topic, for topics of no followed instance; keeps the thousand topics that appeared
+        last.
+        """
         self.place = place
         self._loop = asyncio.get_running_loop()
         self._bytes = 0
@@ -97,7 +99,7 @@ class CentralPort:
 
     def topic_of(self, instance: str, address: str) -> str | None:
         """Return an unknown topic `kv@<pod>@…` that names this instance by its name, or by its address with or without
-        port; None if there is no such topic.
+        port. Return None if no topic does.
         """
         names = (instance.encode(), address.encode(), host_of(address).encode())
         return next((topic.decode("utf-8", "replace") for topic in self.unknown if pod_of(topic) in names), None)

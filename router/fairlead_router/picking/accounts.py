@@ -28,7 +28,7 @@ from fairlead_router.relaying.passing import ANSWER
 from fairlead_router.relaying.usage_asking import REFUSALS, UsageAsking, names_the_option
 
 WHOLE_ANSWER_BYTES = 4 * 1024 * 1024
-"""Maximum number of bytes of an unstreamed answer that are kept. Of a longer answer, the small fields are read while it
+"""Maximum number of bytes of an unstreamed answer that are kept. Small fields of a longer answer are read while it
 passes.
 """
 

@@ -21,8 +21,8 @@ from fairlead_router.protocols.usages import Usage as Usage
 from fairlead_router.protocols.usages import read_usage
 
 EVENT_BYTES = 256 * 1024
-"""Maximum number of bytes of an event that are held until it is complete. Of a larger event, the small fields are read
-as it passes.
+"""Maximum number of bytes of an event that are held until it is complete. Small fields of a larger event are read as it
+passes.
 """
 
 _CHOICE_WITHIN = 4096
