@@ -95,7 +95,7 @@ class RouterMetrics(Collector):
         yield from event_families(self.event_readings())
         yield GaugeMetricFamily(
             "fairlead_router_kv_events_of_unknown_pods",
-            "Messages that came to the port for KV events, of topics that name no instance now.",
+            "Messages received at the port for KV events, for topics that name no current instance.",
             self.unknown_kv_events(),
         )
         yield from belief_families({pool: counters.beliefs for pool, counters in self.pools.items()})
@@ -119,7 +119,7 @@ class RouterMetrics(Collector):
         yield keys
         spans = CounterMetricFamily(
             "fairlead_router_spans",
-            "Spans of traces by fate: sent, dropped (too many waited), or failed (the collector did not take them).",
+            "Spans of traces by outcome: sent, dropped (too many waited), or failed (the collector did not accept them).",
             labels=["fate"],
         )
         for fate, count in self.spans().items():
@@ -130,9 +130,9 @@ class RouterMetrics(Collector):
             ("reports_failed", "Attempts to send a report that failed.", self.reports_failed),
             ("report_records", "Records put into reports.", self.report_records),
             ("stream_reconnects", "Times the table stream was opened again.", self.stream_reconnects),
-            ("tables_refused", "Routing tables that could not be used; the one before stayed in force.", self.tables_refused),
+            ("tables_refused", "Routing tables that could not be used; the previous table stayed in force.", self.tables_refused),
             ("engine_scrape_errors", "Failed readings of engine metrics.", self.scrape_errors),
-            ("lost_routers", "Other routers that could be asked and went away, or did not answer any more.", self.lost_routers),
+            ("lost_routers", "Other routers that could be asked and have gone, or no longer answered.", self.lost_routers),
             ("upstream_connections", "Connections opened to engines.", self.upstream_connections),
             (
                 "accounting_errors",
@@ -148,7 +148,7 @@ class RouterMetrics(Collector):
             ("reports_set_aside", "Reports the API could not take, kept in the spool's folder `aside`.", self.reports_set_aside),
             (
                 "live_routers",
-                "Live routers by the control API's last word, this one included; before its first word, the number from before the restart, or 1.",
+                "Live routers as last reported by the control API, this one included; before its first report, the number from before the restart, or 1.",
                 self.live_routers,
             ),
             ("met_routers", "Other routers that this one is connected to and could ask.", self.met_routers),
