@@ -40,7 +40,7 @@ url_option = click.option(
     envvar="FAIRLEAD_URL",
     type=KindOption(_ADDRESSES),
     default=(),
-    help="The control API; several addresses, with commas, stand in for one another [FAIRLEAD_URL]. "
+    help="The control API; several addresses, with commas, replace each other after a failure [FAIRLEAD_URL]. "
     f"Without it the sandbox of this folder, else {_ADDRESSES.example}.",
 )
 token_option = click.option(

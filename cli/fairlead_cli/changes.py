@@ -81,7 +81,7 @@ for _kind in PlanKind:
 @change.command()
 @click.argument("mode", type=click.Choice([mode.lower() for mode in MIGRATIONS_MODES]))
 @click.argument("names", nargs=-1, metavar="[[NAMESPACE/]NAME]...")
-@click.option("--all", "all_pools", is_flag=True, help="All pools: a plan for each that is not so already.")
+@click.option("--all", "all_pools", is_flag=True, help="All pools: a plan for each that is not in this state already.")
 @namespace_option
 @approval_options
 def migrations(mode: str, names: tuple[str, ...], all_pools: bool, namespace: str | None, approval: Approval) -> None:
@@ -218,7 +218,7 @@ def _value(path: str, text: str) -> Any:
     except yaml.YAMLError as error:
         raise InvalidInput(path, text, f"write the value as YAML ({complaint(error)})") from error
     if value in (None, "") and text.strip() not in {"null", "~"}:
-        raise InvalidInput(path, text, "write a value, or null for the default; the variable it is from may be empty")
+        raise InvalidInput(path, text, "write a value, or null for the default; the shell variable in it may be empty")
     return value
 
 

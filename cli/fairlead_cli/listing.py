@@ -78,9 +78,13 @@ def range_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _look_options(outputs: Sequence[str], command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("-o", "--output", type=click.Choice(outputs), default="table", show_default=True, help="What is printed.")
-    @click.option("-w", "--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
+    @click.option("-w", "--watch", is_flag=True, help="Repeat the request until Ctrl-C.")
     @click.option(
-        "--every", type=NumberOption(least=0.2, most=86_400), default=2.0, show_default=True, help="Seconds between two looks of --watch."
+        "--every",
+        type=NumberOption(least=0.2, most=86_400),
+        default=2.0,
+        show_default=True,
+        help="Seconds between two requests of --watch.",
     )
     @url_option
     @token_option

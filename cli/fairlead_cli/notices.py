@@ -35,7 +35,7 @@ def list_notices(webhook: str | None, limit: int, look: Look) -> None:
         path="/v1/notices",
         columns=("id", "at (UTC)", "webhook", "kind", "about", "state", "attempts", "newest attempt"),
         row=_notice_row,
-        empty="There is no notice. `fairlead notices webhooks` lists who would get one.",
+        empty="There is no notice. `fairlead notices webhooks` lists the receivers.",
     )
     show_list(look, listed, {"webhook": webhook}, limit)
 

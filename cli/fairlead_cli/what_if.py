@@ -63,7 +63,13 @@ def what_if() -> None:
 @click.option("--prefill-replicas", type=WholeOption(1, 10_000), help="For a pool of prefill and decode.")
 @click.option("--decode-replicas", type=WholeOption(1, 10_000), help="For a pool of prefill and decode.")
 @click.option("--engine", type=click.Choice([one.value for one in EngineModel]), help="Model of the engines, as fast as the pool's.")
-@click.option("--seed", type=WholeOption(0, 2**31 - 1), default=0, show_default=True, help="The same one gives the same numbers.")
+@click.option(
+    "--seed",
+    type=WholeOption(0, 2**31 - 1),
+    default=0,
+    show_default=True,
+    help="Seed of the simulation: the same seed gives the same figures.",
+)
 @click.option("--no-wait", is_flag=True, help="Do not wait for the results.")
 @json_option
 @url_option

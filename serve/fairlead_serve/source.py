@@ -275,7 +275,7 @@ async def run(source: PoolSource, changed: asyncio.Event) -> None:
         try:
             pause = await source.step()
         except Exception:
-            logger.exception("a round broke; it is begun again")
+            logger.exception("a round failed; it starts again")
             pause, outcome = 1.0, "broke"
         source.metrics.rounds.labels(outcome).observe(asyncio.get_running_loop().time() - begun)
         try:

@@ -80,7 +80,7 @@ def written(path: Path) -> Iterator[Writer]:
     Raises InvalidInput if a file exists at the path.
     """
     if path.exists():
-        raise InvalidInput("FILE", str(path), "name a file that does not exist yet, as a backup replaces none")
+        raise InvalidInput("FILE", str(path), "name a file that does not exist yet: a backup replaces no file")
     partial = path.with_name(f"{path.name}.partial")
     partial.unlink(missing_ok=True)
     try:

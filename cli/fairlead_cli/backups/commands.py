@@ -24,7 +24,7 @@ from fairlead_process.commands import ExitCode
 _kubeconfig_option = click.option(
     "--kubeconfig",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="The cluster whose pools, numbers of roles and Secrets belong to it too.",
+    help="The cluster whose pools, roles' replica counts and Secrets belong to the backup too.",
 )
 
 

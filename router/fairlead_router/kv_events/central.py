@@ -85,8 +85,8 @@ class CentralPort:
         self._server = BoundedServer(every_address(place.port), place.door, lambda: Publisher(self), place.door.leave, lambda: b"")
 
     def join(self, subscription: CentralSubscription) -> None:
-        """Give the subscription all messages of its topic. Of several subscriptions with the same topic, the first gets
-        them.
+        """Give the subscription all messages of its topic. If several subscriptions have the same topic, the first gets
+        the messages.
         """
         self._by_topic.setdefault(subscription.told.topic.encode(), subscription)
         self.unknown.pop(subscription.told.topic.encode(), None)

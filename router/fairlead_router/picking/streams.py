@@ -123,7 +123,7 @@ class PickerStream:
             self._do(hear())
         except Exception:  # a bug here must end this stream only
             logger.exception("a stream of the endpoint picker failed")
-            self._finish(INTERNAL, "the router failed to handle this stream; its log tells more")
+            self._finish(INTERNAL, "the router failed to handle this stream; its log has the details")
 
     # ── what is to be done ──
 

@@ -192,7 +192,7 @@ class KnownEngines:
         if words:
             if subject not in said:
                 extra = {"pool": str(self._pool), "instance": instance, "subject": subject, "error": words[:_LONGEST_WORDS]}
-                logger.warning("an engine says what cannot be true, which is not used", extra=extra)
+                logger.warning("an engine reports impossible values, which are ignored", extra=extra)
             said[subject] = (shown(words, _LONGEST_WORDS), now)
         elif not said or said.pop(subject, None) is None:
             return
@@ -209,7 +209,9 @@ class KnownEngines:
 
     def _tell_implausible(self, instance: str) -> None:
         words = "; ".join(f"{subject}: {words}" for subject, (words, _) in sorted(self._implausible[instance].items()))
-        self.found(instance, EngineTrouble.REPORTS_IMPLAUSIBLE, f"what it says is not all used: {words}" if words else None)
+        self.found(
+            instance, EngineTrouble.REPORTS_IMPLAUSIBLE, f"some of its reports are impossible and ignored: {words}" if words else None
+        )
 
     def troubled(self) -> tuple[TroubledEngine, ...]:
         """All troubles of the pool's engines, by instance."""

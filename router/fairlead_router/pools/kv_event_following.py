@@ -303,7 +303,7 @@ class KvEventFollower:
                 f"it connects to {endpoint} to publish its KV events; {_BIND}, or set FAIRLEAD_KV_EVENTS_PORT and point it at the routers"
             )
         told = "" if self.central is None else _unknown_words(self.central)
-        return f"it connects to {endpoint} to publish its KV events, and none came to this router; {_REPLAY}{told}"
+        return f"it connects to {endpoint} to publish its KV events, and this router received none; {_REPLAY}{told}"
 
     def _complain(self, followed: _Followed, complaint: str) -> None:
         if complaint != followed.complaint:

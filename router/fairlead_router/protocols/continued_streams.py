@@ -17,7 +17,7 @@ from fairlead_router.protocols.continuations import Rest
 
 Event = dict[str, Any]
 
-_BEGAN_AGAIN = Failure("the engine does not go on with the text, it thinks again")
+_BEGAN_AGAIN = Failure("the engine does not continue the text, but reasons again")
 _THOUGHTS = ("reasoning", "reasoning_content")
 
 

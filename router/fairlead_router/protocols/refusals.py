@@ -76,7 +76,7 @@ def memory_full() -> BadRequest:
 
 def own_fault(request: str, dialect: Dialect) -> ErrorAnswer:
     """Return a 500 for a bug of the router. The answer has an id that finds the bug in the log, never a traceback."""
-    message = f"the router failed to handle this request; its log tells more under {request}"
+    message = f"the router failed to handle this request; its log has the details under {request}"
     return error_answer(dialect, 500, "internal_error", message)
 
 

@@ -141,7 +141,7 @@ class Spool:
             else:
                 path.unlink(missing_ok=True)
         except OSError as error:
-            logger.warning("cannot keep what the API's clock says", extra={"error": str(error)})
+            logger.warning("the offset of the API's clock could not be stored", extra={"error": str(error)})
 
     def _read_clocks(self) -> dict[int, float]:
         """Read the clock offsets by process, the earliest first. A damaged file counts as absent, with a warning."""

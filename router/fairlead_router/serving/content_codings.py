@@ -149,7 +149,7 @@ class _Layer:
             try:
                 piece = decoder.decompress(data, PIECE_BYTES)
             except (zlib.error, zstd.ZstdError):
-                raise _damaged(self._name, _WRONG.get(self._name, "its bytes are of no such coding")) from None
+                raise _damaged(self._name, _WRONG.get(self._name, "its bytes are not in this coding")) from None
             data = decoder.unused_data if decoder.eof else b""
             self.size += len(piece)
             yield piece
@@ -186,7 +186,7 @@ def _deflate_format(head: bytes) -> int:
     return zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS
 
 
-_WRONG = {"zstd": "its bytes are of no such coding, need a dictionary, or a window of more than 8 MiB"}
+_WRONG = {"zstd": "its bytes are not in this coding, need a dictionary, or a window of more than 8 MiB"}
 
 
 def _untaken(what: str) -> BadRequest:
