@@ -148,7 +148,7 @@ def _loaded(
 
 
 def measured(jobs: Sequence[Job], ended_at: float, hits: float, first_tokens: float, output_tokens_per_second: float) -> Tasks:
-    """The figures of a run's tasks."""
+    """Return the figures of a run's tasks."""
     tasks: dict[str | None, list[Job]] = {}
     for job in jobs:
         tasks.setdefault(job.session, []).append(job)
@@ -174,12 +174,12 @@ def measured(jobs: Sequence[Job], ended_at: float, hits: float, first_tokens: fl
 
 
 def mean(runs: Sequence[Tasks]) -> Tasks:
-    """The mean of each figure over runs."""
+    """Return the mean of each figure over runs."""
     return Tasks(**{one.name: fsum(getattr(run, one.name) for run in runs) / len(runs) for one in fields(Tasks)})
 
 
 def line(loop: str, rate: float, policy: str, tasks: Tasks) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     return (
         f"| {loop}, {rate:g}× | `{policy}` | {100 * tasks.complete:.1f} % | {tasks.refused:.2f} | {tasks.begun:.2f} | "
         f"{tasks.seconds_p50:.0f} / {tasks.seconds_p90:.0f} | {100 * tasks.hits:.1f} % | {100 * tasks.first_tokens:.1f} % | "

@@ -80,7 +80,7 @@ class ApiProcess:
         return self._process.pid
 
     def resident_mb(self) -> float:
-        """The memory that the process has now, in MB."""
+        """Return the memory that the process has now, in MB."""
         if self._process is None:
             return 0.0
         status = Path(f"/proc/{self._process.pid}/status").read_text()

@@ -61,7 +61,7 @@ BLOCKS_IN_INDEX = 200_000
 
 
 def table_of(policy: str, instances: int, prefills_in_flight: int = 0, **parameters: float) -> RoutingTable:
-    """A serving pool of `instances` under `policy`."""
+    """Return a serving pool of `instances` under `policy`."""
     entries = tuple(
         InstanceEntry(id=f"chat-b{index:04d}", address="127.0.0.1:8000", state=InstanceState.SERVING) for index in range(instances)
     )

@@ -39,7 +39,7 @@ SERVERS = ("picker", *KINDS)
 
 @contextmanager
 def router(policy: str, first: int, core: int) -> Iterator[tuple[Any, int]]:
-    """A router with a picker, and its port."""
+    """Yield a router with a picker, and its port."""
     engines = range(first, first + INSTANCES)
     api, gateway, picker = (first - number for number in (1, 2, 3))
     table = msgspec.json.encode(routing_table(policy, engines)).decode()

@@ -123,7 +123,7 @@ def figures(
 
 
 def value(found: RunFigures, quantity: Quantity) -> float:
-    """The figure of a quantity."""
+    """Return the figure of a quantity."""
     match quantity:
         case Quantity.ATTAINMENT:
             return found.attainment

@@ -75,7 +75,7 @@ def dialogue(case: Case, requests: int) -> list[tuple[bytes, bytes]]:
 
 
 def has_end(frames: bytes) -> bool:
-    """Whether the last of these frames ends its stream."""
+    """Return whether the last of these frames ends its stream."""
     start = flags = 0
     while start < len(frames):
         high, low, _, flags, _ = http2.HEAD.unpack_from(frames, start)

@@ -171,7 +171,7 @@ class Bench:
             self.prebuilt("large", 1, self.large)
 
     def pid(self) -> int:
-        """The operator's process id."""
+        """Return the operator's process id."""
         assert self.operator.process is not None
         return self.operator.process.pid
 

@@ -54,7 +54,7 @@ class Pools(msgspec.Struct):
 
 
 def pools_of(client: KubernetesClient) -> list[Pool]:
-    """All pools of the namespace."""
+    """Return all pools of the namespace."""
     response = client.session.get(client.server + POOLS, timeout=30)
     response.raise_for_status()
     return msgspec.json.decode(response.content, type=Pools).items

@@ -92,7 +92,7 @@ def recorded_rows(rows: Sequence[TraceRow], seconds: float) -> list[TraceRequest
 
 
 def claim(policies: Sequence[str], rates: Sequence[float], tokens_per_second: float) -> Claimed:
-    """The simulation of a pool of 32."""
+    """Return the simulation of a pool of 32 instances."""
     target = SimulatedTarget(
         engine=EngineModel.VLLM_8B,
         instances=INSTANCES,

@@ -37,7 +37,7 @@ def write(context: Context) -> str:
 
 
 def describe(context: Context, found: Mapping[Setting, Outcomes]) -> str:
-    """The section's text."""
+    """Return the section's text."""
     rates = sorted({rate for outcomes in found.values() for rate, _ in outcomes})
     verdicts = {setting: [verdict(outcomes, rate) for rate in rates] for setting, outcomes in found.items()}
     every = [one for of_setting in verdicts.values() for one in of_setting]

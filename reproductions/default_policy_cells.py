@@ -138,7 +138,7 @@ def verdict(outcomes: Outcomes, rate: float) -> Verdict:
 
 
 def goodput(outcomes: Outcomes, policy: str) -> float:
-    """The largest tested rate with an attainment of at least 90 %; 0 when there is none."""
+    """Return the largest tested rate with an attainment of at least 90 %; 0 when there is none."""
     return max((rate for (rate, one), outcome in outcomes.items() if one == policy and outcome.attainment >= GOODPUT_ATTAINMENT), default=0)
 
 

@@ -37,7 +37,7 @@ def write(context: Context) -> str:
 
 
 def describe(context: Context, settings: Sequence[Setting], found: Sequence[Verdict]) -> str:
-    """The section's text: each setting's table where they are few, else all at a glance."""
+    """Return the section's text: each setting's table if there are few settings, else an overview."""
     many = len(settings) > len(SPANNING)
     chosen = f"{len(settings)} of the {len(WHOLE)} settings" if len(settings) < len(WHOLE) else f"the {len(WHOLE)} settings"
     others = " (`--whole`,\nhours; `--only TEXT` runs some)" if context.whole else " (`--whole` runs them all,\n`--only TEXT` some)"

@@ -127,7 +127,7 @@ def settings_of(context: Context) -> list[Setting]:
 
 
 def cells_of(context: Context, settings: Sequence[Setting]) -> list[GridCell]:
-    """All runs, workload by workload."""
+    """Return all runs, workload by workload."""
     return [
         GridCell(setting=setting, rate=rate, policy=policy, seed=seed)
         for setting in settings

@@ -31,7 +31,7 @@ def verdict(same: float, published: float, least: float) -> str:
 
 
 def claims(both: tuple[Measured, Measured], knees: Mapping[str, bool], minimal: bool) -> str:
-    """A table: claim, paper, measured, verdict.
+    """Return a table: claim, paper, measured, verdict.
 
     `knees` say per workload whether two candidates gain most; `minimal` whether rings moved the least.
     """

@@ -61,7 +61,7 @@ class Elasticity:
 
 
 def run(study: Study) -> Elasticity:
-    """Every policy over all seeds."""
+    """Run every policy over all seeds."""
     few_rate = LOAD * study.saturation * FEW / MANY
     count = len(study.loaded.rows) - study.warmup
     first, second = study.warmup + count // 4, study.warmup + 3 * count // 4
@@ -115,7 +115,7 @@ def measured_rate(loaded: Workload, warmup: int) -> float:
 
 
 def ttft(job: Job) -> float | None:
-    """Seconds to the first token; None for a refused or lost request."""
+    """Return the seconds to the first token; None for a refused or lost request."""
     return job.first_token_at - job.arrives_at if job.phase is Phase.FINISHED else None
 
 
@@ -132,7 +132,7 @@ def phase_table(study: Study, found: Elasticity) -> str:
 
 
 def step_table(found: Elasticity) -> str:
-    """Share of sessions that went to another instance at each step."""
+    """Return the table with the share of sessions that went to another instance at each step."""
     rows = [
         [
             f"`{one.label}`",
@@ -173,7 +173,7 @@ def plot(context: Context, name: str, found: Elasticity) -> str:
 
 
 def pools(study: Study) -> tuple[Sequence[InstanceEntry], Sequence[InstanceEntry]]:
-    """The small and the large pool of seed 0."""
+    """Return the small and the large pool of seed 0."""
     spec = study.cell(Variant(label="", policy="dualmap"), LOAD, 0).spec
     entries = replace(spec, instances=MANY).first_table().instances
     return entries[:FEW], entries

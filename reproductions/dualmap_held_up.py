@@ -27,7 +27,7 @@ class HeldUp:
 
 
 def held_up(study: Study) -> HeldUp:
-    """The figures of `dualmap` with the correction at `EDGE`, seed 0, sampled every second."""
+    """Return the figures of `dualmap` with the correction at `EDGE`, seed 0, sampled every second."""
     queued = 0
     memory: list[float] = []
 

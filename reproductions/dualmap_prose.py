@@ -15,7 +15,7 @@ from reproductions.runs import percent
 
 
 def introduction(both: Sequence[Measured]) -> str:
-    """The idea, the claims in brief, and what was run."""
+    """Return the idea, the claims in brief, and what was run."""
     rates = " and ".join(f"{one.study.saturation:.2f} requests/s ({one.study.title})" for one in both)
     source = "the recorded conversation trace" if both[0].study.context.conversation is not None else "generated conversations"
     seeds = both[0].study.context.seeds

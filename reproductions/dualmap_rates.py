@@ -76,8 +76,8 @@ def relative(value: float, other: float) -> float:
 
 
 def same_queue(study: Study) -> Results:
-    """Every policy with Fairlead's defaults: a FIFO queue in the router, one prefill per instance in flight,
-    60 s of waiting at most.
+    """Run every policy with Fairlead's defaults: a FIFO queue in the router, one prefill per instance in flight, 60
+    s of waiting at most.
     """
     quick = study.context.quick
     return study.run((DUALMAP, *BASELINES, FAIRLEAD), (0.75, 0.9, 0.95) if quick else MULTIPLES, study.context.seeds)
@@ -92,7 +92,7 @@ def as_published(study: Study) -> Results:
 
 
 def attainments(study: Study, results: Results, labels: Sequence[str]) -> str:
-    """A table: attainment per rate, and the goodput."""
+    """Return a table: attainment per rate, and the goodput."""
     multiples = results.multiples("dualmap")
     rows: list[list[str]] = []
     for label in labels:
@@ -111,7 +111,7 @@ def goodput(study: Study, results: Results, label: str) -> str:
 
 
 def details(study: Study, results: Results, labels: Sequence[str]) -> str:
-    """A table: TTFT, hits as a part of the endless cache's and balance at the rates `CLOSE`."""
+    """Return a table: TTFT, hits as a part of the endless cache's and balance at the rates `CLOSE`."""
     rows: list[list[str]] = []
     for multiple in (one for one in CLOSE if one in results.multiples("dualmap")):
         for label in labels:

@@ -75,7 +75,7 @@ class Study:
     ideal_hit_rate: float
 
     def cell(self, variant: Variant, multiple: float, seed: int) -> Cell:
-        """One run at `multiple` of the saturation.
+        """Return one run at `multiple` of the saturation.
 
         Ids of blocks and instances carry the seed, so hashes differ from seed to seed.
         """
@@ -93,7 +93,7 @@ class Study:
         return Cell(label=variant.label, spec=spec, plan=plan, targets=Targets(ttft_seconds=TTFT_SLO_SECONDS))
 
     def run(self, variants: Sequence[Variant], multiples: Sequence[float], seeds: int) -> "Results":
-        """All variants at all rates, over so many seeds where seeds matter."""
+        """Run all variants at all rates, over `seeds` seeds where seeds matter."""
         cells = {
             (variant.label, multiple): [self.cell(variant, multiple, seed) for seed in range(seeds if variant.hashes else 1)]
             for variant in variants
@@ -118,7 +118,7 @@ class Results:
         return sorted(multiple for name, multiple in self.cells if name == label)
 
     def mean(self, label: str, multiple: float, figure: str) -> float:
-        """Mean of a field of `Figures`; runs without it do not count."""
+        """Return the mean of a field of `Figures`; runs without it do not count."""
         return runs.mean(self.cells[label, multiple], lambda figures: getattr(figures, figure))
 
     def attainments(self, label: str, multiple: float) -> list[float]:
@@ -126,7 +126,7 @@ class Results:
         return [result.figures.attainment for result in self.cells[label, multiple]]
 
     def goodput(self, label: str) -> float:
-        """The multiple of the saturation at which mean attainment falls below 90 %; see `crossing`."""
+        """Return the multiple of the saturation at which mean attainment falls below 90 %; see `crossing`."""
         return crossing([(multiple, self.mean(label, multiple, "attainment")) for multiple in self.multiples(label)])
 
 
@@ -153,7 +153,7 @@ def best(labels: Iterable[str], value: Mapping[str, float]) -> str:
 
 
 def studies(context: Context) -> tuple[Study, Study]:
-    """The conversation trace (recorded when the context has it) and a generated Tool&Agent-like one."""
+    """Return the conversation trace (recorded when the context has it) and a generated trace like Tool&Agent."""
     return (
         _study(context, "conversation", "Conversation", 0.3, context.conversation),
         _study(context, "tool-agent", "Tool&Agent-like", 0.5, None),

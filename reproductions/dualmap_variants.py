@@ -133,7 +133,7 @@ SINGLE = tuple(replace(one, label=f"{one.label}, 1 anchor", anchors=1) for one i
 
 
 def single_anchors(study: Study) -> Results:
-    """One anchor per instance, as the paper describes the rings, for the two policies that have any."""
+    """Run one anchor per instance, as the paper describes the rings, for the two policies that have anchors."""
     return study.run(SINGLE, (0.75,), study.context.seeds)
 
 
@@ -151,7 +151,7 @@ def anchor_table(both: Sequence[tuple[Study, Results]]) -> str:
 
 
 def largest_share(study: Study, anchors: int) -> float:
-    """The share of one ring that its largest owner has, over that of an even split: the worst of the seeds."""
+    """Return the share of one ring that its largest owner has, over that of an even split: the worst of the seeds."""
     worst = 0.0
     for seed in range(study.context.seeds):
         spec = study.cell(replace(DUALMAP, anchors=anchors), 1.0, seed).spec

@@ -50,7 +50,9 @@ class Equilibrium:
 
 @lru_cache(maxsize=2)
 def sessions(seed: int, seconds: float) -> tuple[Workload, float]:
-    """All turns of the sessions that begin within these seconds, and the prefill speed a router would believe in."""
+    """Return all turns of the sessions that begin within these seconds, and the prefill speed that a router would
+    assume.
+    """
     kept: set[str | None] = set()
     rows: list[TraceRow] = []
     for row in generate_agents(SHAPE, seed):
@@ -91,7 +93,7 @@ def in_window(jobs: Sequence[Job], begin: float, end: float, variant: str, facto
 
 
 def mean_curve(found: Sequence[Equilibrium], variant: str) -> list[Equilibrium]:
-    """By factor, the means over seeds; W is kept such that L = Λ·N·W."""
+    """Return the means over seeds by factor; W is kept such that L = Λ·N·W."""
     curve: list[Equilibrium] = []
     for factor in sorted({one.factor for one in found}):
         same = [one for one in found if one.variant == variant and one.factor == factor]
@@ -110,7 +112,7 @@ class Law:
 
     @staticmethod
     def of(points: Sequence[Equilibrium]) -> "Law":
-        """The law at the last point."""
+        """Return the law at the last point."""
         return Law(at=points[-1], slope=slope_at_last([one.concurrency for one in points], [one.time for one in points]))
 
     @property

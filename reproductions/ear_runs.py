@@ -93,8 +93,8 @@ class Outcome:
 
 @lru_cache(maxsize=2)
 def agents(rate: float, seed: int, requests: int, settled_seconds: float) -> tuple[Workload, list[int]]:
-    """Requests of the agentic generator once its sessions have settled, and what an endless shared
-    cache would save of each.
+    """Return the requests of the agentic generator once its sessions have settled, and what an endless shared cache
+    would save of each.
     """
     skipped = int(settled_seconds * rate)
     rows = islice(KINDS["agentic"].rows(rate, None, seed), skipped, skipped + requests)
@@ -103,7 +103,7 @@ def agents(rate: float, seed: int, requests: int, settled_seconds: float) -> tup
 
 
 def ceiling(rate: float, seed: int, requests: int, settled_seconds: float = SETTLED_SECONDS) -> Saturation:
-    """An upper bound of the pool's throughput on this workload."""
+    """Return an upper bound of the pool's throughput on this workload."""
     workload, ideal = agents(rate, seed, requests, settled_seconds)
     return estimate_saturation(workload, ideal, PRESET, INSTANCES, 0, 0)
 
@@ -199,7 +199,7 @@ def settings_for(
 
 
 def size_of(context: Context) -> tuple[int, float]:
-    """Requests of a run, and seconds of the trace left out before them."""
+    """Return the requests of a run, and seconds of the trace left out before them."""
     return (160, 60.0) if context.quick else (REQUESTS, SETTLED_SECONDS)
 
 
@@ -228,11 +228,11 @@ def _simulated(jobs: int, settings: Sequence[Setting]) -> Iterator[Outcome]:
 
 
 def mean_of(values: Sequence[float | None]) -> float:
-    """Mean over runs that have the figure; 0 when none has."""
+    """Return the mean over runs that have the figure; 0 when no run has it."""
     known = [value for value in values if value is not None]
     return fsum(known) / len(known) if known else 0.0
 
 
 def mean_figure(outcomes: Sequence[Outcome], figure: Callable[[Outcome], float | None]) -> float:
-    """Mean over runs that have the figure; 0 when none has."""
+    """Return the mean over runs that have the figure; 0 when no run has it."""
     return mean_of([figure(one) for one in outcomes])

@@ -73,13 +73,15 @@ def shape_of(rows: Sequence[TraceRow], system_ids: int) -> TraceShape:
 
 
 def held_by_busiest(held: Iterable[int], share: float) -> float:
-    """The part of all tokens held by this share of sessions, those with most tokens first; at least one session."""
+    """Return the part of all tokens held by this share of sessions, those with most tokens first; at least one
+    session.
+    """
     ordered = sorted(held, reverse=True)
     return sum(ordered[: max(1, round(share * len(ordered)))]) / sum(ordered)
 
 
 def write_trace(context: Context) -> str:
-    """The table of the generator's figures beside the published ones."""
+    """Return the table of the generator's figures beside the published ones."""
     shape = AgentShape()
     requests = 300 if context.quick else REQUESTS
     found = [

@@ -143,7 +143,7 @@ def run_task(task: Task) -> Observed:
 
 
 def prompts(shape: PrefixGroupShape, seed: int, *, preamble: bool = False) -> Workload:
-    """One cycle: each prompt once, the first of each group in front.
+    """Return one cycle: each prompt once, the first prompts of each group in front.
 
     With a preamble, the first 512 tokens of all prompts are the same.
     """
@@ -169,5 +169,5 @@ def percentiles(runs: Sequence[Observed]) -> tuple[float, ...]:
 
 
 def mean_of(runs: Sequence[Observed], figure: str) -> float:
-    """Mean of a figure over the runs."""
+    """Return the mean of a figure over the runs."""
     return fsum(getattr(run, figure) for run in runs) / len(runs)

@@ -93,7 +93,7 @@ def observe(
 
 
 def mean_of(outcomes: Sequence[Outcome], figure: str) -> float:
-    """Mean of a figure over the seeds."""
+    """Return the mean of a figure over the seeds."""
     return fsum(getattr(one, figure) for one in outcomes) / len(outcomes)
 
 

@@ -82,12 +82,12 @@ The forecast changes the swing of prefill load by {_change(swing)} (P95 − P5) 
 
 
 def prefill(loads: Sequence[LoadSample]) -> FloatVector:
-    """The prefill loads."""
+    """Return the prefill loads."""
     return np.array([one.prefill for one in loads], dtype=np.float64)
 
 
 def decode(loads: Sequence[LoadSample]) -> FloatVector:
-    """The decode loads."""
+    """Return the decode loads."""
     return np.array([one.decode for one in loads], dtype=np.float64)
 
 

@@ -129,7 +129,7 @@ class Capacities:
 
 
 def capacities(loaded: Workload) -> Capacities:
-    """The capacities of the preset for this workload."""
+    """Return the capacities of the preset for this workload."""
     ideal, _ = ideal_hits(loaded)
     rows, cost = loaded.rows, ENGINE.decode
     warm = average([ENGINE.prefill.seconds(max(1, row.input_length - hit), row.input_length) for row, hit in zip(rows, ideal, strict=True)])

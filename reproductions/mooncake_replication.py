@@ -88,7 +88,7 @@ In the order random, load balancing, cache-aware, θ = 2, mean TTFT was:
 
 
 def ttft(outcomes: Sequence[Outcome]) -> float:
-    """Mean TTFT over requests and seeds."""
+    """Return the mean TTFT over requests and seeds."""
     return average([outcome.ttft_mean for outcome in outcomes])
 
 

@@ -85,7 +85,7 @@ def requests_of(context: Context, requests: int) -> Workload:
 
 
 def run_trials(context: Context, loaded: Workload, trials: Sequence[Trial]) -> list[Outcome]:
-    """All outcomes, in the trials' order."""
+    """Return all outcomes, in the trials' order."""
     found: list[Outcome] = []
     for outcome in _outcomes(context, loaded, trials):
         found.append(outcome)
@@ -141,7 +141,7 @@ def run_trial(loaded: Workload, ideal: Sequence[int], trial: Trial) -> Outcome:
 
 
 def outcome_of(trial: Trial, figures: Figures, jobs: Sequence[Job], transferred_tokens: int, loads: tuple[LoadSample, ...]) -> Outcome:
-    """The outcome of a run in which no instance failed."""
+    """Return the outcome of a run in which no instance failed."""
     served = [job for job in jobs if job.phase is Phase.FINISHED]
     refused = [job for job in jobs if job.phase is Phase.REFUSED]
     prefilled = [job for job in refused if job.prefilled > 0]

@@ -18,7 +18,9 @@ GOODPUT_ATTAINMENT = 0.9
 def workload(
     kind: str, *, requests: int, max_input: int | None, recorded: Path | None = None, seed: int = 0, infer_sessions: bool = True
 ) -> Workload:
-    """The first `requests` rows shorter than `max_input` of a recorded trace, or else of the generator of that kind."""
+    """Return the first `requests` rows shorter than `max_input` of a recorded trace, or else of the generator of
+    that kind.
+    """
     rows: Iterable[TraceRow] = read_trace(recorded) if recorded is not None else islice(KINDS[kind].rows(None, None, seed), 3 * requests)
     return load_workload(rows, requests=requests, max_input=max_input, infer_sessions=infer_sessions)
 
@@ -53,7 +55,7 @@ def goodput(results: Iterable[CellResult]) -> float:
 
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; all columns but the first are numbers, set to the right."""
+    """Return a Markdown table; all columns but the first are numbers, set to the right."""
     lines = [heading, ["---", *["---:"] * (len(heading) - 1)], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 

@@ -103,7 +103,7 @@ def cell(loaded: Workload, pool: SimulatedPool, scaling: SimulatedScaling | None
 
 
 def run(context: Context, cells: Sequence[tuple[Workload, Cell]]) -> list[Scaled]:
-    """All runs in their order."""
+    """Return all runs in their order."""
     found: list[Scaled] = []
     if context.jobs == 1:
         results = (_run(*one) for one in cells)

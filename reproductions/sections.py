@@ -38,7 +38,7 @@ class Context:
     rates: tuple[float, ...] = ()
 
     def image(self, name: str) -> Path:
-        """The file of a plot (its folder is made); the page links to `images/benchmarks/NAME`."""
+        """Return the file of a plot (its folder is made); the page links to `images/benchmarks/NAME`."""
         path = self.docs / IMAGES / name
         path.parent.mkdir(parents=True, exist_ok=True)
         return path

@@ -68,7 +68,7 @@ def trials() -> Iterator[Trial]:
 
 
 def run_trials(context: Context) -> Runs:
-    """Each trial's results, one for each seed."""
+    """Return each trial's results, one for each seed."""
     runs: Runs = {trial: [] for trial in trials()}
     for seed in range(context.seeds):
         plain = _loaded(context, seed)
@@ -82,7 +82,7 @@ def run_trials(context: Context) -> Runs:
 
 
 def of(results: Sequence[CellResult], chosen: Callable[[Part], bool], figure: Callable[[Part], float | None]) -> float:
-    """Mean of a figure over the requests of the chosen parts of all runs."""
+    """Return the mean of a figure over the requests of the chosen parts of all runs."""
     parts = [part for result in results for part in result.parts if chosen(part) and figure(part) is not None]
     total = sum(part.requests for part in parts)
     return fsum((figure(part) or 0.0) * part.requests for part in parts) / total if total else 0.0

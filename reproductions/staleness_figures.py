@@ -69,6 +69,6 @@ def seed_range(runs: Runs, trial: Trial) -> float:
 
 
 def points(share: float) -> str:
-    """A difference of shares in percentage points."""
+    """Return a difference of shares in percentage points."""
     rounded = round(100 * share, 1)
     return f"{rounded or 0.0:.1f} points"

@@ -91,13 +91,13 @@ class MistakenSpec(SimulatedPool):
     believed: float = 1.0
 
     def first_table(self) -> RoutingTable:
-        """The first table of any pool, with another size of the KV cache."""
+        """Return the first table of any pool, with another size of the KV cache."""
         table = SimulatedPool.first_table(self)
         return replace(table, engine=replace(table.engine, kv_cache_tokens=round(table.engine.kv_cache_tokens * self.believed)))
 
 
 def trials() -> tuple[Trial, ...]:
-    """Every trial of the section, once."""
+    """Return every trial of the section, once."""
     found = [Trial(policy=policy, load=load, delay=delay) for load in LOADS for policy in POLICIES for delay in DELAYS]
     found += [replace(one, load=load, delay=delay) for one in QUEUED for load in LOADS for delay in DELAYS]
     found += [Trial(policy=policy, noise=noise) for policy in POLICIES for noise in NOISES]
@@ -110,7 +110,7 @@ def trials() -> tuple[Trial, ...]:
 
 
 def run_trials(context: Context, wanted: Iterable[Trial]) -> tuple[float, Runs]:
-    """The rate of saturation (requests per second), and the results of each trial, one per seed."""
+    """Return the rate of saturation (requests per second), and the results of each trial, one per seed."""
     requests, warmup = (80, 20) if context.quick else (REQUESTS, WARMUP)
     loaded = workload("conversation", requests=requests, max_input=PRESET.max_input_tokens, recorded=context.conversation)
     ideal, _ = ideal_hits(loaded)
@@ -130,7 +130,7 @@ def by_trial(trials_run: Sequence[Trial], results: Sequence[CellResult], seeds: 
 
 
 def cell(trial: Trial, seed: int, saturation: float, speed: float, warmup: int) -> Cell:
-    """One run of a trial. `saturation` in requests per second, `speed` in prefill tokens per second."""
+    """Return one run of a trial. `saturation` in requests per second, `speed` in prefill tokens per second."""
     dram = PRESET.dram_tokens
     spec = MistakenSpec(
         preset=PRESET if trial.cache == 1 or dram is None else replace(PRESET, dram_tokens=round(dram * trial.cache)),

@@ -48,7 +48,7 @@ def write(context: Context) -> str:
 
 
 def describe(context: Context, settings: Sequence[Setting], rows: Rows) -> str:
-    """The section's text: what is lost, then each setting's table."""
+    """Return the section's text: what is lost, then each setting's table."""
     rivals = [policy for policy in dict.fromkeys(cell.policy for cell in rows) if policy != OURS]
     given = ", ".join(f"`{kind}`" for kind in sorted(context.traces)) or "none"
     made = ", ".join(f"`{kind}`" for kind in sorted({setting.kind for setting in settings} - set(context.traces)))
@@ -120,7 +120,7 @@ def _lines(setting: Setting, rows: Rows) -> Iterator[Sequence[str]]:
 
 
 def _by_rate(setting: Setting, rows: Rows) -> Iterator[tuple[float, dict[str, UnseenRow]]]:
-    """Each rate's rows by policy, means over seeds."""
+    """Yield each rate's rows by policy, means over seeds."""
     for rate in sorted({cell.rate for cell in rows if cell.setting == setting}):
         found: dict[str, list[UnseenRow]] = {}
         for cell, row in rows.items():

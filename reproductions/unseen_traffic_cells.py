@@ -123,7 +123,7 @@ def settings_of(context: Context) -> list[Setting]:
 
 
 def cells_of(context: Context, settings: Sequence[Setting]) -> list[UnseenCell]:
-    """All runs, workload by workload."""
+    """Return all runs, workload by workload."""
     policies = context.policies or (OURS, *(RIVALS[:2] if context.quick else RIVALS))
     rates = context.rates or ((0.75,) if context.quick else RATES)
     return [

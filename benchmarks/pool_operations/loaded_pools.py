@@ -91,7 +91,7 @@ class LoadedPool:
             self.load.communicate()
 
     def now(self) -> float:
-        """Seconds since the load began."""
+        """Return the seconds since the load began."""
         return time.monotonic() - self.began
 
     # ── what it is ──
@@ -180,7 +180,7 @@ def begin_loads(pools: Sequence[LoadedPool], trace: Path, speed: float) -> None:
 
 
 def counted(sandbox: RunningSandbox, metric: str, **labels: str) -> int:
-    """The sum of a metric over all routers."""
+    """Return the sum of a metric over all routers."""
     total = 0.0
     for page in sandbox.metrics_pages:
         for family in text_string_to_metric_families(httpx.get(page, timeout=10, trust_env=False).text):
@@ -194,7 +194,7 @@ def roles_of(most: int, numbers: Mapping[str, int] | None = None) -> list[dict[s
 
 
 def pool_manifest(name: str, work: Work, roles: list[dict[str, Any]], spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A pool of these roles, whose engines compute prompts at the speed of the work."""
+    """Return a pool of these roles, whose engines compute prompts at the speed of the work."""
     return {
         "apiVersion": "fairlead.dev/v1alpha1",
         "kind": "InferencePool",

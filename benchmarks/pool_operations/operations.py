@@ -117,7 +117,7 @@ class StepVerdict:
 
 
 def instances_by_role(pool: LoadedPool) -> dict[str, list[str]]:
-    """Names of a pool's instances by role, oldest first."""
+    """Return the names of a pool's instances by role, oldest first."""
     found: dict[str, list[str]] = {}
     for pod in pool.pods():
         found.setdefault(pod["metadata"]["labels"]["llm-d.ai/role"], []).append(pod["metadata"]["name"])

@@ -17,7 +17,7 @@ DRAIN_SECONDS = 15.0
 
 
 def operations_table(costs: Sequence[Cost]) -> list[str]:
-    """A Markdown table, one line per operation."""
+    """Return a Markdown table, one line per operation."""
     lines = [
         "| operation | settled after | requests | failed | refused | sessions moved, by cause | came back | hit rate before → after | of the ideal |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -33,7 +33,7 @@ def operations_table(costs: Sequence[Cost]) -> list[str]:
 
 
 def victims_table(costs: Mapping[str, Sequence[Cost]]) -> list[str]:
-    """The scale-ins of both pools side by side."""
+    """Return the scale-ins of both pools side by side."""
     lines = [
         "| scale-in | victims | removed, of the newest | settled after | failed | sessions moved | hit rate before → after | of the ideal |",
         "|---|---|---|---|---|---|---|---|",
@@ -68,7 +68,7 @@ def load_lines(pool: LoadedPool, work: Work, instances: int, window: float) -> l
 
 
 def loss_lines(pool: LoadedPool, course: StepVerdict, retries: int) -> list[str]:
-    """The record of the node's loss."""
+    """Return the record of the node's loss."""
     loss = course.loss
     if loss is None:
         return []
@@ -85,7 +85,7 @@ def loss_lines(pool: LoadedPool, course: StepVerdict, retries: int) -> list[str]
 
 
 def drain_lines(course: StepVerdict) -> list[str]:
-    """The record of the drain."""
+    """Return the record of the drain."""
     if course.drained is None:
         return []
     drained = course.drained

@@ -67,7 +67,7 @@ class Shift:
 
 
 def pools_of(sandbox: RunningSandbox, folder: Path, work: Work) -> list[LoadedPool]:
-    """A pool for each fixed ratio, and one with mode Auto."""
+    """Return a pool for each fixed ratio, and one with mode Auto."""
     auto = {"mode": "Auto", "method": "RoleFlip", "period": "5s", "periods": 3, "cooldown": f"{COOLDOWN_SECONDS:.0f}s"}
     pools = []
     for name, numbers, ratio in (
@@ -122,7 +122,7 @@ def flips_of(pool: LoadedPool, began: float) -> list[tuple[float, str]]:
 
 
 def in_time(one: RequestOutcome) -> bool:
-    """Whether a request met both targets."""
+    """Return whether a request met both targets."""
     return (
         one.verdict is ReplayVerdict.SERVED
         and one.ttft_seconds is not None
@@ -132,7 +132,7 @@ def in_time(one: RequestOutcome) -> bool:
 
 
 def attainment(served: Sequence[RequestOutcome], begin: float, end: float) -> float:
-    """Share in time of the requests due in [begin, end)."""
+    """Return the share in time of the requests due in [begin, end)."""
     found = [in_time(one) for one in served if begin <= one.due_seconds < end]
     return sum(found) / len(found) if found else 1.0
 

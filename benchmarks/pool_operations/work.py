@@ -31,7 +31,7 @@ class Work:
     decode_step_seconds: float
 
     def words(self) -> str:
-        """The load in one sentence."""
+        """Return the load in one sentence."""
         count = len(self.rows)
         seconds = (self.rows[-1].timestamp_ms - self.rows[0].timestamp_ms) / 1e3 / self.speed
         prompts = sum(row.input_length for row in self.rows)
@@ -45,7 +45,7 @@ class Work:
 
 
 def trace_rows(trace: Path | None, seed: int = 0) -> list[TraceRow]:
-    """All rows of a trace in Mooncake's format; without one, generated conversations."""
+    """Return all rows of a trace in Mooncake's format; without one, generated conversations."""
     return list(read_trace(trace)) if trace is not None else list(islice(generate_conversations(ConversationShape(), seed), 12_000))
 
 

@@ -139,7 +139,8 @@ def posts(kind: str, router: str, count: int) -> list[list[bytes]]:
 
 
 def ingest(kind: str, urls: list[str], secret: str, routers: int, count: int) -> Ingested:
-    """All routers post `count` times each, two posts at once, as a router's lanes of samples do.
+    """Let all routers post `count` times each, two posts at once, as a router's lanes of samples do; return what was
+    stored.
 
     Every router is a process, and its posts are encoded before the clock runs.
     """

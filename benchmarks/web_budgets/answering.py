@@ -76,7 +76,7 @@ def answered(url: str, session: str, paths: Mapping[str, str], times: int) -> di
 
 
 def lines(taken: Mapping[str, list[float]], who: str) -> Iterator[Line]:
-    """All lists and details together, and each page."""
+    """Yield all lists and details together, and each page."""
     others = [one for name, values in taken.items() if "heatmap" not in name for one in values]
     yield Line(
         what=f"TTFB of all other pages, {who}",

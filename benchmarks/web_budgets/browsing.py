@@ -55,7 +55,7 @@ def chromium() -> Iterator[Browser]:
 
 
 def person(browser: Browser, url: str, session: str) -> BrowserContext:
-    """A context of its own, so with an empty cache, that is signed in."""
+    """Return a separate context, with an empty cache, that is signed in."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     context.set_default_timeout(60_000)
     context.add_cookies([{"name": session_cookie(url), "value": session, "url": url}])
@@ -64,7 +64,7 @@ def person(browser: Browser, url: str, session: str) -> BrowserContext:
 
 
 def first_visits(browser: Browser, url: str, session: str, paths: Mapping[str, str]) -> Iterator[Line]:
-    """Bytes on the wire of HTML, style sheets and scripts, headers too; nodes; and the largest paint."""
+    """Yield the bytes on the wire of HTML, style sheets and scripts, with headers; the nodes; and the largest paint."""
     nodes: dict[str, int] = {}
     paints: dict[str, float] = {}
     weights: dict[str, tuple[float, bool]] = {}

@@ -42,13 +42,16 @@ def digits(figure: float) -> int:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """By nearest rank: the smallest value that at least this share of the values does not exceed."""
+    """Return the percentile by nearest rank: the smallest value that at least this share of the values does
+    not exceed.
+    """
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def slope(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """The least squares line's slope through (x, y), and twice its standard error: the range in which it likely is.
+    """Return the least squares line's slope through (x, y), and twice its standard error: the range in which it
+    likely is.
 
     Needs three points with different x.
     """

@@ -35,7 +35,7 @@ picture.
 
 @contextmanager
 def served(instances: int) -> Iterator[ApiProcess]:
-    """The process of API and web UI, ready, before a filled database; all of it is gone at the end."""
+    """Yield the process of API and web UI, ready, before a filled database; all of it is gone at the end."""
     with tempfile.TemporaryDirectory(prefix="fl-web-", dir=place_of_servers()) as scratch:
         folder = Path(scratch)
         postgres = PostgresProcess(folder, SERVER)

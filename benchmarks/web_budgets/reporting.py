@@ -62,7 +62,7 @@ class Traffic:
         return self._ask(("move", name))
 
     def refused(self) -> int:
-        """Number of posts so far that the API did not accept."""
+        """Return the number of posts so far that the API did not accept."""
         return int(self._ask(("refused", 0)))
 
     def _ask(self, what: tuple[str, object]) -> float:
@@ -277,7 +277,7 @@ class _Pool:
         )
 
     def _moved(self, name: str) -> dict[str, Any]:
-        """A session that is new here, and its first migration."""
+        """Return a session that is new to the pool, and its first migration."""
         source, target = self._random.sample(self._names, 2)
         session, first, now = uuid.uuid4().hex, uuid.uuid4().hex, time.time()
         bound = BindingChange(

@@ -61,7 +61,7 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
 
 
 def when(at: datetime | None) -> str:
-    """A time in UTC, to the second; `-` if there is none."""
+    """Return a time in UTC, to the second; `-` for None."""
     return "-" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -70,18 +70,18 @@ def percent(share: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A duration as people read it; `-` if there is none."""
+    """Return a duration in the form for people; `-` for None."""
     return "-" if value is None else seconds_words(value)
 
 
 def short(text: object, most: int = 60) -> str:
-    """The text, cut after `most` characters; `-` if there is none."""
+    """Return the text, cut after `most` characters; `-` for None."""
     shown = "-" if text is None else str(text)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
 def steps(diff: list[dict[str, Any]]) -> list[str]:
-    """A line for each value that changes."""
+    """Return a line for each value that changes."""
     return [f"  {step['path']}: {_value(step.get('before'))} → {_value(step.get('after'))}" for step in diff]
 
 
@@ -91,5 +91,5 @@ def _value(value: Any) -> str:
 
 
 def time_words(at: datetime | None) -> str:
-    """A time in UTC, to the second."""
+    """Return a time in UTC, to the second."""
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if at is not None else "unknown"

@@ -21,7 +21,7 @@ async def client_of(kubeconfig: Path) -> AsyncIterator[KubernetesClient]:
 
 
 def server_of(kubeconfig: Path) -> str:
-    """The URL of the cluster's API. Raises SandboxError for a file that cannot be used."""
+    """Return the URL of the cluster's API. Raises SandboxError for a file that cannot be used."""
     with _as_sandbox_errors():
         return read_kubeconfig(kubeconfig).server
 

@@ -75,7 +75,7 @@ class PostgresServer:
         return URL.create("postgresql+psycopg", username=USER, database=DATABASE, query=place).render_as_string(hide_password=False)
 
     def command(self) -> tuple[str, ...]:
-        """The command that runs the server in the foreground; the pid of that process is the postmaster's."""
+        """Return the command that runs the server in the foreground; the pid of that process is the postmaster's."""
         options = {"listen_addresses": "", "unix_socket_directories": str(self.socket_directory), **self.settings}
         flags = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         return (*self.user.prefix, str(self.binaries / "postgres"), "-D", str(self.data), *flags)

@@ -131,7 +131,7 @@ class StateDirectory:
         return Lock(descriptor)
 
     def is_locked(self) -> bool:
-        """Whether a supervisor runs on this directory now."""
+        """Return whether a supervisor runs on this directory now."""
         if not self.lock_file.exists():
             return False
         lock = self.lock()

@@ -60,7 +60,7 @@ class StartingTime:
         self._cpu_then = 0.0
 
     def passed(self, now: float) -> float:
-        """Seconds since the first query."""
+        """Return the seconds since the first query."""
         return 0.0 if self._began is None else now - self._began
 
     def is_over(self, now: float, cpu_seconds: float) -> bool:
@@ -75,7 +75,7 @@ class StartingTime:
         return not has_time and (cpu_seconds >= ENOUGH_CPU_SECONDS or now - self._moved_at >= min(STILL_SECONDS, self._least))
 
     def next_look(self, now: float) -> float:
-        """Seconds until the next query."""
+        """Return the seconds until the next query."""
         return min(LONGEST_LOOK_SECONDS, max(0.05, self._least - self.passed(now)))
 
 

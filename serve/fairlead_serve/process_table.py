@@ -51,7 +51,7 @@ class ServePlan:
 
 
 def process_table(plan: ServePlan) -> tuple[Node, ...]:
-    """All processes of the plan."""
+    """Return all processes of the plan."""
     router = router_process(
         ROUTER, ports=plan.ports, api_addresses=plan.api_url, tokens=plan.tokens, directory=plan.directory, host=plan.host, needs=("api",)
     )

@@ -214,7 +214,7 @@ class Callers:
 
 
 def _by_this_clock(word: Body, ahead_seconds: float) -> Word:
-    """An asking router's message with its times converted to this router's clock."""
+    """Return an asking router's message with its times converted to this router's clock."""
     assert not isinstance(word, Control | Dispatch | Refusal)
     if isinstance(word, Asked | UnderWay):
         request = replace(word.request, arrived_at=word.request.arrived_at + ahead_seconds)

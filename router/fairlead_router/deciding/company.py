@@ -68,7 +68,9 @@ class Company:
         self._looked_at = 0.0
 
     async def look(self) -> None:
-        """Runs several times a second: connect to new routers, drop those that left, ask the router that decides."""
+        """Connect to new routers, drop routers that left, and ask the router that decides. Called several times a
+        second.
+        """
         if self._server is None and not self._stopping:
             self._listen()
         now = asyncio.get_running_loop().time()

@@ -66,7 +66,7 @@ class RouterConnection(asyncio.Protocol):
         self.close()
 
     def trust(self) -> None:
-        """The peer has proven its identity: accept larger frames."""
+        """Accept larger frames, because the peer has proven its identity."""
         self._reader.largest = LARGEST_FRAME
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -142,7 +142,7 @@ class Frame(NamedTuple):
 
 
 def encode(frame: Frame) -> bytes:
-    """The bytes of a frame."""
+    """Return the bytes of a frame."""
     content = _encode((_NUMBERS[type(frame.body)], frame.pool, frame.body))
     return len(content).to_bytes(_LENGTH_BYTES, "big") + content
 

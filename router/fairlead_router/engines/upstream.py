@@ -25,7 +25,7 @@ class UpstreamPool:
         self.opened = 0
 
     def take_idle(self, address: str) -> UpstreamConnection | None:
-        """The most recently used idle connection to `address`, if any."""
+        """Return the most recently used idle connection to `address`, if any."""
         stack = self._idle.get(address)
         while stack:
             connection = stack.pop()
@@ -69,7 +69,7 @@ class UpstreamPool:
         stack.append(connection)
 
     def _forget(self, connection: UpstreamConnection) -> None:
-        """A connection has closed; drop it if it was idle."""
+        """Drop a connection that has closed, if it was idle."""
         stack = self._idle.get(connection.address)
         if stack is not None and not connection.busy and connection in stack:
             stack.remove(connection)

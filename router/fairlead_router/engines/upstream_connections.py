@@ -97,7 +97,7 @@ MOST_WORDS = 2000
 
 
 def without_addresses(words: str) -> str:
-    """An engine's or a system's words without hosts, addresses and ports: clients are to see none of them."""
+    """Return a message of an engine or of the system without hosts, addresses and ports, which clients must not see."""
     return _ADDRESS.sub("[address]", words[:MOST_WORDS])
 
 

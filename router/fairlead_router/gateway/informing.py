@@ -114,7 +114,7 @@ class Informing:
     # ── for operators ──
 
     async def send_metrics(self, send: Send) -> None:
-        """The Prometheus page."""
+        """Send the Prometheus page."""
         self._metrics.upstream_connections = self._upstream.opened
         self._metrics.pool_readings = [
             PoolReading(

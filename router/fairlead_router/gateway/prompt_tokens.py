@@ -106,7 +106,7 @@ class PromptTokens:
         return _routed(found, prompt.size, estimated_tokens, caches.block_tokens, asking.known.tail_tokens)
 
     def asks(self, pool: Pool) -> int:
-        """Number of open questions about a pool's prompts."""
+        """Return the number of open questions about a pool's prompts."""
         return len(self._of_pool(pool).tasks)
 
     def _of_ids(self, pool: Pool, ids: Any, salt: object, estimated_tokens: int, adapter: str | None) -> RoutedPrompt:

@@ -63,7 +63,7 @@ class PromptSize(NamedTuple):
 
 
 def prompt_size(endpoint: Endpoint, document: Document, prompt: Prompt) -> PromptSize:
-    """The size from which the prompt's tokens are estimated."""
+    """Return the size from which the prompt's tokens are estimated."""
     length = len(prompt.text)
     if not _MAY_BE_IDS.isdisjoint(document) and _is_token_ids(document):
         return PromptSize(GIVEN_IDS, length, False)
@@ -90,8 +90,8 @@ POOL_HEADER = b"x-fairlead-pool"
 
 
 def opened_by(key: GatewayKey | None) -> Opens:
-    """The pools that a client may use: the pools that its key opens, or all pools for a client that was admitted
-    without a key.
+    """Return the pools that a client may use: the pools that its key opens, or all pools for a client that was
+    admitted without a key.
     """
     return every if key is None else key.opens
 

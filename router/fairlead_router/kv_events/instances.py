@@ -115,7 +115,7 @@ class InstanceEvents:
         self._hear({})
 
     def readings(self) -> list[EventReading]:
-        """One reading per rank."""
+        """Return one reading per rank."""
         return [self._reading(one) for one in self.subscriptions]
 
     def _reading(self, one: Subscription) -> EventReading:

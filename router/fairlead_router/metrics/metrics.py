@@ -73,7 +73,7 @@ class RouterMetrics(Collector):
         self.accounting_errors = 0
 
     def pool(self, name: str) -> PoolCounters:
-        """The counters of a pool, made at first use."""
+        """Return the counters of a pool, made at first use."""
         counters = self.pools.get(name)
         if counters is None:
             counters = self.pools[name] = PoolCounters()
@@ -163,7 +163,7 @@ class RouterMetrics(Collector):
 
 
 def render(metrics: RouterMetrics) -> bytes:
-    """The text exposition of all metrics."""
+    """Return the text exposition of all metrics."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)
     return generate_latest(registry)

@@ -210,7 +210,7 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
 
 
 def class_families(pools: Mapping[str, PoolCounters]) -> Iterator[Metric]:
-    """Counters by pool and priority class."""
+    """Yield the counters by pool and priority class."""
     labels = ["pool", "priority_class"]
     submitted = CounterMetricFamily(
         "fairlead_router_class_submitted", "Requests handed to the scheduler, in pools with priority classes.", labels=labels
@@ -230,7 +230,7 @@ def class_families(pools: Mapping[str, PoolCounters]) -> Iterator[Metric]:
 
 
 def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
-    """Gauges by pool."""
+    """Yield the gauges by pool."""
     held = GaugeMetricFamily("fairlead_router_held", "Requests that wait for the pool to have an instance.", labels=["pool"])
     size = GaugeMetricFamily(
         "fairlead_router_bytes_per_token", "Bytes of prompt text counted as one token, as declared or as measured.", labels=["pool"]

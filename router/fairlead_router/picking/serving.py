@@ -98,7 +98,7 @@ class PickerServer:
         return self.open_health_check(stream)
 
     def open_health_check(self, stream: GrpcStream) -> Listener | None:
-        """The handler of a health check; None for any other path."""
+        """Return the handler of a health check; None for any other path."""
         if stream.path not in (HEALTH_CHECK, HEALTH_WATCH) or len(self._health) >= MOST_HEALTH_STREAMS:
             return None
         made = HealthStream(stream, self._ready, self._health.discard, watching=stream.path == HEALTH_WATCH)

@@ -261,7 +261,7 @@ class HealthStream:
             self._ended(self)
 
     def gone(self) -> None:
-        """The stream no longer has a listener."""
+        """Handle that the stream no longer has a listener."""
         self._ended(self)
 
     def look(self) -> None:

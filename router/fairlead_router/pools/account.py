@@ -102,7 +102,7 @@ class PoolAccount:
     # ── use ──
 
     def held(self) -> HeldDemand:
-        """Requests that wait until the pool has an instance."""
+        """Return the requests that wait until the pool has an instance."""
         return self._waiting_room.held()
 
     def use(self, now: float) -> PoolUse:

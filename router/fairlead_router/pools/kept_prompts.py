@@ -122,11 +122,11 @@ class KeptPrompts:
             self.bytes -= sum(prompt.bytes for prompt in sessions.prompts.values())
 
     def of(self, pool: PoolKey) -> Iterator[KeptPrompt]:
-        """The pool's prompts."""
+        """Yield the pool's prompts."""
         return iter(self._pools[pool].prompts.values() if pool in self._pools else ())
 
     def newest(self, pool: PoolKey) -> Iterator[KeptPrompt]:
-        """The pool's prompts, the most recently used first."""
+        """Yield the pool's prompts, the most recently used first."""
         return reversed(self._pools[pool].prompts.values() if pool in self._pools else ())
 
     def worths(self, pool: PoolKey, instances: Collection[str], now: float, *, fetched: bool = False) -> list[tuple[Worth, KeptPrompt]]:

@@ -58,7 +58,7 @@ class GatewayKey:
         return any(self.facts.opens(pool.key, one) for one in names)
 
     def has_expired(self, now: float) -> bool:
-        """Whether the key's time is over, by the API's clock."""
+        """Return whether the key has expired, by the API's clock."""
         return self.facts.expires_at is not None and self.facts.expires_at <= now
 
     def over_limit(self, now: float, api_ahead: float = 0.0) -> tuple[KeyRefusal, float] | None:

@@ -145,7 +145,7 @@ class KnownEngines:
         return target_of(instance, None if seen is None or name is None else seen.rank(name))
 
     def figures(self, instance: str, address: str, page: EnginePage) -> Mapping[str, EngineFigures]:
-        """The figures of the engine's metrics page, by target."""
+        """Return the figures of the engine's metrics page, by target."""
         seen = self._ranks.get((instance, address))
         if seen is None or not seen.ranks:
             return {instance: page}
@@ -214,7 +214,7 @@ class KnownEngines:
         )
 
     def troubled(self) -> tuple[TroubledEngine, ...]:
-        """All troubles of the pool's engines, by instance."""
+        """Return all troubles of the pool's engines, by instance."""
         return tuple(
             TroubledEngine(
                 pool=self._pool,
@@ -281,7 +281,9 @@ class RecalledEngines:
         return self._memory
 
     def of_target(self, parts: int, table: RoutingTable, now: float) -> EngineMemory | None:
-        """The same figures for one of an instance's `parts` ranks, which has that fraction of the instance's speed."""
+        """Return the same figures for one of an instance's `parts` ranks, which has that fraction of the instance's
+        speed.
+        """
         memory = self.of_instance(table, now)
         if memory is None:
             return None
@@ -289,7 +291,7 @@ class RecalledEngines:
         return replace(memory, known=replace(memory.known, prefill_tokens_per_second=part))
 
     def bytes_per_token(self, table: RoutingTable, now: float) -> Figure:
-        """Bytes of prompt text per token; unknown if no figure is remembered."""
+        """Return the bytes of prompt text per token; unknown if no figure is remembered."""
         memory = self.of_instance(table, now)
         return UNKNOWN if memory is None else memory.known.bytes_per_token
 

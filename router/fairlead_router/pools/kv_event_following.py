@@ -154,7 +154,7 @@ class KvEventFollower:
             pool.scheduler.caches.index.sweep(SWEPT_BLOCKS)
 
     def readings(self) -> dict[tuple[str, str], list[EventReading]]:
-        """The state of each followed instance's events, by pool and instance."""
+        """Return the state of each followed instance's events, by pool and instance."""
         return {key: followed.events.readings() for key, followed in self._followed.items() if followed.events is not None}
 
     def events_heard(self, pool: str, instance: str) -> Mapping[int, int]:

@@ -135,11 +135,11 @@ class Pool:
         return self.pass_credentials and self.engine_of(instance).pass_client_credentials
 
     def ranks(self, instance: str) -> Ranks:
-        """The data-parallel ranks of an instance, if it is known to have several."""
+        """Return the data-parallel ranks of an instance that is known to have several."""
         return self._ranks.get(instance, ())
 
     def targets(self, instance: str) -> Sequence[str]:
-        """The instance's targets: its ranks if it is known to have several, otherwise the instance itself."""
+        """Return the instance's targets: its ranks if it is known to have several, otherwise the instance itself."""
         return [target_of(instance, rank) for rank in self.ranks(instance)] or (instance,)
 
     def target(self, instance: str, rank: int | None) -> str:

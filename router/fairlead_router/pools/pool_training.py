@@ -91,7 +91,7 @@ class PoolTraining:
                 del by_pool[gone]
 
     def reports(self) -> dict[str, LearningReport]:
-        """The report of each pool's learning policy, by pool."""
+        """Return the report of each pool's learning policy, by pool."""
         policies = ((str(pool.key), pool.scheduler.learns_online) for pool in self._pools.all())
         return {name: policy.learning() for name, policy in policies if policy is not None}
 

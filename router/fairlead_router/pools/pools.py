@@ -87,7 +87,7 @@ class Pools:
         return self._clock() + self.api_clock.ahead_seconds
 
     def all(self) -> tuple[Pool, ...]:
-        """The current pools, by key."""
+        """Return the current pools, by key."""
         return tuple(self._by_key[key] for key in sorted(self._by_key))
 
     def living(self) -> Iterable[Pool]:
@@ -108,7 +108,7 @@ class Pools:
         return tuple(rows.values())
 
     def get(self, key: PoolKey) -> Pool | None:
-        """The current pool with this key."""
+        """Return the current pool with this key."""
         return self._by_key.get(str(key))
 
     def apply(self, table: RoutingTable) -> bool:
@@ -243,7 +243,7 @@ class Pools:
                 pool.counters.lost_moves += pool.scheduler.apply_bindings(group, now, lost)
 
     def prefix_memories(self) -> list[PrefixMemory]:
-        """The believed caches of the instances of all pools."""
+        """Return the believed caches of the instances of all pools."""
         now = self._clock()
         return [memory for pool in self.all() for memory in pool.scheduler.prefix_memories(now)]
 
@@ -257,7 +257,7 @@ class Pools:
         )
 
     def engine_memories(self) -> list[EngineMemory]:
-        """What is known of the instances of each pool; pools without knowledge are left out."""
+        """Return what is known of the instances of each pool; pools without knowledge are left out."""
         now = self._clock()
         return [memory for pool in self.all() if (memory := pool.engine_memory(now)) is not None]
 

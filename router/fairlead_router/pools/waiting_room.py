@@ -45,7 +45,7 @@ class WaitingRoom:
         return HeldDemand(requests=others.requests + len(self), prompt_tokens=others.prompt_tokens)
 
     def has_room(self, body_bytes: int) -> bool:
-        """Whether one more request may wait."""
+        """Return whether one more request may wait."""
         others = self._others()
         return len(self) + others.requests < self._holding.held_requests and self._bytes + others.body_bytes + body_bytes <= MOST_BYTES
 

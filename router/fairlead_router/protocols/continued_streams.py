@@ -74,7 +74,7 @@ class ChunkRest(Continued):
         return b"data: " + encoded(document) + b"\n\n"
 
     def _go_on(self, choice: Any) -> bool:
-        """Whether the choice has more than its client has already received."""
+        """Return whether the choice has more than its client has already received."""
         if not isinstance(choice, dict):
             return True
         delta, ends = choice.get("delta"), choice.get("finish_reason") is not None

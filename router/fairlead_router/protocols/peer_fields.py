@@ -39,7 +39,7 @@ _WATCHED = PEER_FIELDS | _HOLDERS | set(_IDS)
 
 
 def is_peer_field(name: str) -> bool:
-    """Whether a field of this name points an engine at a peer."""
+    """Return whether a field of this name points an engine at a peer."""
     return name in PEER_FIELDS or name.startswith(_PREFIX)
 
 

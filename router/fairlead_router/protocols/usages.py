@@ -46,7 +46,7 @@ class Figures:
         return _take(usage, self._counts)
 
     def usage(self, output_tokens: int | None = None) -> Usage:
-        """The known counts; `output_tokens` replaces the engine's own count."""
+        """Return the known counts; `output_tokens` replaces the engine's own count."""
         return _usage(self._counts, output_tokens)
 
 

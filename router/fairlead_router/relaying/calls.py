@@ -164,7 +164,7 @@ class Call:
         return self._kept
 
     def client_gone(self) -> None:
-        """The client closed its connection: stop all waiting for it."""
+        """Stop all waiting for the client, because it closed its connection."""
         self.gone = True
         if self.task is not None:
             self.task.cancel()
@@ -321,7 +321,7 @@ class Calls:
         return tuple(self._calls)
 
     def active(self) -> int:
-        """Number of unfinished calls."""
+        """Return the number of unfinished calls."""
         return len(self._calls)
 
     async def wait_until_idle(self, seconds: float) -> bool:

@@ -60,7 +60,7 @@ class HeldResponses:
         return self._sessions.get(response, response)
 
     def charge(self, response: str) -> Charge | None:
-        """The charge of the request that made the response, if that request came through this router."""
+        """Return the charge of the request that made the response, if that request came through this router."""
         return self._charges.get(response)
 
     def __len__(self) -> int:

@@ -154,7 +154,7 @@ class Spool:
         return {}
 
     def oldest_written_at(self) -> float | None:
-        """The time when the oldest batch was written; None when the spool is empty."""
+        """Return the time when the oldest batch was written; None when the spool is empty."""
         with self._lock:
             return min((next(iter(batches.values())).written_at for batches in self._batches.values() if batches), default=None)
 
@@ -291,7 +291,7 @@ class Spool:
             self._unwritten_bytes -= batch.size
 
     def _lent_samples(self) -> int:
-        """Bytes of the samples that are lent."""
+        """Return the bytes of the samples that are lent."""
         return sum(batch.size for batch in self._batches[Cargo.SAMPLES].values() if batch.sequence in self._lent)
 
     def _shrink(self) -> None:

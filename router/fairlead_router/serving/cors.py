@@ -31,7 +31,7 @@ class Cors:
         self.is_on = bool(self._origins)
 
     def headers(self, request: Headers) -> Headers:
-        """The CORS headers for the answer to a request with these headers."""
+        """Return the CORS headers for the answer to a request with these headers."""
         if not self._origins:
             return []
         origin = next((value for name, value in request if name == b"origin"), None)

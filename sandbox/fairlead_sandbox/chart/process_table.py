@@ -47,7 +47,7 @@ class ChartPlan:
 
 
 def chart_table(plan: ChartPlan) -> tuple[Node, ...]:
-    """All processes and steps of the plan."""
+    """Return all processes and steps of the plan."""
     nodes: list[Node] = [
         kubernetes_api_process(plan.directory, plan.ports["kubernetes-api"], plan.node_grace_seconds, plan.kubernetes_variables),
         Step(name="kubeconfig", run=plan.publish_kubeconfig, needs=("kubernetes-api",)),

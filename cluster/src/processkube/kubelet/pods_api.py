@@ -18,7 +18,7 @@ EVENTS_WAITING = 500
 
 
 def pod_path(pod: PodSpec) -> str:
-    """The path of the pod in the API."""
+    """Return the path of the pod in the API."""
     return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
 
 
@@ -130,7 +130,7 @@ class PodsApi:
         return await self._read(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")
 
     async def list_claims(self) -> list[Document]:
-        """All PersistentVolumeClaims."""
+        """Return all PersistentVolumeClaims."""
         return list((await self._client.request("GET", "/api/v1/persistentvolumeclaims"))["items"])
 
     async def bind_claim(self, claim: Document) -> None:

@@ -51,7 +51,7 @@ class ProcessRuntime:
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
     def log_path(self, namespace: str, name: str) -> Path:
-        """The file in which the API server looks for the pod's log."""
+        """Return the file in which the API server looks for the pod's log."""
         return self._logs / f"{namespace}_{name}.log"
 
     def start(self, command: Sequence[str], variables: Mapping[str, str], log: Path) -> ProcessIdentity:

@@ -70,13 +70,13 @@ class MountSpec:
 
 
 def read_volumes(spec: Mapping[str, Any]) -> tuple[VolumeSpec, ...]:
-    """The pod's volumes, and the volume of its service account's token if the pod asks for one."""
+    """Return the pod's volumes, and the volume of its service account's token if the pod asks for one."""
     volumes = tuple(_read_volume(volume) for volume in spec.get("volumes") or ())
     return (*volumes, _token_volume()) if mounts_token(spec) else volumes
 
 
 def read_mounts(container: Mapping[str, Any], pod: Mapping[str, Any]) -> tuple[MountSpec, ...]:
-    """The mounts of the container."""
+    """Return the mounts of the container."""
     mounts = tuple(
         MountSpec(
             volume=mount["name"],

@@ -116,7 +116,7 @@ def _label_faults(labels: dict[str, str], field: str) -> list[Cause]:
 
 
 def _value_faults(value: str, field: str) -> list[Cause]:
-    """Faults of a label's value."""
+    """Return the faults of a label's value."""
     if len(value) > 63:
         return [invalid_value(field, value, "must be no more than 63 characters")]
     return [] if _LABEL_VALUE.fullmatch(value) else [invalid_value(field, value, _VALUE_RULE)]

@@ -54,7 +54,7 @@ class Accounts:
         return next(account for account in self._accounts if account.name == name)
 
     def authenticate(self, token: str) -> Account | None:
-        """The account of a token, or None.
+        """Return the account of a token, or None.
 
         Every account is compared, so that the time taken reveals nothing about the token.
         """
