@@ -5,7 +5,9 @@ import re
 from fairlead.errors import InvalidInput
 
 DURATION_PATTERN = r"^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h))+)$"
-"""Pattern of a duration. The CRD has it too, so that a bad duration is refused when the pool is applied."""
+"""The pattern of a duration. The CRD has the same pattern, so that a bad duration is refused when the pool is
+applied.
+"""
 
 _MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 _WHOLE = re.compile(DURATION_PATTERN)

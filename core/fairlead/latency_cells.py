@@ -13,10 +13,10 @@ _MANTISSAS = (10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 25, 28, 30, 33, 36, 40, 45
 _SMALLEST, _DECADES = -4, 7  # the mantissas are tenths: 10e-4 is a millisecond
 
 EDGES: tuple[float, ...] = tuple(float(f"{mantissa}e{_SMALLEST + decade}") for decade in range(_DECADES) for mantissa in _MANTISSAS)
-"""Where steps end, in seconds, ascending. Step 0 is below the first, step `n` from `EDGES[n - 1]` on."""
+"""Upper ends of the steps, in seconds, ascending. Step 0 is below the first edge; step `n` begins at `EDGES[n - 1]`."""
 
 NO_TPOT = 255
-"""The TPOT step of an answer of one token, which has no TPOT and is never late by it."""
+"""The TPOT step of an answer of one token, which has no TPOT and is never late by TPOT."""
 WIDTH = 256
 """Number of TPOT steps per TTFT step: a cell is TTFT step * WIDTH + TPOT step."""
 
@@ -76,7 +76,7 @@ def latency_within(step: int, part: float) -> float:
 
 
 def added(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """Counts of several classes or times as one."""
+    """Add up the counts of several classes or periods."""
     total: dict[int, int] = {}
     for part in parts:
         for cell, count in part.items():
@@ -91,6 +91,8 @@ def is_edge(seconds: float) -> bool:
 
 
 def _steps_below(target: float) -> tuple[int, int]:
-    """Two steps: the first that does not lie entirely below the target, and the first that lies entirely above it."""
+    """Return two steps: the first that does not lie entirely below the target, and the first that lies entirely above
+    it.
+    """
     step = bisect_right(EDGES, target)
     return step, step if step and target == EDGES[step - 1] else step + 1

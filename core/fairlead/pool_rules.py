@@ -25,7 +25,7 @@ def _scheduled_roles(spec: Any) -> Iterator[tuple[str, ScheduledRole]]:
 
 
 def _scheduled_ratios(spec: Any) -> Iterator[tuple[str, object]]:
-    """Each schedule's section ratio, with its path."""
+    """Yield each schedule's section `ratio`, with its path."""
     return (
         (f"scaling.schedules[{place}].ratio", written(schedule.ratio))
         for place, schedule in enumerate(spec.scaling.schedules)
@@ -34,7 +34,7 @@ def _scheduled_ratios(spec: Any) -> Iterator[tuple[str, object]]:
 
 
 def _scheduled_after_prefill(spec: Any) -> Iterator[tuple[str, object]]:
-    """Each schedule's section earlyRejection that refuses after the prefill, with its path."""
+    """Yield each schedule's section `earlyRejection` that refuses after the prefill, with its path."""
     return (
         (f"scaling.schedules[{place}].earlyRejection", written(schedule.early_rejection))
         for place, schedule in enumerate(spec.scaling.schedules)

@@ -1,8 +1,8 @@
 """The typed spec of an InferencePool.
 
-This is the only definition: the CRD is generated from these classes, and `parse_spec` reads documents by them. Sections
-of some length have a module each: `role_specs`, `engine_specs`, `routing_specs` and so on.
-Attribute names are the document's names in snake_case; durations are in seconds and their names end in `_seconds`.
+This is the only definition: the CRD is generated from these classes, and `parse_spec` reads documents by them. Long
+sections have a module each: `role_specs`, `engine_specs`, `routing_specs` and so on. Attribute names are the document's
+names in snake_case; durations are in seconds and their names end in `_seconds`.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
@@ -45,11 +45,11 @@ PLURAL = "inferencepools"
 KIND = "InferencePool"
 
 MAX_NAME = 52
-"""Longest pool name: pod names and label values (at most 63 characters) are built from it."""
+"""Maximum length of a pool's name: pod names and label values (at most 63 characters) are built from it."""
 
 MAX_NAME_OF_GROUPS = 43
-"""Longest name of a pool whose instances span several nodes: a StatefulSet's revision, which its pods have as a label,
-adds 20 characters to it.
+"""Maximum length of the name of a pool whose instances span several nodes: a StatefulSet's revision, which its pods
+have as a label, adds 20 characters to it.
 """
 
 
@@ -153,7 +153,9 @@ class PoolSpec:
 
     @property
     def adopts(self) -> bool:
-        """Whether the instances are running pods that the roles select, and the operator creates and deletes none."""
+        """Whether the instances are running pods that the roles select; the operator then creates and deletes no
+        pods.
+        """
         return adoption_specs.adopts(self)
 
     @property

@@ -9,7 +9,7 @@ from fairlead.reports.engines import Quantity
 from fairlead.reports.figures_off import is_off
 
 LASTING_SECONDS = 180.0
-"""A figure must have been wrong for this many seconds before there is advice about it."""
+"""Seconds for which a figure must have been wrong before advice mentions it."""
 
 _FIELDS: dict[str, str] = {
     Quantity.TEXT: "spec.engine.bytesPerToken",

@@ -7,12 +7,14 @@ from fairlead.instances import Role
 from fairlead.scaling.remedies import Confirmed, Reach, Simulated, enough_instances, enough_time
 
 WORTH_TELLING = 0.1
-"""Findings mention requests beyond any number of instances from this share of the refused requests on."""
+"""Least share of the refused requests from which findings mention requests that no number of instances serves in
+time.
+"""
 
 
 def is_beyond(found: Simulated) -> bool:
-    """Whether prompts that no number of instances serves in time are worth mentioning: they are many of the refused, or
-    more than may be late.
+    """Return whether to mention prompts that no number of instances serves in time: if they are many of the refused
+    requests, or more than the share that may be late.
     """
     return found.reach.exceeds(1 - found.goal) or (found.reach.share_of_refused or 0.0) >= WORTH_TELLING
 
@@ -34,7 +36,7 @@ def _range(chosen: Confirmed) -> str:
 
 
 def simulation_words(found: Simulated) -> str:
-    """Names the simulation and the time that it covers."""
+    """Name the simulation and the time span that it covers."""
     return f"the simulation of the last {wording.seconds(found.seconds)}"
 
 
@@ -72,7 +74,7 @@ def beyond_remedies(found: Simulated) -> str:
 
 
 def rest_words(found: Simulated) -> str:
-    """What more instances would do for the other requests."""
+    """Say what more instances would do for the other requests."""
     chosen = enough_instances(found)
     if found.unlike is not None:
         return f"whether more replicas help the others is not known: {found.unlike}"

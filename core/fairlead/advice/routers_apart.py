@@ -1,4 +1,6 @@
-"""RoutersApart: several routers of a pool decide for themselves, so that each knows the others' work seconds late."""
+"""RoutersApart: several routers of a pool decide separately, so each router learns of the others' decisions only
+seconds later.
+"""
 
 from collections.abc import Iterator
 

@@ -12,8 +12,8 @@ def rate(value: float) -> str:
 
 
 def missed(value: float) -> str:
-    """Requests per second that miss the objectives, by the hour where two decimals would show none: 0.44 → `0.44
-    requests/s`, 0.0008 → `3 requests/h`.
+    """Write requests per second that miss the objectives, or requests per hour if two decimals would show zero: 0.44 →
+    `0.44 requests/s`, 0.0008 → `3 requests/h`.
     """
     return f"{value:.2f} requests/s" if value >= 0.005 or not value else count(max(1, round(value * 3600)), "request") + "/h"
 
@@ -48,8 +48,8 @@ def count(number: int, noun: str) -> str:
 
 
 def not_yet(bad: int, had: int, needed: int) -> str:
-    """Why the observations do not justify a drain: `bad` of the last `had` minutes were bad, and
-    `needed` are required.
+    """Say why the observations do not justify a drain: `bad` of the last `had` minutes were bad, and `needed` bad
+    minutes are required.
     """
     if had < needed:
         return f"; that is the record of {count(had, 'minute')}, and to drain it takes {needed}"

@@ -63,15 +63,15 @@ def slo_met(facts: PoolFacts) -> Condition:
 
 
 def _beside(percent: float, goal: float = 100.0) -> str:
-    """The percentage with as few digits (at most three) as suffice to distinguish it from the goal and from 100: 90,
-    but 89.6, and 99.7.
+    """Return the percentage with as few digits (at most three) as suffice to distinguish it from the goal and from 100:
+    90, but 89.6, and 99.7.
     """
     words = [f"{percent:.{digits}f}" for digits in range(4)]
     return next((one for one in words if all((float(one) >= side) == (percent >= side) for side in (goal, 100.0))), words[-1])
 
 
 def _length(seconds: float) -> str:
-    """In whole units, so that the message changes once a minute and not with every answer."""
+    """Write a duration in whole units, so that the message changes at most once a minute and not with every answer."""
     return f"{seconds // 60:.0f} min" if seconds >= 60 else "over 30 s"
 
 

@@ -73,7 +73,9 @@ def merge_conditions(
 def only_degraded(
     previous: Iterable[Mapping[str, Any]], failure: ActionFailure, generation: int, now: str
 ) -> tuple[Mapping[str, Any], ...] | None:
-    """The condition list after a failed reconcile round: only Degraded is updated. None if it already says so."""
+    """Return the condition list after a failed reconcile round, with only Degraded updated; None if Degraded already
+    reports this failure.
+    """
     before = tuple(previous)
     kind = ConditionType.DEGRADED
     fresh = Condition(type=kind, status="True", reason=failure.reason, message=failure.message)
@@ -94,8 +96,8 @@ def migrations_paused(facts: PoolFacts) -> Condition:
 
 
 def forecast_holds(facts: PoolFacts) -> Condition:
-    """Whether demand is within the band of the pool's forecast. Without an answer the last one counts, so that the
-    control API may be away without a change of schedules.
+    """Return whether demand is within the band of the pool's forecast. Without an answer of the control API the last
+    answer counts, so an outage of the control API does not change schedules.
     """
     kind = ConditionType.FORECAST_HOLDS
     if facts.observations is None:
@@ -107,7 +109,7 @@ def forecast_holds(facts: PoolFacts) -> Condition:
 
 
 def suspends_forecast(conditions: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether by these conditions schedules that follow a forecast are suspended."""
+    """Return whether, by these conditions, the schedules that follow a forecast are suspended."""
     return any(one.get("type") == ConditionType.FORECAST_HOLDS and one.get("status") == "False" for one in conditions)
 
 
@@ -141,7 +143,7 @@ def gateway_ready(facts: GatewayFacts) -> Condition:
 
 
 def _judgement(parent: GatewayParent, kind: str) -> GatewayJudgement | None:
-    """The gateway's judgement; None while it gives none, or reports Unknown."""
+    """Return the gateway's judgement; None if the gateway gives no judgement, or reports Unknown."""
     return next((one for one in parent.judgements if one.type == kind and one.status in {"True", "False"}), None)
 
 
@@ -151,7 +153,7 @@ def _found(facts: GatewayFacts, kind: str, status: str) -> list[tuple[str, Gatew
 
 
 def _told(found: list[tuple[str, GatewayJudgement]]) -> str:
-    """The gateways' own reasons and messages."""
+    """Join the gateways' own reasons and messages."""
     return "; ".join(f"{name}: {one.reason}{f' ({one.message})' if one.message else ''}" for name, one in found)
 
 

@@ -64,7 +64,7 @@ def progressing(facts: PoolFacts) -> Condition:
 
 
 def _without_room(facts: PoolFacts) -> str:
-    """The remedy for a rollout whose next instance finds no room while no old one may go first."""
+    """Return the remedy for a rollout whose next instance has no room while no old instance may be removed first."""
     waits = any(trouble.reason in set(NoRoom) for trouble in facts.troubles)
     if not waits or all(role.rollout.max_unavailable for role in facts.desired):
         return ""
@@ -123,7 +123,7 @@ def _troubles(facts: PoolFacts) -> str:
 
 
 def _of_engines(found: tuple[InstanceTrouble, ...]) -> str:
-    """Like `_troubles`, for engine problems that routers have found."""
+    """Describe, like `_troubles`, the engine problems that routers have found."""
     lines = []
     for reason in sorted({one.trouble for one in found}):
         of_reason = sorted((one for one in found if one.trouble == reason), key=lambda one: one.instance)

@@ -78,10 +78,12 @@ def _root_key(lora_name: str | None) -> int:
 
 
 def _seeded(parent_key: int, extra: Sequence[object]) -> int:
-    """The seed for a block that depends on more than its tokens. Without such dependencies it is the parent's key."""
+    """Return the seed for a block that depends on more than its tokens. Without such dependencies, the seed is the
+    parent's key.
+    """
     return int(xxh3_64_intdigest(repr(_frozen(extra)).encode(), parent_key)) if extra else parent_key
 
 
 def _frozen(value: object) -> object:
-    """Turns lists into tuples: one engine's encoding makes lists where another's makes tuples."""
+    """Turn lists into tuples, because one engine's encoding makes lists where another's makes tuples."""
     return tuple(_frozen(item) for item in value) if isinstance(value, list | tuple) else value

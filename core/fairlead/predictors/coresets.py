@@ -1,8 +1,8 @@
 """Chooses the samples to remember: a small set that represents many, by the gradients they would give (a coreset).
 
-A sample's gradient feature is the last hidden layer's output for it times its residual: how much it would pull, and in
-which direction. Greedy k-centre: start at the largest, then always take the sample that differs most from all those
-taken.
+A sample's gradient feature is the last hidden layer's output for the sample times its residual: how much the sample
+would change the model, and in which direction. The method is greedy k-centre: start with the largest, then always take
+the sample that differs most from all samples taken.
 """
 
 from enum import StrEnum
@@ -16,7 +16,7 @@ NEVER_ZERO = np.float32(1e-8)
 
 
 class Selection(StrEnum):
-    """How the difference of samples is measured.
+    """The measure of how much samples differ.
 
     `published`: by direction alone, as in Lodestar's code, where only the first pick considers residuals. `corrected`:
     by residual x (1 - similarity), as the paper says, which keeps samples that the model still mispredicts. `fifo`

@@ -13,14 +13,14 @@ from fairlead.predictors.networks import Network, gradients
 from fairlead.predictors.samples import Floats
 
 FIRST_MEMORY, SECOND_MEMORY, NEVER_ZERO = 0.9, 0.999, 1e-8
-"""Adam's own constants."""
+"""The constants of the Adam algorithm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitSettings:
-    """How a network is fitted.
+    """The settings for fitting a network.
 
-    `epochs` passes over the samples are made, and more until there were `least_steps` steps.
+    The fit makes `epochs` passes over the samples, and further passes until it has made `least_steps` steps.
     """
 
     rate: float = 1e-3
@@ -44,7 +44,7 @@ class FitSettings:
 
 
 class Adam:
-    """Adaptive moments; weight decay is added to the gradient, as the published training has it."""
+    """The Adam optimiser; weight decay is added to the gradient, as in the published training."""
 
     def __init__(self, parameters: list[Floats], weight_decay: float) -> None:
         self._parameters = parameters

@@ -22,7 +22,7 @@ _HEADER_LENGTH = Struct("<I")
 
 
 def to_bytes(model: Model) -> bytes:
-    """The model, whole."""
+    """Return the whole model as bytes."""
     header = {
         "format": FORMAT,
         "feature_names": model.feature_names,

@@ -16,7 +16,7 @@ BIAS = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """Weights [in, out] and biases [out] of each layer, the first layer first. Never written to once it is made."""
+    """Weights [in, out] and biases [out] of each layer, the first layer first. Immutable after creation."""
 
     weights: tuple[Floats, ...]
     biases: tuple[Floats, ...]

@@ -22,12 +22,12 @@ class Samples:
 
     @staticmethod
     def none(width: int) -> "Samples":
-        """No sample of `width` features."""
+        """Return an empty set of samples with `width` features."""
         return Samples(features=np.zeros((0, width), dtype=np.float32), ttft_seconds=np.zeros(0, dtype=np.float32))
 
     @staticmethod
     def of(features: Sequence[Floats], ttft_seconds: Sequence[float]) -> "Samples":
-        """Samples from rows, at least one."""
+        """Return samples made from at least one row."""
         return Samples(features=np.stack(features).astype(np.float32), ttft_seconds=np.array(ttft_seconds, dtype=np.float32))
 
     def at(self, rows: Indexes | slice) -> "Samples":
