@@ -1,6 +1,6 @@
-"""Revisions of a pool: the part of its spec that a rollout brings to the instances, and how to roll back to one.
+"""Revisions of a pool: the part of its spec that a rollout brings to the instances, and how to roll back to a revision.
 
-The operator keeps the last ones as ControllerRevision objects; their `data` is the result of `revision_data`.
+The operator keeps the last revisions as ControllerRevision objects; their `data` is the result of `revision_data`.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _TEMPLATES = ("template", "nodes", "workerTemplate")
-"""What a role's pods are made from."""
+"""The fields of a role from which its pods are created."""
 
 
 def revision_data(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -29,7 +29,8 @@ def revision_name(pool: str, data: Mapping[str, Any]) -> str:
 
 
 def rolled_back(spec: Mapping[str, Any], data: Mapping[str, Any], only: str | None = None) -> dict[str, Any]:
-    """The spec with the engine and the templates of a revision; everything else stays, such as numbers and bounds.
+    """Return the spec with the engine and the templates of a revision; everything else stays, such as numbers and
+    bounds.
 
     `only` names a role: then only its template is rolled back, and the pool's engine stays.
     """

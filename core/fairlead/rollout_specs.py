@@ -41,7 +41,7 @@ _STEPS = (CanaryStepSpec(share=10), CanaryStepSpec(share=25), CanaryStepSpec(sha
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanarySpec:
-    """A rollout by steps, each of which gives whole sessions to the new revision and is judged by them."""
+    """A rollout in steps. Each step sends whole sessions to the new revision and is judged by these sessions."""
 
     RULES: ClassVar = (
         Rule(

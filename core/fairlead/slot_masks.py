@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 FEW = 8
-"""Up to this many bits, reading them one by one is cheaper."""
+"""Number of bits up to which reading them one by one is cheaper."""
 KEPT_MASKS = 64
-"""This many masks with more bits are cached with their slots: prefixes that many instances hold recur often."""
+"""Number of masks with more bits that are cached with their slots: prefixes that many instances hold recur often."""
 
 SlotVector = npt.NDArray[np.int64]
 
@@ -40,7 +40,7 @@ class SlotPlaces:
         return self._one_by_one[slot]
 
     def write(self, values: SlotVector, rows: Iterable[tuple[int, int]]) -> None:
-        """For each (mask, value) in turn, write the value at the place of every slot of the mask."""
+        """For each (mask, value) in turn, write the value at the position of every slot of the mask."""
         places = self._one_by_one
         for mask, value in rows:
             left = mask

@@ -28,7 +28,7 @@ class MirroredFacts:
 
     table: TableFacts
     scales: bool = False
-    """Whether signals decide numbers of instances, if only in a window, so that they are worth measuring."""
+    """Whether signals decide numbers of instances, at least in a window, so that they must be measured."""
 
     @staticmethod
     def of(spec: PoolSpec) -> "MirroredFacts":
@@ -54,7 +54,8 @@ def table_of(
     objectives: Iterable[PriorityClass] = (),
     canary: CanaryFacts | None = None,
 ) -> RoutingTable:
-    """A table without a version (0): the reachable instances, by id; ring anchors only where new work may go.
+    """Return a table without a version (0): the reachable instances by id, with ring anchors only for instances that
+    may get new work.
 
     `objectives` are classes of requests in addition to the spec's.
     """

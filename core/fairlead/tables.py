@@ -61,7 +61,7 @@ class PoolKey:
 class InstanceEngine:
     """The engine of one instance that was made from another template than the present one; see `EngineFacts`.
 
-    Its port is in the instance's address. All other fields are the pool's (docs/rollouts.md says why).
+    The engine's port is in the instance's address. All other facts are the pool's (docs/rollouts.md says why).
     """
 
     type: str
@@ -78,7 +78,7 @@ class InstanceEntry:
 
     `address` is host:port of its OpenAI API; `anchors` counts its ring points (0 unless accepting). Instances with the
     same `revision` can hand KV blocks to each other; empty = not known, which matches all. `engine` None: the table's
-    engine. `stays`: nothing is known that takes it away soon; without it, it takes requests, but is nobody's heir.
+    engine. `stays` False: the instance is known to leave soon, so it takes requests but inherits no sessions.
     """
 
     id: str
@@ -92,8 +92,8 @@ class InstanceEntry:
     stays: bool = True
 
     def pairs_with(self, other: "InstanceEntry") -> bool:
-        """Whether one of the two can decode what the other prefilled: engines of different revisions may lay out their
-        KV blocks differently.
+        """Return whether one of the two instances can decode what the other prefilled: engines of different revisions
+        may lay out their KV blocks differently.
         """
         return not self.revision or not other.revision or self.revision == other.revision
 
@@ -112,7 +112,7 @@ KV_USAGE_METRICS: Mapping[str, str] = MappingProxyType(
 NIXL = "Nixl"
 SHARED_STORE = "SharedStore"
 KV_TRANSFER_KINDS = (NIXL, "OffloadingP2P", SHARED_STORE)
-"""Every way in which engines hand KV blocks to each other that has a place here; the second one is refused."""
+"""Every known way in which engines hand KV blocks to each other; the second way is refused."""
 MOVES_THAT_PAY = "Pays"
 EVERY_MOVE = "Always"
 WHEN_MOVED = (MOVES_THAT_PAY, EVERY_MOVE)
@@ -122,8 +122,8 @@ COPIES_THAT_PAY = "Pays"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvTransferFacts:
-    """`spec.engine.kvTransfer`: how KV blocks get from one instance to another, and when a session takes its blocks
-    along.
+    """`spec.engine.kvTransfer`: how KV blocks get from one instance to another, and when a moving session's blocks are
+    transferred.
     """
 
     RULES: ClassVar = (
@@ -206,7 +206,7 @@ class KvTransferFacts:
 
     @property
     def is_store(self) -> bool:
-        """Whether engines read one store; otherwise routers ask them to hand blocks on."""
+        """Whether engines read one store; otherwise routers ask engines to hand blocks on."""
         return self.kind == SHARED_STORE
 
     longest_seconds: float = duration(
@@ -258,17 +258,17 @@ class EngineFigures:
 
     @property
     def handing_on(self) -> KvTransferFacts | None:
-        """`kv_transfer` where routers ask engines to hand blocks on."""
+        """`kv_transfer` if routers ask engines to hand blocks on, else None."""
         return None if self.kv_transfer is None or self.kv_transfer.is_store else self.kv_transfer
 
     @property
     def shared_store(self) -> KvTransferFacts | None:
-        """`kv_transfer` where all engines read one store."""
+        """`kv_transfer` if all engines read one store, else None."""
         return None if self.kv_transfer is None or not self.kv_transfer.is_store else self.kv_transfer
 
     @property
     def declared(self) -> EngineCapability:
-        """The declared capability of an instance, used where no better figure is known."""
+        """The declared capability of an instance, used if no better figure is known."""
         return EngineCapability(
             prefill_tokens_per_second=declared(self.prefill_tokens_per_second),
             bytes_per_token=declared(self.bytes_per_token),
@@ -473,7 +473,9 @@ CONTINUING_MODES = (ANSWERS_CONTINUE, "Disabled")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowPolicy:
-    """An entry of `spec.routing.shadows`: a policy that is asked beside the deciding one, and decides nothing."""
+    """An entry of `spec.routing.shadows`: a policy that makes choices beside the deciding policy, without any
+    effect.
+    """
 
     policy: str = text("A policy by name, except one that learns from its own choices.", pattern=POLICY_NAME, max_length=63)
     parameters: dict[str, Any] = free("Parameters of that policy; checked against its own schema (see the pool's Ready condition).")
@@ -549,8 +551,8 @@ class RoutingFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryFacts:
-    """The step of a canary: `share` (0-1) of the sessions without a home get one among `instances`, the others
-    elsewhere. `step` names the step, for the record of its requests.
+    """The step of a canary: the share `share` (0-1) of the sessions without a home get a home among `instances`, the
+    others elsewhere. `step` names the step, for the record of its requests.
     """
 
     step: str

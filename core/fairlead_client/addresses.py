@@ -70,7 +70,7 @@ class SeveralAddresses(httpx.AsyncBaseTransport):
 
 
 class _Watched(httpx.AsyncByteStream):
-    """An answer's body; if it breaks off or stalls, its address is no longer used."""
+    """A response's body. If it breaks off or stalls, its address is no longer used."""
 
     def __init__(self, addresses: SeveralAddresses, number: int, inner: httpx.AsyncByteStream) -> None:
         self._addresses = addresses

@@ -21,7 +21,7 @@ from fairlead_client.public.pools import PoolCalls
 from fairlead_client.public.webhooks import WebhookCalls
 
 LARGEST_EVENT = 16 * 1024 * 1024
-"""Bytes of one live event."""
+"""Maximum size of a live event, in bytes."""
 
 
 class ControlApi(AccessCalls, PoolCalls, HistoryCalls, FindingCalls, PlanCalls, WebhookCalls):
@@ -57,9 +57,9 @@ class ControlApi(AccessCalls, PoolCalls, HistoryCalls, FindingCalls, PlanCalls, 
                 yield chunk
 
     async def relayed(self, method: str, path: str, body: bytes | None) -> httpx.Response:
-        """The API's answer to a request that somebody wrote, as it is: a problem document too.
+        """Send a request that somebody wrote and return the API's response unchanged, even if it is a problem document.
 
-        `path` has its query, `body` is JSON. Raises ApiUnreachable when there is no answer.
+        `path` includes its query, `body` is JSON. Raises ApiUnreachable if there is no response.
         """
         headers = {**self._headers(), "accept": "*/*", **({} if body is None else {"content-type": "application/json"})}
         try:

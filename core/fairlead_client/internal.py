@@ -25,7 +25,7 @@ from fairlead_client.report_posts import post_body
 from fairlead_client.resources.problems import Problem
 
 SILENCE_SECONDS = 7.0
-"""The API sends a heartbeat every 2 s; a stream that is silent for this long counts as dead."""
+"""Seconds without data after which a stream counts as dead; the API sends a heartbeat every 2 s."""
 REPORT_SECONDS = 30.0
 """Time limit for a post of reports."""
 REFUSED_FOR_EVER = frozenset({400, 413, 422})
@@ -33,10 +33,10 @@ REFUSED_FOR_EVER = frozenset({400, 413, 422})
 
 
 class SystemApi:
-    """Client of the control API at `urls` (one address, or several of the same API), as the bearer of `token`.
+    """A client of the control API at `urls` (one address, or several of the same API), authenticated by `token`.
 
-    `timeout_seconds` bounds each wait of a call, `connect_seconds` the wait for a connection. `transport`
-    replaces the network in tests.
+    `timeout_seconds` bounds each wait of a call, `connect_seconds` the wait for a connection. `transport` replaces the
+    network in tests.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class SystemApi:
     # ── as the operator ──
 
     async def put_state(self, pool: PoolKey, state: PoolState) -> Outcome[PoolObservations]:
-        """Send everything observed about a pool, and get the routers' observations of it. Sending it again changes
-        nothing.
+        """Send everything observed about a pool, and get the routers' observations of the pool. Repeating the call
+        changes nothing.
         """
         outcome = await self._send("PUT", _of(pool, internal_paths.POOL_STATE), msgspec.json.encode(state))
         return _read(outcome, PoolObservations)
@@ -123,8 +123,8 @@ class SystemApi:
     async def post_reports(
         self, batches: Sequence[bytes], state: RouterState, *, seconds: float = REPORT_SECONDS, behind: Sequence[float] = ()
     ) -> Outcome[tuple[ReportReceipt, ...]]:
-        """Send neighbouring batches (of `encode_batch`) of one router, at least one; returns a
-        receipt for each, in order. `behind` is that of `post_body`.
+        """Send neighbouring batches (of `encode_batch`) of one router, at least one; return a receipt for each, in
+        order. `behind` is that of `post_body`.
 
         The API stores a batch once however often it is sent. `Later` with Cause.UNREADABLE means that the batches were
         stored but the receipts cannot be read.
@@ -175,7 +175,7 @@ class SystemApi:
 
 
 def _words(response: httpx.Response) -> str:
-    """The status and the problem document's text, else the beginning of the body; in one line."""
+    """Return the status and the problem document's text, else the beginning of the body, in one line."""
     try:
         problem = decoded(response.content, Problem)
         words = f"{problem.type}: {told(problem)}"

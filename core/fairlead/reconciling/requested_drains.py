@@ -1,8 +1,8 @@
-"""Drains that a person asks for: the instance is emptied and replaced, and the role keeps its number.
+"""Drains that a person asks for: the instance is emptied and replaced, and the role keeps its number of instances.
 
-Such a drain begins under the same condition as an eviction: all other desired instances serve, and it is not the last
-one that serves. Otherwise its successor is created first, above the maximum if necessary. A request withdrawn before
-the instance is empty puts it back in service, unless its successor already serves.
+Such a drain begins under the same condition as an eviction: all other desired instances serve, and the instance is not
+the last one that serves. Otherwise its successor is created first, above the maximum if necessary. If the request is
+withdrawn before the instance is empty, the instance returns to service, unless its successor already serves.
 """
 
 from fairlead.instances import InstanceState

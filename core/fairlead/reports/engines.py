@@ -25,9 +25,11 @@ class EngineTrouble(StrEnum):
     recomputed, and decode instances compute its prompts themselves. For a while it is not asked again.
     """
     EVENTS_NOT_HEARD = "EventsNotHeard"
-    """It connects to a router to publish its KV events, and none of them come to this one."""
+    """The engine connects to a router to publish its KV events, but no events arrive at this router."""
     REPORTS_IMPLAUSIBLE = "ReportsImplausible"
-    """It says what cannot be true of an engine (`fairlead.plausibility`): that part is not used."""
+    """The engine reports values that cannot be true of an engine (`fairlead.plausibility`); these values are not
+    used.
+    """
     ENGINE_SLOW = "EngineSlow"
     """The engine has work, but has made no progress for longer than a step should ever take."""
     ENGINE_STALLED = "EngineStalled"
@@ -50,7 +52,7 @@ class TroubledEngine:
     pool: PoolKey
     instance: str
     trouble: str
-    """An `EngineTrouble`, or the word of a newer router."""
+    """An `EngineTrouble`, or the name of a trouble that only newer routers know."""
     words: str
     seconds: float = 0.0
     """Seconds since the router first saw the trouble, where that matters."""
@@ -102,21 +104,21 @@ class Quantity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearntFigure:
-    """A figure that a router measured on a pool's engines, and how well it predicts.
+    """A figure that a router measured on a pool's engines, and how well the figure predicts.
 
-    `learnt` is the mean of the last observations, `declared` the pool's spec (None if it declares none), both in the
-    quantity's unit. It rests on `samples` prefills, answers or prompts. Errors are mean absolute errors of predictions
-    for the last few hundred of them as shares (0.1 = 10 %; for times, of their mean), each made beforehand: `error` for
-    predictions from the router's figure for all the pool's instances (for token counts, from the figure in use),
-    `declared_error` for predictions from `declared`. `in_use` says whether the router's own predictions use the
-    measured figure.
+    `learnt` is the mean of the last observations, `declared` the value of the pool's spec (None if it declares none),
+    both in the quantity's unit. `learnt` is based on `samples` prefills, answers or prompts. Errors are mean absolute
+    errors of predictions for the last few hundred of these samples as shares (0.1 = 10 %; for times, of their mean),
+    each made beforehand: `error` for predictions from the router's figure for all the pool's instances (for token
+    counts, from the figure in use), `declared_error` for predictions from `declared`. `in_use` says whether the
+    router's own predictions use the measured figure.
     """
 
     pool: PoolKey
     instance: str | None
     """None = over all of the pool's instances."""
     quantity: str
-    """A `Quantity`, or the word of a newer router."""
+    """A `Quantity`, or the name of a quantity that only newer routers know."""
     learnt: float
     declared: float | None
     samples: int
@@ -124,8 +126,8 @@ class LearntFigure:
     declared_error: float | None
     in_use: bool
     predicted: float | None = None
-    """For the last few hundred predictions, the mean of the figures that the router used, and in `observed` the mean of
-    those it then saw, in the quantity's unit; None if it used none.
+    """For the last few hundred predictions, the mean of the figures that the router used; `observed` is the mean of the
+    figures that it then saw. Both are in the quantity's unit; None if the router used no figure.
     """
     observed: float | None = None
     off_seconds: float = 0.0

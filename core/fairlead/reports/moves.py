@@ -54,9 +54,9 @@ class CacheFate(StrEnum):
     REFUSED = "refused"
     """The source or the target answered with an error."""
     LOST = "lost"
-    """The source or the target did not answer, or broke off."""
+    """The source or the target did not answer, or broke the transfer off."""
     LATE = "late"
-    """It took longer than it was allowed to."""
+    """The transfer took longer than the allowed time."""
 
 
 @value

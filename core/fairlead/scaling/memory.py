@@ -1,9 +1,9 @@
-"""What scaling must remember from one round to the next, also over a restart of the operator.
+"""The state that scaling keeps from one round to the next, also over a restart of the operator.
 
-The operator keeps a `ScalingMemory` in the pool's `status.scaling`, as JSON. It changes only at a comparison (every
-`period` of `spec.scaling` and `spec.ratio`) or a step, so a pool at rest is not written in every round, and it is empty
-while both modes are Fixed. A status may be lost, and a restored or re-created pool has none. Then the memory is rebuilt
-from the present numbers (`rebuilt`).
+The operator keeps a `ScalingMemory` in the pool's `status.scaling`, as JSON. The memory changes only at a comparison
+(every `period` of `spec.scaling` and `spec.ratio`) or a step, so a pool at rest is not written in every round, and it
+is empty while both modes are Fixed. A status may be lost, and a restored or re-created pool has none. The memory is
+then rebuilt from the present numbers (`rebuilt`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -51,7 +51,7 @@ class RoleMemory:
     """Recommendations that no later one falls below, oldest first: within a window, the first of them is the lowest."""
     steps: tuple[Step, ...] = ()
     told: str = ""
-    """The last recommendation, so that only changes are recorded."""
+    """The key of the last recommendation that was recorded, so that only changes are recorded."""
     rebuilt_at: float | None = None
     """When the number was rebuilt from the present instances because no memory existed; earlier steps are not known."""
     woken: Woken | None = None
@@ -69,22 +69,22 @@ class RatioMemory:
     """Number of comparisons smoothed in the figures below."""
     prefill_load: float | None = None
     decode_load: float | None = None
-    """Smoothed; None before the first comparison after a start or a move."""
+    """The smoothed load of decode; None before the first comparison after a start or a move."""
     prefill_work: float | None = None
     decode_work: float | None = None
     """Instances kept busy by arriving decode work, smoothed; None if that is not known."""
     beyond: int = 0
-    """Number of comparisons in a row that found prefill short of instances; negative = decode."""
+    """Number of comparisons in a row that found too few prefill instances; negative = too few decode instances."""
     worth: int = 0
-    """The number of the latest comparisons among these that all found a move worth it for the measured work."""
+    """Number of the latest of these comparisons that all found a move worth it for the measured work."""
     moved_at: float | None = None
     told: str = ""
-    """The last recommendation, so that only changes are recorded."""
+    """The key of the last recommendation that was recorded, so that only changes are recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingMemory:
-    """What scaling remembers of all roles."""
+    """Everything that scaling remembers of all roles."""
 
     roles: tuple[RoleMemory, ...] = ()
     ratio: RatioMemory = field(default_factory=RatioMemory)

@@ -1,8 +1,8 @@
-"""What happens to the requests if a pool's prefill or decode instances have more work than they can do. A role's work
-is the number of instances it keeps busy all the time (`sizing`). With early rejection, the two roles lose requests in
-different ways. Excess prefill work is refused by predicted TTFT, which the longest prompts exceed first: few requests
-with many tokens. Excess decode work refuses requests of any length. So one missing instance costs more requests in
-decode than in prefill; the more the lengths of prompts differ, the larger the difference.
+"""Models what happens to the requests if a pool's prefill or decode instances have more work than they can do. A role's
+work is the number of instances that it keeps busy all the time (`sizing`). With early rejection, the two roles lose
+requests in different ways. Excess prefill work is refused by predicted TTFT, which the longest prompts exceed first:
+few requests with many tokens. Excess decode work refuses requests of any length. So one missing instance costs more
+requests in decode than in prefill; the more the lengths of prompts differ, the larger the difference.
 
 With log-normal lengths, the shortest prompts that hold the share c of all tokens are the share P(P^-1(c) + s) of all
 requests (their Lorenz curve), where P is the standard normal distribution and s^2 = ln(1 + v^2) for the coefficient of
@@ -15,8 +15,8 @@ from math import inf, log, sqrt
 from statistics import NormalDist
 
 DECODE_LIMIT = 0.9
-"""Share of `slo.tpot` that a step may take on average. Decodes cannot wait: every fluctuation of the batch above the
-SLO misses it, while prefills may wait up to `slo.ttft`.
+"""Largest mean share of `slo.tpot` that a decode step may take. Decodes cannot wait: every fluctuation of the batch
+above the SLO misses it, while prefills may wait up to `slo.ttft`.
 """
 
 _NORMAL = NormalDist()
@@ -53,8 +53,8 @@ class Outlook:
     busiest: float
 
     def is_better_than(self, other: "Outlook") -> bool:
-        """Whether this split serves more, or as many with less work for the busiest role. At most one of two splits is
-        better.
+        """Return whether this split serves more requests, or as many with less work for the busiest role. At most one
+        of two splits is better than the other.
         """
         more = self.servable - other.servable
         if abs(more) >= _LEAST_MORE_SERVED:

@@ -27,8 +27,8 @@ from fairlead.scaling.specs import RatioSpec
 from fairlead.scaling.stabilization import is_due, is_interrupted
 
 SMOOTHING = 0.5
-"""Weight of the newest figure, once there are many. Each older figure weighs that much less than the next, and so does
-the first, so that figures from before the traffic began are soon forgotten.
+"""Weight of the newest figure, once there are many. Each older figure has half the weight of the next one, and so does
+the first figure, so that figures from before the traffic began are soon forgotten.
 """
 
 _MOVES = ((1, Role.PREFILL, Role.DECODE), (-1, Role.DECODE, Role.PREFILL))
@@ -118,8 +118,8 @@ def compare(memory: RatioMemory, seen: Shares, demand: Demand, spec: RatioSpec, 
 
 
 def moved(memory: RatioMemory, receiver: Role, now: float) -> RatioMemory:
-    """The memory after one instance moved to `receiver`: smoothed loads are dropped, because they belong to the old
-    split.
+    """Return the memory after one instance moved to `receiver`. Smoothed loads are dropped, because they belong to the
+    old split.
     """
     change = 1 if receiver is Role.PREFILL else -1
     return replace(memory, shift=memory.shift + change, moved_at=now, beyond=0, worth=0, prefill_load=None, decode_load=None)
@@ -130,7 +130,7 @@ def _smoothed(before: float | None, seen: float, weight: float) -> float:
 
 
 def _apart(shares: Shares, seen: Shares, spec: RatioSpec) -> int:
-    """The sign of the move that the loads call for; 0 while they are in balance."""
+    """Return the sign of the move that the loads call for; 0 while they are in balance."""
     for sign, taker, giver in _MOVES:
         apart = min((of[taker].load or 0.0) - (of[giver].load or 0.0) for of in (shares, seen))
         if apart > spec.band and (shares[giver].load or 0.0) < spec.donor_load and (shares[taker].load or 0.0) > spec.receiver_load:
@@ -162,10 +162,10 @@ def _hold(memory: RatioMemory, shares: Shares, receiver: Role, donor: Role, dema
 
 
 def _error(demand: Demand, spec: RatioSpec, row: int) -> float:
-    """Standard error of the smoothed work after `row` comparisons that all found a move worth it: the longer the row,
-    the smaller.
+    """Return the standard error of the smoothed work after `row` comparisons that all found a move worth it: the longer
+    the row, the smaller the error.
 
-    An exponential mean is as good as a mean over (2 - a) / a figures.
+    An exponential mean is as precise as a mean over (2 - a) / a figures.
     """
     figures = max((2 - SMOOTHING) / SMOOTHING, row)
     return demand.error(demand.window_seconds + spec.period_seconds * (figures - 1))

@@ -186,8 +186,8 @@ def reach_of(
     speed: float | None,
     sessions: Sequence[str | None] = (),
 ) -> Reach:
-    """The reach, from the seconds that each request takes alone (None: too long for an engine's KV memory) and whether
-    it was refused.
+    """Return the reach, computed from the seconds that each request takes alone (None: too long for an engine's KV
+    memory) and from whether it was refused.
 
     `speed` is an instance's prefill speed in tokens per second; `sessions` has the session of each request, if known.
     Half of the lateness that the percentile allows is reserved for queueing.
@@ -211,8 +211,7 @@ def reach_of(
 
 
 def swing_of(alone: Sequence[float | None], sessions: Sequence[str | None] = ()) -> float:
-    """In one of twenty cases, another sample of such requests brings more work than this later half, by more than this
-    share.
+    """Return the share by which another sample of such requests brings more work than this one in one of twenty cases.
 
     Sessions that arrive at random (a compound Poisson process) bring work whose variance is about the sum of squares of
     each session's work. A request without a session counts as its own session.
@@ -229,8 +228,8 @@ def swing_of(alone: Sequence[float | None], sessions: Sequence[str | None] = ())
 
 
 def drop_of(attainment: float, more: float, rate: float, swing: float) -> float:
-    """By how much the share in time falls with this much more work. `more` is the share at `rate` times the requests;
-    the result is interpolated on the line through both, which ends at zero.
+    """Return by how much the share in time falls if the work grows by the share `swing`. `more` is the share in time at
+    `rate` times the requests; the result is interpolated on the line through both, which ends at zero.
     """
     return min(attainment, max(0.0, attainment - more) * swing / (rate - 1))
 

@@ -26,7 +26,9 @@ _ROUNDING = 1e-9
 """A need this close above a whole number is rounded down to it."""
 
 _MOST_REFUSED = 0.9
-"""Maximum refused share that is used; when nearly all requests are refused, the rest says little about the work."""
+"""Largest refused share that is used. If nearly all requests are refused, the remaining ones say little about the
+work.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,9 @@ class Capacity:
 
     @staticmethod
     def of(known: EngineCapability) -> "Capacity":
-        """Raises ValueError if the size of the KV cache is unknown; every spec declares it."""
+        """Return the capacity from the known figures. Raises ValueError if the size of the KV cache is unknown; every
+        spec declares it.
+        """
         return Capacity(
             prefill_speed=known.prefill_tokens_per_second,
             kv_cache_tokens=round(value_of(known.kv_cache_tokens)),
@@ -110,9 +114,9 @@ def decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_
 
 
 def running_decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_load: float) -> float | None:
-    """The same need, computed from the current decodes and from the work that was refused because there were too few
-    decode instances. It is known sooner: the output lengths of finished requests are those of the past, and long ones
-    finish late.
+    """Return the same need, computed from the current decodes and from the work that was refused because there were too
+    few decode instances. It is known sooner than `decode_work`: the output lengths of finished requests describe the
+    past, and long answers finish late.
     """
     model, fullest = signals.decode_step, _fullest_batch(signals, slo, capacity, target_load)
     if model is None or fullest is None or signals.decode_load is None or signals.decode_context_tokens is None:

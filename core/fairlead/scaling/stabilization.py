@@ -1,8 +1,8 @@
-"""From recommendations to steps: stabilisation windows, limits per period and cooldowns, as autoscaling/v2 has them.
+"""Turns recommendations into steps: stabilisation windows, limits per period and cooldowns, as in autoscaling/v2.
 
 Within a window the lowest recommendation counts for growing and the highest for shrinking. After a gap in the
 comparisons (missing signals, a stopped operator, a clock set forward or back), both windows restart with the present
-number, as an HPA's do when its controller starts.
+number, as an HPA's windows do when its controller starts.
 """
 
 from dataclasses import replace
@@ -13,7 +13,7 @@ from fairlead.scaling.recommendations import Hold
 from fairlead.scaling.specs import ScaleDownSpec, ScaleUpSpec, ScalingSpec
 
 GAP_PERIODS = 4
-"""After this many periods without a comparison the windows restart."""
+"""Number of periods without a comparison after which the windows restart."""
 
 _LEAST_GAP_SECONDS = 60.0
 _ROUNDING = 1e-9
@@ -46,8 +46,8 @@ def remembered(role: RoleMemory, recommended: int, spec: ScalingSpec, now: float
 
 
 def next_replicas(role: RoleMemory, recommended: int, spec: ScalingSpec, now: float) -> tuple[int, Hold | None]:
-    """The number to which the role may go now, and why not to `recommended`. The recommendation must already be in the
-    memory.
+    """Return the number to which the role may go now, and why it may not go to `recommended`, if so. The recommendation
+    must already be in the memory.
     """
     current = role.replicas
     if recommended == current:

@@ -151,7 +151,7 @@ def _measured(this: _Round, roles: Mapping[Role, RoleMemory], demand: PoolDemand
 
 
 def _ratio_memory(memory: ScalingMemory, declared: Declared) -> RatioMemory:
-    """The ratio's memory. Its moves are dropped if the mode or the declaration changed."""
+    """Return the memory of the ratio controller. Its moves are dropped if the mode or the declaration changed."""
     ratio = memory.ratio
     if declared.ratio.mode is RatioMode.FIXED:
         return RatioMemory()
@@ -165,7 +165,9 @@ def _shift(role: Role, ratio: RatioMemory) -> int:
 
 
 def _begun(memory: ScalingMemory, role: DeclaredRole, ratio: RatioMemory, this: _Round, stays_at_zero: bool) -> RoleMemory:
-    """The role at the beginning of the round: its last number under the present declaration and bounds."""
+    """Return the role's memory at the beginning of the round: its last number under the present declaration and
+    bounds.
+    """
     old, spec = memory.of(role.role), this.declared.scaling
     if old is None or old.declared != role.replicas:
         old = RoleMemory(role=role.role, declared=role.replicas, replicas=role.replicas)

@@ -1,11 +1,11 @@
 """Scaling to zero instances and from zero, in mode SLO: all roles of a pool together, or none.
 
-A pool goes to zero if for `zero.idle_after_seconds` no router has had a request for it, in flight or held. It comes
-from zero when a router holds a request: with as many instances as prefill the held requests within `recovery_seconds`,
-at least one, by the best known speed (`fairlead.capabilities`), since nothing runs that could be measured. Until the
-first instance serves, which takes the measured start time, more requests arrive. So further instances may be added for
-the requests that will be held by then, if the arrivals since the start continue. If a figure is unknown, a running pool
-stays up and a pool at zero stays at zero.
+A pool goes to zero if for `zero.idle_after_seconds` no router has had a request for it, in flight or held. It is
+started again when a router holds a request. The first number is the number of instances that prefill the held requests
+within `recovery_seconds`, at least one, by the best known speed (`fairlead.capabilities`), since no instance runs that
+could be measured. Until the first instance serves, which takes the measured start time, more requests arrive. So
+further instances may be added for the requests that will be held by then, if arrivals continue as since the start. If a
+figure is unknown, a running pool stays up and a pool at zero stays at zero.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ def was_at_zero(memory: ScalingMemory, declared: Mapping[Role, int]) -> bool:
 
 
 def may_be_zero(roles_may: bool, bounds: Mapping[Role, BoundsInForce]) -> bool:
-    """Whether the roles' own minimum and all open windows allow no instance."""
+    """Return whether the roles' own minimum and all open windows allow zero instances."""
     return roles_may and not any(one.lower > 0 and one.lower_by is not None for one in bounds.values())
 
 
@@ -104,7 +104,9 @@ def _expected(role: RoleMemory, demand: PoolDemand, start_seconds: float | None,
 
 
 def _for_held(role: Role, held_prompt_tokens: int, spec: ScalingSpec, capacity: Capacity) -> int:
-    """The first number of instances; how many decode instances are needed becomes known once there are outputs."""
+    """Return the first number of instances. The needed number of decode instances becomes known only once there are
+    outputs.
+    """
     if role is Role.DECODE:
         return 1
     speed = capacity.prefill_speed.value

@@ -114,7 +114,9 @@ def text(
     rules: tuple[Rule, ...] = (),
     convert: Callable[[str], Any] | None = None,
 ) -> Any:
-    """A string, limited by a pattern or a closed list; `convert` turns it into the attribute's value."""
+    """Return the field of a string, limited by a pattern or a closed list; `convert` turns it into the attribute's
+    value.
+    """
     shape = Shape(
         kind="string",
         description=description,
