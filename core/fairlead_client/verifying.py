@@ -21,7 +21,7 @@ from fairlead_client.resources.sessions import SessionDetail
 
 
 class Verifier:
-    """Checks one item at a time and collects the contradictions, in words, with the item's path."""
+    """Checks one item at a time and collects contradictions, each in words with the item's path."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -118,7 +118,7 @@ def _move(move: Migration | ReRoute, what: str) -> list[str]:
 
 
 def _step(migration: Migration, detail: SessionDetail) -> list[str]:
-    """The contradictions between a migration and the session's history, which must contain exactly this move."""
+    """Return the contradictions between a migration and the session's history, which must contain exactly this move."""
     history = sorted(detail.history, key=lambda holder: holder.version)
     steps = [index for index, holder in enumerate(history) if holder.migration == migration.id]
     if len(steps) != 1:

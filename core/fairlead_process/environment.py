@@ -21,11 +21,11 @@ S = TypeVar("S")
 
 PREFIX = "FAIRLEAD_"
 NOT_SETTINGS = ("FAIRLEAD_SANDBOX_", "FAIRLEAD_TEST_")
-"""Prefixes of variables for the sandbox and the tests: no process reads these as settings, and none reports them."""
+"""Prefixes of variables for the sandbox and the tests: no process reads these variables as settings or reports them."""
 
 
 class MissingSetting(InvalidInput):
-    """A variable that has no default is not set, or empty."""
+    """Raised if a variable without a default is not set, or empty."""
 
     def __init__(self, field: str, value: object, remedy: str) -> None:
         super().__init__(field, value, remedy)
@@ -64,7 +64,7 @@ class Variable:
 
 
 def without_credentials(url: str) -> str:
-    """What a person may see of a URL, or of several: no user, no password and no parameters."""
+    """Return what a person may see of one or several URLs: no user, no password and no parameters."""
     before, mark, _ = url.rpartition("@")[2].partition("?")
     return f"{'…@' if '@' in url else ''}{before}{'?…' if mark else ''}"
 

@@ -8,7 +8,7 @@ The event is a fixed sentence; its data are named values (`extra=`), never forma
     {"at": "2026-11-21T10:00:00.000Z", "level": "warning", "logger": "fairlead_router.reporting", "event": "report set
      aside", "file": …}
 
-Of warnings and errors that repeat, few are written and the rest is counted (`FloodGate`).
+If warnings and errors repeat, only a few are written and the rest is counted (`FloodGate`).
 
 Prompts, keys and tokens are never logged. Values have the same names everywhere: `error` for the problem, `pool` as
 namespace/name, `instance`, `router`, `request`, `session`.
@@ -103,18 +103,18 @@ def _shown(value: object) -> str:
 
 
 MOST_ALIKE = 10
-"""Lines of one event and subject that are written in `WINDOW_SECONDS`."""
+"""Maximum number of lines of one event and subject that are written in `WINDOW_SECONDS`."""
 WINDOW_SECONDS = 60.0
 MOST_SUBJECTS = 1_000
-"""Events and subjects that are counted apart; more are counted by logger alone."""
+"""Maximum number of events and subjects that are counted separately; beyond it, lines are counted by logger alone."""
 _SUBJECTS = ("pool", "instance", "task")
 
 
 class FloodGate(logging.Filter):
-    """Lets few warnings and errors that are alike through, and counts the rest: a full disk, a stranger or an engine
-    can cause very many. The next line of the kind says how many were left out (`left_out`). `clock` gives seconds.
+    """Lets a few similar warnings and errors through and counts the rest, because a full disk, a stranger or an engine
+    can cause very many. The next similar line says how many were left out (`left_out`). `clock` gives seconds.
 
-    Alike are those of one event and its pool, instance or task.
+    Lines are similar if they have the same event and the same pool, instance or task.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -148,7 +148,7 @@ class FloodGate(logging.Filter):
 
 
 class _Window:
-    """What was written of one kind of line since `began`."""
+    """The lines of one kind that were written since `began`."""
 
     __slots__ = ("began", "left_out", "written")
 

@@ -33,7 +33,7 @@ S = TypeVar("S", bound=ProcessSettings)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultSettings:
-    """How a process, or the command line, reports its own faults."""
+    """How a process or the command line reports its own faults."""
 
     debug: bool = field(
         default=False,
@@ -43,7 +43,7 @@ class FaultSettings:
 
 @contextmanager
 def one_line_errors(program: str) -> Iterator[None]:
-    """Ends the process with one line on standard error when the block raises a FairleadError or OSError.
+    """End the process with one line on standard error if the block raises a FairleadError or OSError.
 
     The exit code is 2 if the error names an input, else 1. Any other error is a bug in Fairlead: it is logged with its
     traceback, and the code is 1.
@@ -62,9 +62,10 @@ def one_line_errors(program: str) -> Iterator[None]:
 
 
 def line_of(problem: Exception) -> str | None:
-    """One line for a person about an error raised on purpose or by the operating system; None for a bug in Fairlead.
+    """Return one line for a person about an error raised on purpose or by the operating system; None for a bug in
+    Fairlead.
 
-    The first error counts in a group, which tasks that run together end with.
+    For a group of errors, which tasks that run together may raise, the first error counts.
     """
     while isinstance(problem, ExceptionGroup):
         problem = problem.exceptions[0]

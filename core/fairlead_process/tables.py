@@ -8,7 +8,9 @@ from rich.segment import Segment, Segments
 from rich.table import Table
 
 WIDEST = 100_000
-"""Columns of a line; a terminal breaks longer lines than its own, and a pipe takes them."""
+"""Maximum width of a line in columns: a terminal breaks lines that are longer than its own, and a pipe takes them
+whole.
+"""
 
 
 def plain_table(columns: Sequence[str], right: Collection[str] = ()) -> Table:

@@ -13,7 +13,7 @@ MOST_LINE_BYTES = 256 * 1024 * 1024
 MOST_RATIO = 250
 """Maximum ratio of unpacked to packed size; JSON and CSV reach a tenth of it."""
 _FREE_BYTES = 4 * 1024 * 1024
-"""This many bytes are unpacked before the ratio is checked."""
+"""Number of bytes that are unpacked before the ratio is checked."""
 _PIECE = 64 * 1024
 _ENCODINGS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 """Encodings by byte-order mark, longer ones first."""

@@ -14,8 +14,8 @@ import yaml
 from fairlead_process.json_documents import DEEPEST, not_utf8, too_deep
 
 MOST_VALUES = 100_000
-"""Maximum number of values: more than any document here has; with aliases and merges, a few lines
-could make billions.
+"""Maximum number of values: more than any document of Fairlead has; with aliases and merges, a few lines could make
+billions.
 """
 MOST_DIGITS = 100
 """Maximum number of characters of a whole number: more than any usable number has, and fewer than Python refuses to
@@ -37,7 +37,7 @@ def read_yaml(content: str | bytes) -> Any:
 
 
 def complaint(error: yaml.YAMLError) -> str:
-    """Where and why a document is invalid: `line 2, column 5: expected ',' or ']', but got '}'`."""
+    """Say where and why a document is invalid: `line 2, column 5: expected ',' or ']', but got '}'`."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
     return where + (problem or "it has a character that YAML does not allow")

@@ -17,7 +17,7 @@ class ControlPlane(Protocol):
     """The operator's half of the internal protocol, as implemented by `fairlead_client.internal.SystemApi`."""
 
     async def put_state(self, pool: PoolKey, state: PoolState) -> Outcome[PoolObservations]:
-        """Send everything observed of the pool; returns what the routers reported."""
+        """Send everything observed about the pool; return the routers' observations."""
 
     async def post_events(self, pool: PoolKey, events: Sequence[PoolEvent]) -> Outcome[None]:
         """Add to the pool's history."""

@@ -13,7 +13,7 @@ def without_nulls(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def drop_nulls(value: Any) -> Any:
-    """A value of a document, without nulls in its objects; items of lists keep their place."""
+    """Return a value of a document without nulls in its objects; items of lists keep their position."""
     if isinstance(value, Mapping):
         return without_nulls(value)
     return [drop_nulls(item) for item in value] if isinstance(value, list | tuple) else value

@@ -36,5 +36,5 @@ class PoolIdentity:
         return {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "metadata": metadata}
 
     def selector(self, role: Role | None = None) -> str:
-        """Label selector of the pool's pods, or of those of one role."""
+        """Return the label selector of the pool's pods, or of one role's pods."""
         return f"{POOL_LABEL}={self.name}" + (f",{ROLE_LABEL}={role.value}" if role is not None else "")

@@ -11,7 +11,7 @@ class FindingCalls(ApiCalls):
     """Findings about all visible pools, or about one."""
 
     async def search(self, part: str, *, limit: int = 8) -> SearchReport:
-        """Everything that has a page and contains this text in its name."""
+        """Return everything that has a page and whose name contains this text."""
         return await self._call("GET", "/v1/search", SearchReport, query={"q": part, "limit": limit})
 
     async def advice(self, pool: PoolKey | None = None) -> AdviceReport:

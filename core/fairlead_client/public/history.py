@@ -55,7 +55,7 @@ class HistoryCalls(ApiCalls):
         return await self._call("GET", f"{subject_of(pool, instance)}/figures", InstanceFigures, query={"from": start, "to": end})
 
     async def figures_by_instance(self, pool: PoolKey, *, start: str = "now-1h", end: str = "now") -> FiguresByInstance:
-        """The figures of each instance of a pool over a range, in one answer."""
+        """Return the figures of each instance of a pool over a range, in one response."""
         return await self._call("GET", f"{subject_of(pool, None)}/instance-figures", FiguresByInstance, query={"from": start, "to": end})
 
     async def annotations(

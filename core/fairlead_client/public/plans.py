@@ -39,7 +39,7 @@ class PlanCalls(ApiCalls):
         return await self._call("POST", f"/v1/plans/{segment(plan_id)}/undo", Plan)
 
     async def plan_again(self, plan_id: str) -> Plan:
-        """The same change as a new plan, for the object in its current state."""
+        """Make a new plan of the same change, for the object in its current state."""
         return await self._call("POST", f"/v1/plans/{segment(plan_id)}/again", Plan)
 
     async def schedules(self, filters: Query | None = None) -> Page[ScheduleItem]:

@@ -42,7 +42,7 @@ class PoolCalls(ApiCalls):
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}/log", PodLog, query=filters)
 
     async def engine_metrics(self, pool: PoolKey, instance: str, search: str | None = None) -> EngineMetrics:
-        """The engine's metrics page as it is now; with `search`, the families that have the text."""
+        """Return the engine's present metrics page; with `search`, only the families that contain the text."""
         path = f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}/metrics"
         return await self._call("GET", path, EngineMetrics, query={"search": search})
 
@@ -94,7 +94,9 @@ class PoolCalls(ApiCalls):
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/what-if", SloWhatIf, query=query)
 
     async def ring(self, pool: PoolKey, *, add: int | None = None, remove: Sequence[str] = (), anchors: int | None = None) -> Ring:
-        """The ring, with the effect of a change: added instances, removed instances, another number of anchors."""
+        """Return the ring, with the effect of a change: added instances, removed instances, or another number of
+        anchors.
+        """
         query: Query = {"add": add, "remove": tuple(remove), "anchors": anchors}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/ring", Ring, query=query)
 
@@ -138,8 +140,8 @@ class PoolCalls(ApiCalls):
     async def differences(
         self, pool: PoolKey, instances: str, *, start: str = "now-5m", end: str = "now", rest_start: str = "now-1h", rest_end: str = "now"
     ) -> Differences:
-        """What differs between the requests of these instances, separated by commas, from `start` to `end`, and the
-        rest of those from `rest_start` to `rest_end`, at most a day.
+        """Return the differences between the requests of these instances (separated by commas) from `start` to `end`,
+        and the other requests from `rest_start` to `rest_end`, at most a day.
         """
         query = {"instances": instances, "from": start, "to": end, "rest_from": rest_start, "rest_to": rest_end}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/differences", Differences, query=query)

@@ -59,7 +59,7 @@ def window_update(stream: int, increment: int) -> bytes:
 
 
 def goaway(last_stream: int, code: int, text: bytes = b"") -> bytes:
-    """No stream above `last_stream` was or will be handled."""
+    """Encode a GOAWAY frame: no stream above `last_stream` was or will be handled."""
     return frame(GOAWAY, 0, 0, last_stream.to_bytes(4, "big") + code.to_bytes(4, "big") + text)
 
 
@@ -104,7 +104,7 @@ GRPC_HEADERS = b"\x88" + _literal(b"content-type", b"application/grpc")
 
 
 def grpc_trailers(status: int, message: str, *, alone: bool) -> bytes:
-    """The header block that ends a call; `alone` when nothing was sent before it."""
+    """Return the header block that ends a call; `alone` if nothing was sent before it."""
     block = GRPC_HEADERS if alone else b""
     block += _literal(b"grpc-status", b"%d" % status)
     if message:
@@ -113,7 +113,9 @@ def grpc_trailers(status: int, message: str, *, alone: bool) -> bytes:
 
 
 class HeaderBlocks:
-    """Decodes a connection's header blocks. A block that changes no table means the same each time."""
+    """A decoder of a connection's header blocks. Blocks that change no table are cached, because each means the same
+    every time.
+    """
 
     MOST_REMEMBERED = 256
 

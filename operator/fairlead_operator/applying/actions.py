@@ -1,4 +1,6 @@
-"""Carries out a plan's actions. Each is one idempotent call; a refused one is reported and tried again later."""
+"""Carries out a plan's actions. Each action is one idempotent call; a refused call is reported and tried again
+later.
+"""
 
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -67,7 +69,7 @@ _RELEASES = {
 
 
 class Applier:
-    """Applies actions of one pool. Unix times come from `clock`."""
+    """Applies the actions of one pool. Unix times come from `clock`."""
 
     def __init__(
         self,
@@ -95,12 +97,13 @@ class Applier:
     async def apply(self, actions: Sequence[Action], spec: PoolSpec | None, former: PoolSpec | None = None) -> bool:
         """Apply the actions. Returns whether all were done.
 
-        Instances are created from `spec`, or from `former` where the action's template is that one's.
-        After one refused creation no other creation of that role is tried.
+        Instances are created from `spec`, or from `former` if the action has the template of `former`. After one
+        refused creation no other creation of that role is tried.
 
-        The others are: an instance is lost, drained or deleted while nothing can be created.
+        The other actions are still applied: an instance is lost, drained or deleted even while no instance can be
+        created.
 
-        Raises ClusterUnavailable at once when the Kubernetes API cannot be reached: the rest would fail too.
+        Raises ClusterUnavailable at once if the Kubernetes API cannot be reached: the remaining actions would fail too.
         """
         done = [
             await self._retries.attempt(self._identity, _subject(action), partial(self._apply, action, spec, former)) for action in actions
@@ -256,7 +259,9 @@ class Applier:
 
 
 def _subject(action: Action) -> tuple[Hashable, ...]:
-    """The key under which a refusal is remembered; all creations of a role from one template share one."""
+    """Return the key under which an action's refusal is remembered; all creations of a role from one template share one
+    key.
+    """
     match action:
         case CreateInstance():
             return "create", (action.role, action.spec_hash)

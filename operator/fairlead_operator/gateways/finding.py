@@ -16,7 +16,8 @@ class FindsObjects(Protocol):
 
 
 async def find_known(cluster: FindsObjects, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]] | None:
-    """All objects with these labels; None if the cluster has no such kind, or this operator may not read it.
+    """Return all objects with these labels; None if the cluster does not have the kind, or this operator may not read
+    it.
 
     An optional kind must not keep a pool from being reconciled. Raises ClusterError.
     """

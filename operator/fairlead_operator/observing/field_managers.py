@@ -8,11 +8,12 @@ from fairlead_operator.merge_patches import without_nulls
 
 
 def spec_manager(metadata: Mapping[str, Any], *member: str) -> str:
-    """The field manager that last wrote the spec, or `unknown`.
+    """Return the field manager that last wrote the spec, or `unknown`.
 
-    With a `member` of the spec, such as `replicas`, it is the manager that owns that member; `roles, prefill, replicas`
-    means the member of the list item with that name. Since the scale subresource takes over `replicas` and writes no
-    time (Kubernetes' scale handler), only ownership shows who scaled. A member without an owner has its default.
+    With a `member` of the spec, such as `replicas`, return the manager that owns that member; `roles, prefill,
+    replicas` means the member of the list item with that name. Since the scale subresource takes ownership of
+    `replicas` and writes no time (Kubernetes' scale handler), only ownership shows who scaled. A member without an
+    owner has its default.
     """
     writers = [(str(entry.get("time") or ""), _manager(entry), _owned(entry)) for entry in metadata.get("managedFields") or []]
     owners = [(time, manager) for time, manager, owned in writers if owned is not None and _owns(owned, member)]
@@ -21,7 +22,7 @@ def spec_manager(metadata: Mapping[str, Any], *member: str) -> str:
 
 
 def owner_of(metadata: Mapping[str, Any], member: str) -> str | None:
-    """The field manager that owns a member of the spec; None if none does, as of a default."""
+    """Return the field manager that owns a member of the spec; None if no manager does, as for a default."""
     entries = [(str(entry.get("time") or ""), _manager(entry), _owned(entry)) for entry in metadata.get("managedFields") or []]
     owners = [(time, manager) for time, manager, owned in entries if owned is not None and _owns(owned, (member,))]
     return max(owners)[1] if owners else None
