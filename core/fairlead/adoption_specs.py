@@ -42,7 +42,7 @@ def is_scaled(spec: Any) -> bool:
 
 
 def _as_by_default(section: type[Any], path: str) -> str:
-    """CEL that holds while every field of a section with defaults has its default."""
+    """Return CEL that holds while every field of a section with defaults has its default."""
     told = []
     for item in fields(section):
         shape, here = shape_of(item), f"{path}.{document_name(item)}"

@@ -75,19 +75,19 @@ UNKNOWN = Figure()
 
 
 def declared(value: float | None) -> Figure:
-    """The figure in the spec; unknown if the spec has none."""
+    """Return the figure in the spec; unknown if the spec has none."""
     return UNKNOWN if value is None else Figure(value=value, source=Source.DECLARED)
 
 
 def value_of(figure: Figure) -> float:
-    """The value of a figure that is known. Raises ValueError for an unknown one."""
+    """Return the value of a figure that is known. Raises ValueError for an unknown one."""
     if figure.value is None:
         raise ValueError("a figure is needed that is not known")
     return figure.value
 
 
 def recalled(figure: Figure, seconds: float) -> Figure:
-    """The same figure, `seconds` older."""
+    """Return the same figure, `seconds` older."""
     return figure if figure.age_seconds is None else replace(figure, age_seconds=figure.age_seconds + max(0.0, seconds))
 
 
@@ -111,8 +111,8 @@ def agreed(figures: Sequence[Figure]) -> Figure:
 
 
 def source_words(figure: Figure, sample: str) -> str:
-    """Where a figure comes from, for people; `sample` is one observation. Examples: `measured, 41 prefills, 20 s ago`,
-    `declared, not measured yet`.
+    """Return where a figure comes from, for people; `sample` is one observation. Examples: `measured, 41 prefills, 20 s
+    ago`, `declared, not measured yet`.
     """
     match figure.source:
         case Source.MEASURED:
@@ -209,7 +209,7 @@ the name of one sample.
 
 
 def in_words(known: EngineCapability) -> list[FigureWords]:
-    """All figures as text, with their sources."""
+    """Return all figures as text, with their sources."""
     return [_words(getattr(known, field), name, form, unit, times, sample) for field, name, form, unit, times, sample in _WORDINGS]
 
 

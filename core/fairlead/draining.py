@@ -7,7 +7,7 @@ from fairlead.pool_states import InstanceObservation, PoolObservations
 
 
 def acknowledged(observations: PoolObservations | None, instance: str) -> bool:
-    """Whether every live router knows the state last reported for the instance.
+    """Return whether every live router knows the state last reported for the instance.
 
     True without live routers, because then no router can send requests. False if the API does not answer, because then
     it is unknown.
@@ -20,7 +20,7 @@ def acknowledged(observations: PoolObservations | None, instance: str) -> bool:
 
 
 def is_drained(observations: PoolObservations | None, instance: str) -> bool:
-    """Whether a draining instance is empty: no router may still choose it, and no router has a request there."""
+    """Return whether a draining instance is empty: no router may still choose it, and no router has a request there."""
     if not acknowledged(observations, instance):
         return False
     in_flight = 0
@@ -42,8 +42,8 @@ def without_hasty_silence(observations: PoolObservations, draining: Collection[s
 
 
 def without_hasty_idleness(observations: PoolObservations) -> PoolObservations:
-    """The observations to plan with when the control API has just started to answer. A router that has not reported yet
-    may have had requests all the time, so the pool's idle time is treated as unknown.
+    """Return the observations to plan with when the control API has just started to answer. A router that has not
+    reported yet may have had requests all the time, so the pool's idle time is treated as unknown.
     """
     if observations.demand is None:
         return observations

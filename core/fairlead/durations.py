@@ -15,7 +15,7 @@ _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 
 
 def parse_duration(text: object, field: str) -> float:
-    """The seconds in a duration such as `1h30m`.
+    """Return the seconds in a duration such as `1h30m`.
 
     Raises InvalidInput naming `field` for anything else, including plain numbers except `0`.
     """
@@ -26,7 +26,7 @@ def parse_duration(text: object, field: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """The shortest usual spelling: 0.02 → `20ms`, 0.0005 → `0.5ms`, 5 → `5s`, 5400 → `1h30m`.
+    """Return the shortest usual spelling: 0.02 → `20ms`, 0.0005 → `0.5ms`, 5 → `5s`, 5400 → `1h30m`.
 
     Parsing the result gives the same value back, to the microsecond.
     """

@@ -186,7 +186,7 @@ def _note(line: str, found: dict[str, _Family]) -> bool:
 
 
 def _labels(text: str) -> dict[str, str] | None:
-    """The labels; None if the text is not a list of them."""
+    """Return the labels; None if the text is not a list of them."""
     found, place, end = dict[str, str](), 0, len(text.rstrip(", "))
     while place < end:
         label = _LABEL.match(text, place)
@@ -262,7 +262,7 @@ def _shown_labels(labels: dict[str, str]) -> dict[str, str]:
 
 
 def group_of(name: str) -> str:
-    """The group of a metric by its name without `_total`."""
+    """Return the group of a metric by its name without `_total`."""
     _, colon, rest = name.partition(":")
     if not colon:
         return "Server" if name.startswith(("http", "api_")) else "Process" if name.startswith(("process_", "python_")) else "Others"

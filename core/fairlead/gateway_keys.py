@@ -51,7 +51,7 @@ class GatewayKeyFacts:
     """The time until which the key is refused because its budget is used up, in Unix seconds of the API's clock."""
 
     def opens(self, pool: PoolKey, model: str) -> bool:
-        """Whether the key gives access to this pool, which serves this model."""
+        """Return whether the key gives access to this pool, which serves this model."""
         return (not self.pools or str(pool) in self.pools) and (not self.models or model in self.models)
 
 

@@ -56,8 +56,8 @@ LEAST_WEIGHT, MOST_WEIGHT = 0.01, 100.0
 
 
 def weight_of(written: str | None) -> float:
-    """The weight that a person set for an instance; 1 if none was set or the value is not a number
-    within the bounds.
+    """Return the weight that a person set for an instance; 1 if none was set or the value is not a number within the
+    bounds.
     """
     try:
         weight = float(written) if written is not None else 1.0
@@ -77,7 +77,7 @@ not a multiple of 3, so that every name is reached.
 
 
 def instance_name(pool: str, pool_uid: str, role: Role, ordinal: int) -> str:
-    """The name of the pool's instance with this ordinal: `<pool>-<role letter><5 characters>`."""
+    """Return the name of the pool's instance with this ordinal: `<pool>-<role letter><5 characters>`."""
     number = (xxh3_64_intdigest(f"{pool_uid}/{role.value}".encode()) + ordinal * _STRIDE) % _NAMES
     letters = []
     for _ in range(_LENGTH):

@@ -38,7 +38,7 @@ def read_time(text: str, now: datetime) -> datetime:
 
 
 def is_usual(instant: datetime) -> bool:
-    """Whether the instant is in the years 2000 to 2199: at the years 1 and 9999, a time one week earlier or later does
-    not exist, and neither does the same hour in another time zone.
+    """Return whether the instant is in the years 2000 to 2199: at the years 1 and 9999, a time one week earlier or
+    later does not exist, and neither does the same hour in another time zone.
     """
     return 2000 <= instant.year < 2200

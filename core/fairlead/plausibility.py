@@ -132,7 +132,7 @@ class Hosts:
         self._ends = tuple(name[1:] for name in names if name.startswith("*."))
 
     def allow(self, host: str) -> bool:
-        """Whether an engine may name this host."""
+        """Return whether an engine may name this host."""
         host = host.strip("[]").lower()
         if _is_address(host):
             return any(_contains(network, host) for network in self._networks)

@@ -19,7 +19,7 @@ KIND = "InferencePoolRole"
 
 
 def role_object_name(pool: str, role: Role) -> str:
-    """The name of the object for a pool's role: `chat-prefill`."""
+    """Return the name of the object for a pool's role: `chat-prefill`."""
     return f"{pool}-{role.value}"
 
 

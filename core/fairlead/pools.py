@@ -164,21 +164,25 @@ class PoolSpec:
         return (self.engine.simulated or SimulatedSpec()) if self.engine.type == "simulated" else None
 
     def price_of(self, role: RoleSpec) -> tuple[int, str] | None:
-        """The price of an hour of an instance of a role, in micro-units, and its currency; None without a price."""
+        """Return the price of an hour of an instance of a role, in micro-units, and its currency; None without a
+        price.
+        """
         if self.cost is None:
             return None
         written = role.cost_per_instance_hour or self.cost.per_instance_hour
         return micros_of("spec.cost.perInstanceHour", written), self.cost.currency
 
     def ratios(self) -> Iterator[tuple[str, RatioSpec]]:
-        """The `ratio` section of the pool, and that of each schedule's windows, with the sections' paths."""
+        """Yield the `ratio` section of the pool, and that of each schedule's windows, with the sections' paths."""
         yield "ratio", self.ratio
         for place, schedule in enumerate(self.scaling.schedules):
             if schedule.ratio is not None:
                 yield f"scaling.schedules[{place}].ratio", RatioSpec(**overridden(self.ratio, schedule.ratio))
 
     def facts(self) -> TableFacts:
-        """The facts that routers must know; the prefill speed is multiplied by a simulated engine's time scale."""
+        """Return the facts that routers must know; the prefill speed is multiplied by a simulated engine's time
+        scale.
+        """
         time_scale = self.simulated.time_scale if self.simulated else 1.0
         return TableFacts(
             model=self.model,

@@ -27,7 +27,7 @@ class PriorityClasses:
         return self._by_name.get(name) or self._by_name[DEFAULT_CLASS]
 
     def rank(self, name: str) -> int:
-        """0 for the classes of the highest priority, 1 for those of the next."""
+        """Return the rank of a class: 0 for the classes of the highest priority, 1 for the classes of the next."""
         return self._ranks[self[name].name]
 
     def granted(self, asked: str | None, ceiling: str | None) -> str:

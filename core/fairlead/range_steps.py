@@ -41,8 +41,8 @@ def rollup_of(seconds: int) -> str:
 
 
 def covered(start: datetime, end: datetime, now: datetime) -> Covered:
-    """The whole steps around [start, end), using the shortest step length that needs at most MOST_COVERED steps: at
-    least a minute each, or an hour if the range is long or begins early. `start` must lie before `end`.
+    """Return the whole steps around [start, end), using the shortest step length that needs at most MOST_COVERED steps:
+    at least a minute each, or an hour if the range is long or begins early. `start` must lie before `end`.
     """
     early = start < now - MINUTES_KEPT or end - start > BY_MINUTES
     for seconds in (one for one in STEP_SECONDS if one >= (_HOUR if early else _MINUTE)):

@@ -13,18 +13,20 @@ _TEMPLATES = ("template", "nodes", "workerTemplate")
 
 
 def revision_data(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The engine and the roles' templates of a spec, as the document has them: `{"engine": {…}, "roles": […]}`."""
+    """Return the engine and the roles' templates of a spec, as the document has them: `{"engine": {…}, "roles":
+    […]}`.
+    """
     roles = [{name: role[name] for name in ("name", *_TEMPLATES) if name in role} for role in spec.get("roles") or ()]
     return {"engine": dict(spec.get("engine") or {}), "roles": roles}
 
 
 def revision_hash(data: Mapping[str, Any]) -> str:
-    """A hash of ten characters that identifies the data."""
+    """Return a hash of ten characters that identifies the data."""
     return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:10]
 
 
 def revision_name(pool: str, data: Mapping[str, Any]) -> str:
-    """The name of the pool's ControllerRevision with this data."""
+    """Return the name of the pool's ControllerRevision with this data."""
     return f"{pool}-{revision_hash(data)}"
 
 

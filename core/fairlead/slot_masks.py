@@ -14,13 +14,13 @@ SlotVector = npt.NDArray[np.int64]
 
 
 def bits_of(mask: int, width: int) -> SlotVector:
-    """Positions of the set bits of a mask of at most `width` bits, ascending."""
+    """Return positions of the set bits of a mask of at most `width` bits, ascending."""
     octets = np.frombuffer(mask.to_bytes((width + 7) // 8, "little"), dtype=np.uint8)
     return np.flatnonzero(np.unpackbits(octets, bitorder="little"))
 
 
 def slots_of(mask: int) -> Iterator[int]:
-    """The slots of a mask, one by one."""
+    """Yield the slots of a mask, one by one."""
     while mask:
         lowest = mask & -mask
         yield lowest.bit_length() - 1
@@ -36,7 +36,7 @@ class SlotPlaces:
         self._kept: dict[int, SlotVector] = {}
 
     def of(self, slot: int) -> int:
-        """The position of one slot."""
+        """Return the position of one slot."""
         return self._one_by_one[slot]
 
     def write(self, values: SlotVector, rows: Iterable[tuple[int, int]]) -> None:

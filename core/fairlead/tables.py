@@ -40,7 +40,7 @@ class PoolKey:
 
     @staticmethod
     def parse(text: str) -> "PoolKey":
-        """`namespace/name` → key. Raises ValueError when there is no slash."""
+        """Parse `namespace/name`. Raises ValueError if there is no slash."""
         namespace, slash, name = text.partition("/")
         if not slash or not namespace or not name:
             raise ValueError(f"{text!r} is not namespace/name")
@@ -48,7 +48,7 @@ class PoolKey:
 
     @staticmethod
     def named(text: str) -> "PoolKey":
-        """Reads what people write: `name`, in the namespace `default`, or `namespace/name`. Raises ValueError with a
+        """Read what people write: `name`, in the namespace `default`, or `namespace/name`. Raises ValueError with a
         remedy.
         """
         namespace, slash, name = text.rpartition("/")
@@ -312,7 +312,7 @@ class ModelledFacts:
     """Whether shared prefixes are copied ahead, as with `kv_transfer.copies`."""
 
     def decode_seconds(self, context_tokens: float, requests: float) -> float:
-        """Time of one decode step over these requests; 0 when decode times are not known."""
+        """Return the time of one decode step over these requests; 0 if decode times are not known."""
         return (
             self.decode_base_seconds + self.decode_seconds_per_context_token * context_tokens + self.decode_seconds_per_request * requests
         )
@@ -349,11 +349,11 @@ class EngineFacts(EngineSpecFacts):
         return self.modelled.copies_prefixes or (self.handing_on is not None and self.handing_on.copies == COPIES_THAT_PAY)
 
     def of_instance(self) -> InstanceEngine:
-        """The facts that may differ for one instance."""
+        """Return the facts that may differ for one instance."""
         return InstanceEngine(**{item.name: getattr(self, item.name) for item in fields(InstanceEngine)})
 
     def at(self, instance: InstanceEngine | None) -> "EngineFacts":
-        """The facts with this engine's figures in place of the pool's; None = unchanged."""
+        """Return the facts with this engine's figures in place of the pool's; None = unchanged."""
         return self if instance is None else replace(self, **{item.name: getattr(instance, item.name) for item in fields(instance)})
 
 

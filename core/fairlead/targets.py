@@ -30,25 +30,25 @@ Ranks = tuple[int, ...]
 
 
 def target_of(instance: str, rank: int | None) -> str:
-    """The target for this rank of the instance; with None, the whole instance."""
+    """Return the target for this rank of the instance; with None, the whole instance."""
     return instance if rank is None else f"{instance}{_SIGN}{rank}"
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def instance_of(target: str) -> str:
-    """The instance to which the target belongs."""
+    """Return the instance to which the target belongs."""
     return target.partition(_SIGN)[0]
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def rank_of(target: str) -> int | None:
-    """The target's rank; None if it is a whole instance."""
+    """Return the target's rank; None if it is a whole instance."""
     rank = target.partition(_SIGN)[2]
     return int(rank) if rank else None
 
 
 def is_part(target: str, of: str) -> bool:
-    """Whether the target is a rank of the whole instance `of`."""
+    """Return whether the target is a rank of the whole instance `of`."""
     return target != of and instance_of(target) == of
 
 

@@ -17,7 +17,9 @@ unavailable or busy.
 
 
 def reaching(urls: str | Sequence[str], transport: httpx.AsyncBaseTransport | None = None) -> tuple[str, httpx.AsyncBaseTransport]:
-    """The base URL and the transport of a client for one address or several; `transport` replaces the network."""
+    """Return the base URL and the transport of a client for one address or several; `transport` replaces the
+    network.
+    """
     addresses = (urls,) if isinstance(urls, str) else tuple(urls)
     if transport is None:  # where nothing is encrypted, no certificates are read: that takes 25 ms
         is_plain = all(url.startswith("http://") for url in addresses)

@@ -130,7 +130,7 @@ def _nests_deeper(line: bytes) -> bool:
 
 
 def seed_of(text: str) -> bytes | None:
-    """The 32 bytes of a signing key written in base64; None for any other text."""
+    """Return the 32 bytes of a signing key written in base64; None for any other text."""
     try:
         seed = b64decode(text.strip(), validate=True)
     except ValueError:

@@ -30,7 +30,7 @@ class ControlApi(AccessCalls, PoolCalls, HistoryCalls, FindingCalls, PlanCalls, 
     async def live(
         self, topics: tuple[str, ...], *, pool: PoolKey | None = None, last_event_id: str | None = None
     ) -> AsyncIterator[LiveEvent]:
-        """Server-sent events, decoded; ends when the API closes the stream.
+        """Yield server-sent events, decoded; ends when the API closes the stream.
 
         A first event `poll` means that too many streams are open: poll instead.
         """
@@ -50,7 +50,7 @@ class ControlApi(AccessCalls, PoolCalls, HistoryCalls, FindingCalls, PlanCalls, 
                 fields = {}
 
     async def live_bytes(self, query: Query, *, last_event_id: str | None = None) -> AsyncIterator[bytes]:
-        """The same stream as raw bytes, for a proxy such as the web UI."""
+        """Yield the same stream as raw bytes, for a proxy such as the web UI."""
         headers = {"last-event-id": last_event_id} if last_event_id else {}
         async with self._streaming("/v1/live", query, httpx.Timeout(10.0, read=30.0), headers) as response:
             async for chunk in response.aiter_raw():
@@ -68,14 +68,14 @@ class ControlApi(AccessCalls, PoolCalls, HistoryCalls, FindingCalls, PlanCalls, 
             raise unreachable(error) from error
 
     async def export(self, path: str, filters: Query | None = None) -> AsyncIterator[bytes]:
-        """A whole list as the API streams it; `path` such as `/v1/migrations.csv`."""
+        """Yield a whole list as the API streams it; `path` such as `/v1/migrations.csv`."""
         async with self._streaming(path, filters or {}, httpx.Timeout(10.0, read=60.0), {"accept": "*/*"}) as response:
             async for chunk in response.aiter_raw():
                 yield chunk
 
 
 async def _lines(response: httpx.Response) -> AsyncIterator[str]:
-    """The lines of a stream of events. Raises ApiUnreachable for an event that is too long."""
+    """Yield the lines of a stream of events. Raises ApiUnreachable for an event that is too long."""
     begun, of_event = bytearray(), 0
     async for piece in response.aiter_bytes():
         begun += piece

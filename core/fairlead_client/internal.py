@@ -83,11 +83,11 @@ class SystemApi:
         return _done(await self._send("POST", _of(pool, internal_paths.POOL_EVENTS), body))
 
     async def held_pools(self) -> Outcome[HeldPools]:
-        """The pools for which routers hold requests."""
+        """Return the pools for which routers hold requests."""
         return _read(await self._send("GET", internal_paths.HELD_POOLS, b""), HeldPools)
 
     async def unheard_pools(self, seconds: float) -> Outcome[UnheardPools]:
-        """The pools without a state for this many seconds."""
+        """Return the pools without a state for this many seconds."""
         path = f"{internal_paths.UNHEARD_POOLS}?{urlencode({'seconds': seconds})}"
         return _read(await self._send("GET", path, b""), UnheardPools)
 
@@ -98,7 +98,7 @@ class SystemApi:
     # ── as a router ──
 
     async def stream(self, router: str, *, silence_seconds: float = SILENCE_SECONDS) -> AsyncGenerator[StreamLine, None]:
-        """Tables and bindings: a snapshot, SyncedLine, then every change.
+        """Yield tables and bindings: a snapshot, SyncedLine, then every change.
 
         Ends only by raising StreamLost, also after `silence_seconds` without a line.
         """
@@ -138,7 +138,7 @@ class SystemApi:
         return _done(await self._send("POST", internal_paths.PREDICTOR_MODELS, msgspec.json.encode(model)))
 
     async def newest_model(self, pool: PoolKey) -> Outcome[SharedModel]:
-        """The newest model of a pool, regardless of the router that trained it."""
+        """Return the newest model of a pool, regardless of the router that trained it."""
         path = f"{internal_paths.PREDICTOR_MODELS}?{urlencode({'namespace': pool.namespace, 'name': pool.name})}"
         return _read(await self._send("GET", path, b""), SharedModel)
 
@@ -204,7 +204,7 @@ def _done(outcome: Outcome[bytes]) -> Outcome[None]:
 
 
 def _retry_after(response: httpx.Response) -> float | None:
-    """Seconds of a Retry-After header; None without one, or when it is a date."""
+    """Return seconds of a Retry-After header; None without one, or when it is a date."""
     text = response.headers.get("retry-after", "")
     return float(text) if text.isdecimal() else None
 

@@ -99,7 +99,7 @@ _KNOWN = frozenset(kind.__struct_config__.tag for kind in get_args(StreamLine))
 
 
 def encode_line(line: StreamLine) -> bytes:
-    """The line with its line break."""
+    """Return the line with its line break."""
     return _encoder.encode(line) + b"\n"
 
 

@@ -200,20 +200,20 @@ class JobLine:
 
 
 def encode_line(content: SimulationJob | JobRun | JobLine) -> bytes:
-    """One line with its line break."""
+    """Return one line with its line break."""
     return msgspec.json.encode(content) + b"\n"
 
 
 def decode_job(line: bytes) -> SimulationJob:
-    """Reads a job. Raises msgspec.DecodeError."""
+    """Read a job. Raises msgspec.DecodeError."""
     return msgspec.json.decode(line, type=SimulationJob)
 
 
 def decode_run(line: bytes) -> JobRun:
-    """Reads a run. Raises msgspec.DecodeError."""
+    """Read a run. Raises msgspec.DecodeError."""
     return msgspec.json.decode(line, type=JobRun)
 
 
 def decode_line(line: bytes) -> JobLine:
-    """Reads a line. Raises msgspec.DecodeError."""
+    """Read a line. Raises msgspec.DecodeError."""
     return msgspec.json.decode(line, type=JobLine)

@@ -12,7 +12,7 @@ from fairlead.errors import InvalidInput
 
 
 def client_context() -> ssl.SSLContext:
-    """A context that trusts the authorities of `SSL_CERT_FILE` or `SSL_CERT_DIR`, else those of certifi.
+    """Return a context that trusts the authorities of `SSL_CERT_FILE` or `SSL_CERT_DIR`, else those of certifi.
 
     Raises InvalidInput for an `SSL_CERT_FILE` without certificates.
     """

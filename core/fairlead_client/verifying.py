@@ -30,19 +30,19 @@ class Verifier:
         self._sessions: dict[tuple[str, str], SessionDetail] = {}
 
     async def decision(self, decision: RoutingDecision) -> None:
-        """Computes the choice again and compares."""
+        """Compute the choice again and compares."""
         self.looked_at["decisions"] += 1
         self.rules.setdefault(decision.policy, Counter())[decision.rule.code] += 1
         problems = contradictions(decision, tuple(decision.parts), decision.considered, decision.reason)
         self._note(f"/v1/decisions/{decision.id}", [*problems, *_sentence(decision)])
 
     async def reroute(self, reroute: ReRoute) -> None:
-        """Checks the numbers of a re-route."""
+        """Check the numbers of a re-route."""
         self.looked_at["re-routes"] += 1
         self._note(f"/v1/reroutes/{reroute.id}", _move(reroute, f"Request {reroute.request}"))
 
     async def migration(self, migration: Migration, api: ControlApi) -> None:
-        """Checks a migration's numbers, and that it is a step of the session's history."""
+        """Check a migration's numbers, and that it is a step of the session's history."""
         self.looked_at["migrations"] += 1
         problems = _move(migration, f"Session {migration.session}")
         try:
@@ -65,7 +65,7 @@ class Verifier:
 
 
 def _sentence(decision: RoutingDecision) -> list[str]:
-    """The contradictions between the sentence and the numbers."""
+    """Return the contradictions between the sentence and the numbers."""
     found = [] if decision.explanation == whole_story(decision, decision) else ["the sentence differs from the one that its numbers give"]
     chosen = candidate(decision, decision.target)
     other = None if chosen is None or not decision.rule.order else runner_up(decision, chosen)

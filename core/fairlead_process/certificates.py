@@ -32,7 +32,7 @@ class Certificate:
         self._context = self._made()
 
     def context(self) -> ssl.SSLContext:
-        """The newest TLS context that could be created."""
+        """Return the newest TLS context that could be created."""
         return self._context
 
     def trust(self, authorities: str) -> None:

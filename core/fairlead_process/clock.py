@@ -9,7 +9,7 @@ from typing import ClassVar
 
 
 def utc_now() -> datetime:
-    """The machine's wall clock, in UTC."""
+    """Return the machine's wall clock, in UTC."""
     return datetime.now(UTC)
 
 
@@ -27,7 +27,7 @@ machine's.
 
 
 def _ticking() -> Callable[[], float]:
-    """The monotonic clock; if the system has one, the variant that continues while the machine is suspended."""
+    """Return the monotonic clock; if the system has one, the variant that continues while the machine is suspended."""
     return partial(time.clock_gettime, time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic
 
 

@@ -189,7 +189,7 @@ class KubernetesApi:
     async def _asked(
         self, method: str, path: str, query: Sequence[tuple[str, str]], content: str, body: bytes | None, absent: int | None
     ) -> tuple[int, bytes | None]:
-        """The status and content of an answer; no content when the status is `absent`."""
+        """Return the status and content of an answer; no content when the status is `absent`."""
         headers = {"Accept": "application/json", "Content-Type": content}
         login = self._login
         status, data, retry_after = await self._send(login, method, path, query, headers, body)
@@ -245,13 +245,13 @@ class KubernetesApi:
 
 
 def _retry_after(text: str) -> float:
-    """Seconds of a Retry-After header; 0 without one, or when it is a date."""
+    """Return seconds of a Retry-After header; 0 without one, or when it is a date."""
     return min(float(text), LONGEST_RETRY_AFTER) if text.isdecimal() and text.isascii() else 0.0
 
 
 def as_go_writes(document: Mapping[str, Any]) -> bytes:
-    """The document in the form in which Go's encoding/json writes it: sorted keys, no spaces, `<`, `>`, `&` and line
-    separators escaped.
+    """Return the document in the form in which Go's encoding/json writes it: sorted keys, no spaces, `<`, `>`, `&` and
+    line separators escaped.
 
     A ControllerRevision's `data` may never change, and the API server compares texts: it rewrites an object at every
     patch, and refuses the patch (422) when the text differs.
@@ -274,10 +274,10 @@ def _session(api: client.ApiClient) -> aiohttp.ClientSession:
 async def open_session(
     kubeconfig: str | None, connections: int, *traces: aiohttp.TraceConfig, middlewares: Sequence[aiohttp.ClientMiddlewareType] = ()
 ) -> tuple[str, aiohttp.ClientSession]:
-    """The server's address and a session with the same credentials, for a framework that makes its own requests.
+    """Return the server's address and a session with the same credentials, for a framework that makes its own requests.
 
-    The session opens at most `connections` connections and reports its requests to `traces`, after they have passed
-    the `middlewares`. Raises ClusterNotConfigured.
+    The session opens at most `connections` connections and reports its requests to `traces`, after they have passed the
+    `middlewares`. Raises ClusterNotConfigured.
     """
     api = await _log_in(kubeconfig)
     authorization = await api.configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
@@ -319,7 +319,7 @@ async def _log_in(kubeconfig: str | None) -> client.ApiClient:
 
 
 def _explain(data: bytes) -> tuple[str, str, str]:
-    """The server's message, reason word and the field of its first cause."""
+    """Return the server's message, reason word and the field of its first cause."""
     try:
         status = read_json(data, _ANY)
     except msgspec.DecodeError:

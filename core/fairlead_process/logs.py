@@ -62,7 +62,7 @@ class OnlyLogs:
 
 
 def read_log_settings(environment: Mapping[str, str]) -> OnlyLogs:
-    """Settings from environment variables. Raises InvalidInput for an unusable one."""
+    """Read the settings from environment variables. Raises InvalidInput for an unusable one."""
     return read(OnlyLogs, environment)
 
 
@@ -96,7 +96,7 @@ def _values(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _shown(value: object) -> str:
-    """The value as text, quoted if it could otherwise be mistaken for several values."""
+    """Return the value as text, quoted if it could otherwise be mistaken for several values."""
     text = str(value)
     plain = text.isprintable() and not set(text) & set(' "=')
     return text if plain and text else json.dumps(text, ensure_ascii=False)
@@ -123,7 +123,7 @@ class FloodGate(logging.Filter):
         self._windows: dict[tuple[object, ...], _Window] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line is written."""
+        """Return whether the line is written."""
         if record.levelno < logging.WARNING:
             return True
         now = self._clock()
@@ -158,7 +158,7 @@ class _Window:
 
 
 def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
-    """Sends all logs of this process to `stream`; None = standard error."""
+    """Send all logs of this process to `stream`; None = standard error."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LogLines(as_json=settings.format == "json"))
     handler.addFilter(FloodGate())

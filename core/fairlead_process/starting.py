@@ -75,7 +75,7 @@ def line_of(problem: Exception) -> str | None:
 
 
 def begin(reader: Callable[[Mapping[str, str]], S]) -> S:
-    """Reads the process's settings, sets up its logs, and reports variables that are set but not read by it.
+    """Read the process's settings, sets up its logs, and reports variables that are set but not read by it.
 
     Raises InvalidInput.
     """
@@ -86,18 +86,19 @@ def begin(reader: Callable[[Mapping[str, str]], S]) -> S:
 
 
 def report_unread(environment: Mapping[str, str], known: frozenset[str]) -> None:
-    """Logs each Fairlead variable that this process does not read: its name may be misspelt."""
+    """Log each Fairlead variable that this process does not read: its name may be misspelt."""
     for name, similar in unread(environment, known).items():
         logger.warning("a setting is set that this process does not have", extra={"variable": name, "did_you_mean": similar or None})
 
 
 def debug(environment: Mapping[str, str]) -> bool:
-    """Whether tracebacks should be shown."""
+    """Return whether tracebacks should be shown."""
     return read(FaultSettings, environment).debug
 
 
 def bind(options: str, host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """A TCP socket bound to an address, ready to listen. `shared` lets other processes bind it too (SO_REUSEPORT).
+    """Return a TCP socket bound to an address, ready to listen. `shared` lets other processes bind it too
+    (SO_REUSEPORT).
 
     Raises InvalidInput, which names the options, host and port, when the address cannot be bound.
     """

@@ -32,21 +32,21 @@ class Tasks:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(self, name: str, activity: Callable[[], Awaitable[None]]) -> None:
-        """Runs `activity`, which normally goes on until it is cancelled.
+        """Run `activity`, which normally goes on until it is cancelled.
 
         If it fails, it is started again; if it returns, it is finished.
         """
         self._tasks[name] = asyncio.create_task(_kept_going(name, activity), name=name)
 
     def every(self, seconds: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Runs `work` at once and then every `seconds`, counted from one start to the next.
+        """Run `work` at once and then every `seconds`, counted from one start to the next.
 
         Runs never overlap; missed ones are skipped.
         """
         self._tasks[name] = asyncio.create_task(_repeated(seconds, name, work), name=name)
 
     async def stop(self, *names: str) -> None:
-        """Cancels these tasks, or all, and waits until they have ended."""
+        """Cancel these tasks, or all, and waits until they have ended."""
         ending = [self._tasks.pop(name) for name in names or tuple(self._tasks) if name in self._tasks]
         for task in ending:
             task.cancel()

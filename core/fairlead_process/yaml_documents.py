@@ -24,7 +24,7 @@ read.
 
 
 def read_yaml(content: str | bytes) -> Any:
-    """The document as JSON values: a date stays text, an instant becomes RFC 3339 in UTC.
+    """Return the document as JSON values: a date stays text, an instant becomes RFC 3339 in UTC.
 
     Raises YAMLError, also for a date that does not exist, for data that is not UTF-8, and for a document that contains
     itself, nests deeper than DEEPEST levels, or is made huge by aliases.
@@ -67,7 +67,7 @@ class BoundedLoader(yaml.SafeLoader):
             raise _refused(f"it has more than {MOST_VALUES:,} values", node.start_mark)
 
     def construct_plain(self, node: yaml.Node) -> Any:
-        """SafeLoader's value for a number, boolean or date."""
+        """Return SafeLoader's value for a number, boolean or date."""
         kind = node.tag.rpartition(":")[2]
         if kind == "int" and len(node.value) > MOST_DIGITS:
             raise _refused(f"a number has more than {MOST_DIGITS} digits", node.start_mark)

@@ -88,7 +88,7 @@ class ActionBackoff:
             del self._known[action]
 
     def due(self, now: float) -> float | None:
-        """Seconds until the next action may be tried again; None if none was refused."""
+        """Return the seconds until the next action may be tried again; None if none was refused."""
         return min((max(0.0, refusal.again_at - now) for refusal in self._known.values()), default=None)
 
 
@@ -110,11 +110,11 @@ class ServerBackoff:
         self.problem = ""
 
     def left(self) -> float:
-        """Seconds until the server may be asked again; 0 if it may be asked now."""
+        """Return the seconds until the server may be asked again; 0 if it may be asked now."""
         return max(0.0, self._until - self._monotonic())
 
     def now(self) -> float:
-        """The time at which a call begins; pass it to `failed`."""
+        """Return the time at which a call begins; pass it to `failed`."""
         return self._monotonic()
 
     def answered(self) -> None:

@@ -54,7 +54,7 @@ class Cluster(Protocol):
     """
 
     async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> dict[str, Any] | None:
-        """The object, or a part of it, as it is now; None if it does not exist."""
+        """Return the object, or a part of it, as it is now; None if it does not exist."""
 
     async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
         """Return all objects with these labels (all objects for an empty selector), read consistently (never from a

@@ -26,10 +26,10 @@ class ControlPlane(Protocol):
         """Report that the pool is gone; may be repeated."""
 
     async def held_pools(self) -> Outcome[HeldPools]:
-        """The pools for which routers hold requests."""
+        """Return the pools for which routers hold requests."""
 
     async def unheard_pools(self, seconds: float) -> Outcome[UnheardPools]:
-        """The pools without a state for this many seconds."""
+        """Return the pools without a state for this many seconds."""
 
 
 class PacedControlPlane:

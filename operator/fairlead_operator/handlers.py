@@ -48,7 +48,7 @@ async def stopped(memo: kopf.Memo, **_: Any) -> None:
 
 
 def worker_of(body: kopf.Body, memo: kopf.Memo) -> PoolWorker:
-    """The worker of the pool with this memo, created at the pool's first event."""
+    """Return the worker of the pool with this memo, created at the pool's first event."""
     if "worker" not in memo:
         memo.worker = memo.workers.add(_key(body))
     worker: PoolWorker = memo.worker
@@ -122,13 +122,13 @@ Document = Mapping[str, Any]
 
 
 def is_news(memo: kopf.Memo, event: kopf.RawEvent, essence: Callable[[Document], Hashable]) -> bool:
-    """Whether the object is gone, or its `essence` differs from the last one seen."""
+    """Return whether the object is gone, or its `essence` differs from the last one seen."""
     seen, memo.seen = memo.get("seen"), essence(event["object"])
     return event["type"] == "DELETED" or memo.seen != seen
 
 
 def pool_essence(pool: Document) -> Hashable:
-    """The parts of a pool that matter: spec, deletion, finalizers, labels and annotations."""
+    """Return the parts of a pool that matter: spec, deletion, finalizers, labels and annotations."""
     metadata = pool["metadata"]
     return (
         metadata.get("generation"),
@@ -154,6 +154,6 @@ def pod_essence(pod: Document) -> Hashable:
 
 
 def child_essence(child: Document) -> Hashable:
-    """The parts of a Service or PodDisruptionBudget that matter: spec, labels and owners, not status."""
+    """Return the parts of a Service or PodDisruptionBudget that matter: spec, labels and owners, not status."""
     metadata = child["metadata"]
     return json.dumps([child.get("spec"), metadata.get("labels"), metadata.get("ownerReferences")], sort_keys=True)

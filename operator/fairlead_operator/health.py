@@ -115,7 +115,7 @@ class Health:
         return {"state": "standby", **document} | ({"problem": lease.problem} if lease.problem else {})
 
     def is_ready(self) -> bool:
-        """Whether the operator leads, or would take over if the leader ended."""
+        """Return whether the operator leads, or would take over if the leader ended."""
         document = self.document()
         return document["state"] != "waiting" and "problem" not in document
 

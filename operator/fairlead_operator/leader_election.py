@@ -50,7 +50,7 @@ class Lease:
         return 0.0 if self._held_until is None else max(0.0, self._held_until - self._monotonic())
 
     def is_held(self) -> bool:
-        """Whether this operator may act now."""
+        """Return whether this operator may act now."""
         return self.seconds_left > 0
 
     async def hold(self) -> bool:

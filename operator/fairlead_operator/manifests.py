@@ -49,7 +49,7 @@ def pod(
     failures: int = 0,
     pull_secrets: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The manifest of one instance, created for `reason` after this many failures in a row.
+    """Return the manifest of one instance, created for `reason` after this many failures in a row.
 
     `image` and `pull_secrets` are for simulated engines without a template; `now` is RFC 3339.
     """
@@ -121,7 +121,7 @@ def group(identity: PoolIdentity, spec: PoolSpec, leader: Mapping[str, Any], rol
 
 
 def revision(identity: PoolIdentity, data: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """A ControllerRevision with the data from `fairlead.revisions`; the newest has the highest number."""
+    """Return a ControllerRevision with the data from `fairlead.revisions`; the newest has the highest number."""
     return {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
@@ -132,7 +132,7 @@ def revision(identity: PoolIdentity, data: Mapping[str, Any], number: int) -> di
 
 
 def service(identity: PoolIdentity, spec: PoolSpec, target: int | str) -> dict[str, Any]:
-    """A headless Service: a DNS name per pool that resolves to the ready instances.
+    """Return a headless Service: a DNS name per pool that resolves to the ready instances.
 
     `target` is the number or the name of the pods' port.
     """
@@ -174,7 +174,7 @@ def disruption_budget(identity: PoolIdentity, role: Role, replicas: int, leaving
 
 
 def budget_name(identity: PoolIdentity, role: Role) -> str:
-    """The name of a role's PodDisruptionBudget."""
+    """Return the name of a role's PodDisruptionBudget."""
     return f"{identity.name}-{role.value}"
 
 
@@ -192,7 +192,7 @@ def pool_role(identity: PoolIdentity, role: Role, *, replicas: int | None, pinne
 
 
 def child_metadata(identity: PoolIdentity, name: str) -> dict[str, Any]:
-    """Metadata of an object that the pool owns."""
+    """Return metadata of an object that the pool owns."""
     return {
         "name": name,
         "namespace": identity.namespace,

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def without_nulls(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document without nulls: a null means "left out", which only a patch may express.
+    """Return the document without nulls: a null means "left out", which only a patch may express.
 
     Nulls in objects within lists are also removed, because a server drops them from a merge patch (evanphx/json-patch).
     """
@@ -20,7 +20,7 @@ def drop_nulls(value: Any) -> Any:
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON merge patch that turns `old` into `new`; empty when they are equal."""
+    """Return the JSON merge patch that turns `old` into `new`; empty when they are equal."""
     patch: dict[str, Any] = {name: None for name in old if name not in new}
     for name, value in new.items():
         before = old.get(name)

@@ -26,7 +26,7 @@ _LEAST_COST = "-2147483648"
 
 
 def state_annotations(state: InstanceState, since: str, reason: str) -> dict[str, str]:
-    """Annotations that record a state.
+    """Return annotations that record a state.
 
     Draining has an additional annotation of its own, which stays when the state becomes Lost.
     """
@@ -59,13 +59,13 @@ def flip_patch(role: Role, since: str) -> dict[str, Any]:
 
 
 def end_of_drain_patch(metadata: Mapping[str, Any], since: str) -> dict[str, Any]:
-    """The merge patch that puts a draining pod with this metadata back in service."""
+    """Return the merge patch that puts a draining pod with this metadata back in service."""
     state = state_annotations(InstanceState.WARMING, since, "DrainWithdrawn")
     return {"metadata": {"annotations": {**state, **NO_DRAIN, **former_cost(metadata), WARMED_ANNOTATION: None}}}
 
 
 def adoption_patch(identity: PoolIdentity, role: Role) -> dict[str, Any]:
-    """The merge patch that makes a running pod an instance of the pool."""
+    """Return the merge patch that makes a running pod an instance of the pool."""
     return {
         "metadata": {
             "labels": {POOL_LABEL: identity.name, ADOPTED_ROLE_LABEL: role.value},
@@ -93,7 +93,7 @@ def least_cost(metadata: Mapping[str, Any]) -> dict[str, str]:
 
 
 def former_cost(metadata: Mapping[str, Any]) -> dict[str, str | None]:
-    """Annotations that restore the earlier deletion cost of a pod with this metadata."""
+    """Return annotations that restore the earlier deletion cost of a pod with this metadata."""
     former = (metadata.get("annotations") or {}).get(FORMER_COST_ANNOTATION)
     return {} if former is None else {DELETION_COST_ANNOTATION: former or None, FORMER_COST_ANNOTATION: None}
 

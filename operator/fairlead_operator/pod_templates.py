@@ -47,8 +47,8 @@ def spec_hash(spec: PoolSpec, role: Role) -> str:
 
 
 def pod_template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
-    """The role's pod template, completed with the fields that every engine needs; the template's own settings take
-    precedence.
+    """Return the role's pod template, completed with the fields that every engine needs; the template's own settings
+    take precedence.
     """
     given = given_template(spec, role)
     template: dict[str, Any] = deepcopy(given) if given is not None else _simulated_template(spec, image, sleeps=_sleeps(spec, role))
@@ -70,12 +70,12 @@ def pod_template(spec: PoolSpec, role: Role, image: str) -> dict[str, Any]:
 
 
 def _sleeps(spec: PoolSpec, role: Role) -> bool:
-    """Whether the role's engines must be able to sleep."""
+    """Return whether the role's engines must be able to sleep."""
     return any(item.asleep for item in spec.roles if item.name is role)
 
 
 def spans(spec: PoolSpec, role: Role) -> int:
-    """The number of pods of one instance of the role."""
+    """Return the number of pods of one instance of the role."""
     return next((item.spans for item in spec.roles if item.name is role), 1)
 
 
@@ -100,7 +100,8 @@ def _add_variables(container: dict[str, Any]) -> None:
 
 
 def with_named_port(template: Mapping[str, Any], port: int) -> dict[str, Any]:
-    """The completed template with a name for the engine's port, unless the template gives that name to another port.
+    """Return the completed template with a name for the engine's port, unless the template gives that name to another
+    port.
 
     The name is not part of the hash: instances created without it also work, and an upgrade must not restart them.
     """
@@ -117,7 +118,7 @@ def with_named_port(template: Mapping[str, Any], port: int) -> dict[str, Any]:
 
 
 def given_template(spec: PoolSpec, role: Role) -> dict[str, Any] | None:
-    """The role's pod template as written in the spec; None if there is none."""
+    """Return the role's pod template as written in the spec; None if there is none."""
     return next((item.template for item in spec.roles if item.name is role), None)
 
 

@@ -23,7 +23,7 @@ class TellsHeldPools(Protocol):
     """The call of the control API that `SleepingPools` needs."""
 
     async def held_pools(self) -> Outcome[HeldPools]:
-        """The pools for which routers hold requests."""
+        """Return the pools for which routers hold requests."""
 
 
 class SleepingPools:
@@ -66,7 +66,7 @@ class TellsUnheardPools(Protocol):
     """The calls of the control API that `UntoldDeletions` needs."""
 
     async def unheard_pools(self, seconds: float) -> Outcome[UnheardPools]:
-        """The pools without a state for this many seconds."""
+        """Return the pools without a state for this many seconds."""
 
     async def delete_pool(self, pool: PoolKey) -> Outcome[None]:
         """Report that the pool is gone; may be repeated."""

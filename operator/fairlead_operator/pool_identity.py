@@ -18,8 +18,8 @@ class PoolIdentity:
     uid: str
 
     def owner_reference(self) -> dict[str, Any]:
-        """The owner reference that makes the pool the controller of a child, so that deleting the pool deletes the
-        child.
+        """Return the owner reference that makes the pool the controller of a child, so that deleting the pool deletes
+        the child.
         """
         return {
             "apiVersion": f"{GROUP}/{VERSION}",
@@ -31,7 +31,7 @@ class PoolIdentity:
         }
 
     def reference(self) -> dict[str, Any]:
-        """The reference to the pool that an Event needs."""
+        """Return the reference to the pool that an Event needs."""
         metadata = {"namespace": self.namespace, "name": self.name, "uid": self.uid}
         return {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "metadata": metadata}
 

@@ -158,5 +158,5 @@ class PoolWorkers:
             self._workers.pop(pool, None)
 
     def of(self, pool: PoolKey) -> tuple[PoolWorker, ...]:
-        """The workers of the pools with this name."""
+        """Return the workers of the pools with this name."""
         return tuple(self._workers.get(pool, ()))

@@ -19,7 +19,7 @@ _FIELDS: dict[str, str] = {
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """A finding for each figure."""
+    """Yield a finding for each figure."""
     for figure in pool.figures:
         if figure.off_seconds < LASTING_SECONDS:
             continue

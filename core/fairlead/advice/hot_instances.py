@@ -13,7 +13,7 @@ MOST = 3
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """The hot instances with the most late first tokens, at most MOST."""
+    """Yield the hot instances with the most late first tokens, at most MOST."""
     for role in (Role.BOTH, Role.PREFILL):
         serving = pool.accepting(role)
         hot = sorted((one for one in serving if _is_hot(pool, one, serving)), key=lambda one: (-_late(one.served), one.id))

@@ -48,5 +48,5 @@ def _remedy(found: Simulated) -> Remedy | None:
 
 
 def duration(seconds: float) -> str:
-    """A duration as manifests write it: 12 → `12s`, 1.5 → `1500ms`."""
+    """Return a duration as manifests write it: 12 → `12s`, 1.5 → `1500ms`."""
     return f"{seconds:g}s" if seconds == round(seconds) else f"{round(seconds * 1000)}ms"

@@ -18,7 +18,7 @@ class _Why:
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """A finding for each reason; its level is bad if the pool misses its objectives or cannot serve at all."""
+    """Yield a finding for each reason; its level is bad if the pool misses its objectives or cannot serve at all."""
     for reason, number in sorted(pool.refused.items()):
         if number <= 0:
             continue

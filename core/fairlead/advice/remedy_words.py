@@ -20,7 +20,9 @@ def is_beyond(found: Simulated) -> bool:
 
 
 def number_words(found: Simulated, chosen: Confirmed) -> str:
-    """`16 replicas would serve it (13 to 20; 16 is confirmed by the simulation of the last 58 min)`."""
+    """Write a confirmed number with its range: `16 replicas would serve it (13 to 20; 16 is confirmed by the simulation
+    of the last 58 min)`.
+    """
     noun = wording.of_role(found.role, round(chosen.value), "replica")
     span = _range(chosen)
     if chosen.meets:
@@ -41,7 +43,7 @@ def simulation_words(found: Simulated) -> str:
 
 
 def beyond_words(reach: Reach, ttft_seconds: float) -> str:
-    """How many requests would be late with any number of instances, and why."""
+    """Return how many requests would be late with any number of instances, and why."""
     refused = reach.share_of_refused
     whose = f"{wording.share(reach.share)} of requests"
     if refused is not None:
@@ -54,8 +56,8 @@ def beyond_words(reach: Reach, ttft_seconds: float) -> str:
 
 
 def beyond_remedies(found: Simulated) -> str:
-    """Remedies for prompts that no number of instances serves in time. A higher target is proposed only as far as the
-    simulation confirms it.
+    """Return the remedies for prompts that no number of instances serves in time. A higher target is proposed only as
+    far as the simulation confirms it.
     """
     reach, confirmed = found.reach, enough_time(found)
     remedies = []

@@ -20,7 +20,7 @@ _WHY: dict[str, str] = {
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """A finding for each reason why routers decide alone."""
+    """Yield a finding for each reason why routers decide alone."""
     for why, count in sorted(pool.apart.items()):
         words = _WHY.get(why, why)
         yield Finding(

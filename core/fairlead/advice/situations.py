@@ -302,9 +302,9 @@ class PoolSituation:
         return None if self.sizing is None else self.sizing.found
 
     def role(self, role: Role) -> SeenRole | None:
-        """The role of this name; None if the pool does not have it."""
+        """Return the role of this name; None if the pool does not have it."""
         return next((one for one in self.roles if one.role is role), None)
 
     def accepting(self, role: Role) -> tuple[SeenInstance, ...]:
-        """The role's instances that take requests."""
+        """Return the role's instances that take requests."""
         return tuple(one for one in self.instances if one.role is role and one.accepting)

@@ -18,7 +18,7 @@ the API and of the operator have findings of their own; the other conditions onl
 
 
 def find(pool: PoolSituation) -> Iterator[Finding]:
-    """One finding for each unmet condition."""
+    """Yield one finding for each unmet condition."""
     ready = next((one for one in pool.conditions if one.type == "Ready"), None)
     if ready is not None and ready.status == "False":
         yield from _not_ready(pool, ready)

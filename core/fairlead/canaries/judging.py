@@ -103,9 +103,7 @@ def _of_metric(metric: Metric, interval: Interval, looser: Interval, rules: Cana
 
 
 def _worse(metric: Metric, more: float | None, less: float | None) -> list[float | None]:
-    """Of two bounds, return those in the direction that is worse for the metric, each as an amount by which it is
-    worse.
-    """
+    """Return those of two bounds whose direction is worse for the metric, each as an amount by which it is worse."""
     upwards = [more] if metric.sign >= 0 else []
     return [*upwards, None if less is None else -less] if metric.sign <= 0 else upwards
 
@@ -114,7 +112,7 @@ _WORDS = {"ttft": "the time to first token", "tpot": "the time per token", "hits
 
 
 def words_of(metric: str) -> str:
-    """A metric in words, for sentences."""
+    """Return a metric in words, for sentences."""
     return _WORDS.get(metric, "the tokens of an answer")
 
 

@@ -13,7 +13,7 @@ def _is_unanswered(facts: PoolFacts) -> bool:
 
 
 def not_answered_yet(kind: ConditionType) -> Condition:
-    """The condition before the first answer of the control API; a condition already in the status is kept."""
+    """Return the condition before the first answer of the control API; a condition already in the status is kept."""
     return Condition(
         type=kind, status="Unknown", reason=NOT_ANSWERED_YET, message="The control API has been asked and has not answered yet"
     )
@@ -76,8 +76,8 @@ def _length(seconds: float) -> str:
 
 
 def _attained(seen: PoolObservations) -> tuple[float, str, str] | None:
-    """The share of requests that met the SLO, which requests and targets it covers, and the share that met each target;
-    None without requests.
+    """Return the share of requests that met the SLO, which requests and targets it covers, and the share that met each
+    target; None without requests.
 
     While no request has finished, and with routers older than the operator, only TTFT is judged. First tokens include
     those of requests still running, so the shares need not add up. The words say both.

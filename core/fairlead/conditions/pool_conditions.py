@@ -26,7 +26,7 @@ from fairlead.scaling.targets import RoleTarget, TargetReason
 
 
 def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
-    """All conditions of a pool: one per type, always the same types in the same order.
+    """Return all conditions of a pool: one per type, always the same types in the same order.
 
     GatewayReady is left out where the pool asks for no gateway, ForecastHolds where no schedule follows a forecast.
     """
@@ -52,7 +52,7 @@ def pool_conditions(facts: PoolFacts) -> tuple[Condition, ...]:
 def merge_conditions(
     previous: Iterable[Mapping[str, Any]], fresh: Iterable[Condition], generation: int, now: str
 ) -> tuple[dict[str, Any], ...]:
-    """The new status.conditions list.
+    """Return the new status.conditions list.
 
     `now` (RFC 3339) becomes lastTransitionTime only where the status differs from the previous one. A condition whose
     status is not known yet keeps its previous value.
@@ -85,7 +85,7 @@ def only_degraded(
 
 
 def migrations_paused(facts: PoolFacts) -> Condition:
-    """True while `spec.routing.migrations` is Paused."""
+    """Return the condition MigrationsPaused: True while `spec.routing.migrations` is Paused."""
     kind = ConditionType.MIGRATIONS_PAUSED
     if facts.migrations_paused is None:
         return Condition(type=kind, status="Unknown", reason="NoValidSpec", message="No valid spec was seen yet")
@@ -118,7 +118,7 @@ _RESOLVED = "ResolvedRefs"
 
 
 def gateway_ready(facts: GatewayFacts) -> Condition:
-    """True when every gateway that routes to the pool accepts it and finds its endpoint picker."""
+    """Return GatewayReady: True if every gateway that routes to the pool accepts it and finds its endpoint picker."""
     kind = ConditionType.GATEWAY_READY
     if facts.problem is not None:
         return Condition(type=kind, status="False", reason=facts.problem.reason, message=facts.problem.message)
@@ -158,7 +158,7 @@ def _told(found: list[tuple[str, GatewayJudgement]]) -> str:
 
 
 def scaling_active(facts: PoolFacts) -> Condition:
-    """Whether the numbers of instances follow measured signals."""
+    """Return whether the numbers of instances follow measured signals."""
     kind = ConditionType.SCALING_ACTIVE
     scaling = facts.scaling
     if scaling is None:
@@ -178,7 +178,7 @@ def scaling_active(facts: PoolFacts) -> Condition:
 
 
 def scaling_limited(facts: PoolFacts) -> Condition:
-    """Whether bounds keep a role from its desired number."""
+    """Return whether bounds keep a role from its desired number."""
     kind = ConditionType.SCALING_LIMITED
     scaling = facts.scaling
     if scaling is None:

@@ -22,8 +22,8 @@ def ready(facts: PoolFacts, of_instances: Condition) -> Condition:
 
 
 def instances_ready(facts: PoolFacts) -> Condition:
-    """InstancesReady: the role with the worst shortage gives the reason, and the message names every role that lacks
-    instances.
+    """Return InstancesReady: the role with the worst shortage gives the reason, and the message names every role that
+    lacks instances.
     """
     kind = ConditionType.INSTANCES_READY
     if not facts.desired:
@@ -113,7 +113,7 @@ def degraded(facts: PoolFacts) -> Condition:
 
 
 def _troubles(facts: PoolFacts) -> str:
-    """The instances that cannot run, grouped by reason, with the message about the first of each group."""
+    """Return the instances that cannot run, grouped by reason, with the message about the first of each group."""
     lines = []
     for reason in sorted({trouble.reason for trouble in facts.troubles}):
         of_reason = sorted((trouble for trouble in facts.troubles if trouble.reason == reason), key=lambda trouble: trouble.instance)
@@ -137,6 +137,6 @@ def _loss(instance: ObservedInstance) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    """The first names in order, and the number of further ones."""
+    """Return the first names in order, and the number of further ones."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(sorted(names)[:_NAMED]) + more

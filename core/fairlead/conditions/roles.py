@@ -20,14 +20,16 @@ def count(instances: Iterable[ObservedInstance], *states: InstanceState) -> int:
 
 
 def serving_words(role: DesiredRole, instances: Iterable[ObservedInstance]) -> str:
-    """Example: `3 of 4 prefill instances serve`. The functions of this module take the role's own instances."""
+    """Say how many instances serve, for example `3 of 4 prefill instances serve`. The functions of this module take the
+    role's own instances.
+    """
     serving = count(instances, InstanceState.SERVING)
     more = f", and {serving - role.replicas} more" if serving > role.replicas else ""
     return f"{min(serving, role.replicas)} of {role.replicas} {_noun(role)} serve{more}"
 
 
 def asleep_words(instances: Iterable[ObservedInstance]) -> str:
-    """Example: `, and 2 sleep`; empty if no instance sleeps."""
+    """Say how many instances sleep, for example `, and 2 sleep`; empty if no instance sleeps."""
     asleep = count(instances, InstanceState.ASLEEP)
     return f", and {asleep} sleep{'s' if asleep == 1 else ''}" if asleep else ""
 

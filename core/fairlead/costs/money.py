@@ -18,7 +18,7 @@ PRICE_WANTED = 'write an amount such as "2.50", below 10,000,000 and with at mos
 
 
 def micros_of(field: str, amount: str) -> int:
-    """A written amount in micro-units, such as 2500000 for "2.50". Raises InvalidInput naming the field."""
+    """Return a written amount in micro-units, such as 2500000 for "2.50". Raises InvalidInput naming the field."""
     whole, point, part = amount.partition(".")
     figures = whole.isascii() and whole.isdigit() and len(whole) <= 7
     if not figures or (point and not (part.isascii() and part.isdigit() and len(part) <= 6)):
@@ -27,7 +27,7 @@ def micros_of(field: str, amount: str) -> int:
 
 
 def written(micros: int) -> str:
-    """Micro-units as a decimal with six places, such as `2.500000`."""
+    """Write micro-units as a decimal with six places, such as `2.500000`."""
     return f"{Decimal(micros) / MICRO:.6f}"
 
 

@@ -150,7 +150,7 @@ def by_minute(quarters: Series) -> Series:
 
 
 def _windows(start: datetime, minutes: int, schedules: Sequence[ScheduleSpec]) -> list[tuple[RoleBounds, ...]]:
-    """The bounds of the windows that are open in each minute."""
+    """Return the bounds of the windows that are open in each minute."""
     end = start + timedelta(minutes=minutes)
     changes = [start]
     for at in changes_after(schedules, start):

@@ -55,7 +55,7 @@ def week_in_blocks(wanted: Wanted, roles: Sequence[Role]) -> tuple[Block, ...]:
 
 
 def day_in_blocks(wanted: Wanted, roles: Sequence[Role], weekday: int) -> tuple[Block, ...]:
-    """The blocks of one day: `wanted` has 96 columns."""
+    """Return the blocks of one day: `wanted` has 96 columns."""
     _, cuts = _cut(wanted, max(1.0, 7 * _WORTH * float(wanted.sum())))
     return tuple(
         Block(days=(weekday,), begins=a, ends=b, replicas=dict(zip(roles, map(int, wanted[:, a:b].max(axis=1)), strict=True)))

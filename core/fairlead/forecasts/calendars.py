@@ -41,7 +41,7 @@ class Weekday(StrEnum):
 
 
 def parse_day(text_: str) -> date:
-    """A date such as 2026-12-25. Raises ValueError with a remedy."""
+    """Return a date such as 2026-12-25. Raises ValueError with a remedy."""
     try:
         return date.fromisoformat(text_)
     except ValueError:
@@ -104,5 +104,5 @@ class ForecastSpec:
 
 
 def by_date(days: Iterable[CalendarDay]) -> Mapping[date, CalendarDay]:
-    """The calendar's days by their dates."""
+    """Return the calendar's days by their dates."""
     return {one.day: one for one in days}

@@ -58,7 +58,7 @@ class Draft:
 
 
 def whole(loads: Mapping[Role, Series], draft: Draft) -> Wanted:
-    """Loads in instances, rounded up and within each role's bounds."""
+    """Round loads in instances up, within each role's bounds."""
     rows = [np.clip(np.ceil(loads[one.role] - _ROUNDING), max(1, one.least), one.most) for one in draft.roles]
     return np.vstack(rows).astype(np.int64)
 

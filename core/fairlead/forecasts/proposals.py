@@ -129,7 +129,7 @@ def proposed(record: DemandRecord, pool: Forecasted, now: datetime) -> Proposed 
 
 
 def week_of(past: DemandRecord, pool: Forecasted, carried: Mapping[Role, Carried], start: datetime, *, usual: bool = False) -> Week:
-    """The forecast of a week from what was known at its start."""
+    """Return the forecast of a week from what was known at its start."""
     bands = {name: forecast(_known(past, pool, name), start, usual=usual) for name in _MEASURES}
     loads = {role: _load(of, bands) for role, of in carried.items()}
     covered = {role: band.middle if pool.scaling.mode is ScalingMode.SLO else band.high for role, band in loads.items()}
@@ -182,12 +182,12 @@ def tried(record: DemandRecord, pool: Forecasted, carried: Mapping[Role, Carried
 
 
 def read_all(documents: Iterable[Mapping[str, Any]]) -> tuple[ScheduleSpec, ...]:
-    """The schedules of these documents."""
+    """Return the schedules of these documents."""
     return tuple(read(ScheduleSpec, dict(one), f"schedules[{number}]") for number, one in enumerate(documents))
 
 
 def stretch_of(record: DemandRecord, carried: Mapping[Role, Carried]) -> Stretch:
-    """A record as demand of a back-test, its gaps filled."""
+    """Return a record as demand of a back-test, its gaps filled."""
     rates = Rates(**{name: gapless(getattr(record.rates, name)) for name in _MEASURES})
     return Stretch(start=record.start, requests=rates.requests, loads={role: of.load(rates) for role, of in carried.items()})
 
@@ -207,7 +207,7 @@ def departed(record: DemandRecord, pool: Forecasted, now: datetime) -> Departure
 
 
 def setting_of(pool: Forecasted) -> Setting:
-    """A pool as a back-test needs it."""
+    """Return a pool as a back-test needs it."""
     return Setting(
         declared=tuple(_declared(one) for one in pool.roles),
         scaling=pool.scaling,

@@ -28,7 +28,7 @@ class Rates:
     output_tokens: Series
 
     def between(self, first: int, last: int) -> "Rates":
-        """The quarters [first, last)."""
+        """Return the quarters [first, last)."""
         return Rates(**{one.name: getattr(self, one.name)[first:last] for one in fields(self)})
 
 
@@ -50,11 +50,11 @@ class DemandRecord:
         return self.start + QUARTER * len(self.in_time)
 
     def until(self, end: datetime) -> "DemandRecord":
-        """The part before an instant."""
+        """Return the part before an instant."""
         return self._cut(0, self._place(end))
 
     def since(self, start: datetime) -> "DemandRecord":
-        """The part from an instant on."""
+        """Return the part from an instant on."""
         return self._cut(self._place(start), len(self.in_time))
 
     def _place(self, at: datetime) -> int:
@@ -72,7 +72,7 @@ class DemandRecord:
 
 @lru_cache(maxsize=64)
 def local_quarters(start: datetime, quarters: int, zone: ZoneInfo) -> tuple[tuple[date, int], ...]:
-    """The local day and quarter of the day (0 to 95) of each quarter from `start` on."""
+    """Return the local day and quarter of the day (0 to 95) of each quarter from `start` on."""
     walls = ((start + QUARTER * number).astimezone(zone) for number in range(quarters))
     return tuple((wall.date(), wall.hour * 4 + wall.minute // 15) for wall in walls)
 

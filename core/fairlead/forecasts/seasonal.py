@@ -62,7 +62,7 @@ Forecaster = Callable[[Known, date], Series | None]
 
 
 def known_of(values: Series, start: datetime, zone: ZoneInfo, calendar: Mapping[date, CalendarDay]) -> Known:
-    """The days of a series that were recorded."""
+    """Return the days of a series that were recorded."""
     days = {
         day: found for day, found in by_days(values, start, zone).items() if np.isfinite(found).mean() >= _RECORDED and day not in calendar
     }
@@ -82,13 +82,13 @@ def _span(known: Known) -> set[date]:
 
 
 def last_week(known: Known, day: date) -> Series | None:
-    """The seasonal naive forecast: the newest recorded day of the same weekday."""
+    """Return the seasonal naive forecast: the newest recorded day of the same weekday."""
     past = _same_weekday(known, day.weekday(), day, 1)
     return past[0] if past else None
 
 
 def median_of_weeks(known: Known, day: date) -> Series | None:
-    """The median of the same weekday in the last weeks, smoothed over three quarters."""
+    """Return the median of the same weekday in the last weeks, smoothed over three quarters."""
     past = _same_weekday(known, day.weekday(), day, WEEKS)
     return None if not past else _smooth(_middle(past))
 
@@ -102,7 +102,7 @@ def at_level(known: Known, day: date) -> Series | None:
 
 
 def level(known: Known) -> float:
-    """The level of the last seven recorded days, as a multiple of the medians of the weeks before them."""
+    """Return the level of the last seven recorded days, as a multiple of the medians of the weeks before them."""
     ratios = []
     for day in sorted(known.days)[-7:]:
         usual = median_of_weeks(known.before(day), day)

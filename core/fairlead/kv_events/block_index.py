@@ -104,8 +104,8 @@ class BlockIndex:
         self.counts = IndexCounts()
 
     def __len__(self) -> int:
-        """The number of distinct blocks that some source holds or is expected to hold, including cleared ones not swept
-        yet.
+        """Return the number of distinct blocks that some source holds or is expected to hold, including cleared ones
+        not swept yet.
         """
         return len(self._masks)
 
@@ -115,7 +115,7 @@ class BlockIndex:
         return self._caches.keys()
 
     def block_size(self, source: Source) -> int | None:
-        """Tokens per block, from the source's first stored block; None before it."""
+        """Return the tokens per block, by the source's first stored block; None before that block."""
         cache = self._caches.get(source)
         return None if cache is None else cache.block_size
 
@@ -142,11 +142,11 @@ class BlockIndex:
             self._shrink(self._shared, most_blocks)
 
     def match_shared(self, keys: Sequence[int]) -> int:
-        """How many leading blocks of a prompt the shared store holds."""
+        """Return how many leading blocks of a prompt the shared store holds."""
         return 0 if self._shared is None else self._holders.leading(keys, self._shared.bit)
 
     def blocks(self, source: Source) -> Mapping[str, int]:
-        """Number of blocks held per tier, without expected blocks."""
+        """Return the number of blocks held per tier, without expected blocks."""
         cache = self._caches.get(source)
         return {} if cache is None else {tier: len(held.keys) for tier, held in cache.holdings.items() if tier != EXPECTED}
 
@@ -202,13 +202,13 @@ class BlockIndex:
         return found[0][1:] if found else (0, NOTHING_SLOW)
 
     def match_everywhere(self, keys: Sequence[int]) -> dict[Source, int]:
-        """Leading blocks held, for each source that holds at least the first."""
+        """Return the number of leading blocks held, for each source that holds at least the first block."""
         sources = {slot: source for source, slot in self.slots().items()}
         return {sources[slot]: depth for mask, depth in self.match_slots(keys) for slot in slots_of(mask)}
 
     def match_slots(self, keys: Sequence[int]) -> list[tuple[int, int]]:
-        """(mask of slots, leading blocks held) of all sources that hold at least the first block; each slot is in one
-        mask.
+        """Return (mask of slots, leading blocks held) of all sources that hold at least the first block; each slot is
+        in one mask.
         """
         self.slots()
         found = self._holders.depths(keys, self._alone, self._together)
@@ -217,7 +217,9 @@ class BlockIndex:
         return found
 
     def slots(self) -> Mapping[Source, int]:
-        """Source → its slot, for sources that hold or held something. Valid while `slots_version` is the same."""
+        """Return each source's slot, for sources that hold or held blocks. The result is valid while `slots_version` is
+        the same.
+        """
         if self._slots_of_version != self.slots_version:
             holding = [(source, cache) for source, cache in self._caches.items() if cache.mask]
             self._slots = {source: (cache.mask & -cache.mask).bit_length() - 1 for source, cache in holding}
@@ -380,7 +382,7 @@ class BlockIndex:
         self._take(cache.holdings[EXPECTED], key)
 
     def _store_named(self, cache: Cache, holding: Holding, hashes: Sequence[BlockHash]) -> None:
-        """Stores a block reported by hash alone, as offloading engines report the second tier."""
+        """Store a block reported by hash alone, as offloading engines report the second tier."""
         for block_hash in hashes:
             key = self._key_of(cache, block_hash)
             if key is None:

@@ -132,13 +132,13 @@ class EngineCaches:
         self._incomplete.discard(instance)
 
     def rests_on_guess(self, prompt: KnownPrompt, instance: str) -> bool:
-        """Whether `hit_tokens` includes blocks that are only expected."""
+        """Return whether `hit_tokens` includes blocks that are only expected."""
         source, keys = self._heard.get(instance), prompt.engine_blocks
         return source is not None and self.index.match(source, keys) > self.index.match(source, keys, expected=False)
 
     def hit_tokens(self, prompt: KnownPrompt, instance: str, remembered_tokens: int) -> int:
-        """Leading prompt tokens the instance holds; `remembered_tokens` is the number according to the router's own
-        history.
+        """Return the number of leading prompt tokens that the instance holds; `remembered_tokens` is the number
+        according to the router's own history.
         """
         source = self._heard.get(instance)
         if source is None or not prompt.engine_blocks:
@@ -146,7 +146,7 @@ class EngineCaches:
         return self._judged(prompt, instance, self.index.match(source, prompt.engine_blocks), remembered_tokens)
 
     def hits_everywhere(self, prompt: KnownPrompt, remembered: Mapping[str, int]) -> Mapping[str, int]:
-        """`hit_tokens` for every instance that has events or a history; the values may include 0."""
+        """Return `hit_tokens` for every instance that has events or a history; the values may include 0."""
         if not self._heard or not prompt.engine_blocks:
             return remembered
         matched = self.index.match_everywhere(prompt.engine_blocks)
@@ -156,8 +156,8 @@ class EngineCaches:
         return hits
 
     def hit_vector(self, prompt: KnownPrompt, instances: Sequence[str], remembered: SlotVector) -> SlotVector:
-        """`hit_tokens` of each of the instances, in their order. Pass the same list object as long as its content is
-        unchanged.
+        """Return `hit_tokens` of each of the instances, in their order. Pass the same list object as long as its
+        content is unchanged.
         """
         keys = prompt.engine_blocks
         if not self._heard or not keys:
@@ -204,5 +204,5 @@ class EngineCaches:
         return max(told, remembered_tokens) if beyond or instance in self._incomplete else told
 
     def _goes_on(self, prompt: KnownPrompt) -> bool:
-        """Whether the prompt continues beyond its known blocks."""
+        """Return whether the prompt continues beyond its known blocks."""
         return (len(prompt.engine_blocks) + 1) * self.block_tokens < prompt.prompt_tokens

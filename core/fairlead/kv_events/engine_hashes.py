@@ -82,13 +82,13 @@ class EngineHashing:
     form: HashForm = HashForm.UNSIGNED
 
     def none_hash(self) -> bytes:
-        """The parent of every first block."""
+        """Return the parent of every first block."""
         return ALGORITHMS[self.algorithm](self.seed)
 
     def block_hashes(
         self, token_ids: Sequence[int], block_size: int, *, lora_name: str | None = None, cache_salt: str | None = None
     ) -> Iterator[BlockHash]:
-        """The hashes of the full blocks, as events carry them."""
+        """Yield the hashes of the full blocks, as events carry them."""
         parent: bytes | None = None
         adapter = () if lora_name is None else (lora_name,)
         extra = adapter if cache_salt is None else (*adapter, cache_salt)
@@ -98,11 +98,11 @@ class EngineHashing:
             yield self.formed(parent)
 
     def digest(self, parent: bytes | None, token_ids: Sequence[int], extra_keys: tuple[str, ...] = ()) -> bytes:
-        """The whole hash of the block that follows the block with hash `parent`; None = the first block."""
+        """Return the whole hash of the block that follows the block with hash `parent`; None = the first block."""
         return ALGORITHMS[self.algorithm]((self.none_hash() if parent is None else parent, tuple(token_ids), extra_keys or None))
 
     def formed(self, digest: bytes) -> BlockHash:
-        """Converts a whole hash to the form that events carry."""
+        """Convert a whole hash to the form that events carry."""
         return digest if self.form is HashForm.DIGEST else int.from_bytes(digest[-8:], "big", signed=self.form is HashForm.SIGNED)
 
 

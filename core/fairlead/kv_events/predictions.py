@@ -123,7 +123,7 @@ def _feeds(batches: Sequence[tuple[RecordedBatch, int]]) -> list[Feed]:
 
 
 def _block_size(fed: Sequence[Feed]) -> int | None:
-    """The block size as the index determines it: that of the first block stored with tokens."""
+    """Return the block size as the index determines it: that of the first block stored with tokens."""
     for feed in fed:
         for event in feed.batch.events:
             if event.kind is EventKind.STORED and event.token_ids:

@@ -42,7 +42,7 @@ _MEDIA: Final[Mapping[str | None, Tier]] = MappingProxyType(
 
 
 def tier_of(medium: str | None, locality: str | None = None) -> Tier | None:
-    """The tier that an event's `medium` and `locality` name; None for a medium that no known engine has."""
+    """Return the tier that an event's `medium` and `locality` name; None for a medium that no known engine has."""
     tier = _MEDIA.get(medium)
     if tier is None and medium is not None:
         tier = _MEDIA.get(medium.upper())
@@ -120,13 +120,13 @@ class Holders:
         self._bits_in_use = 0
 
     def take_bit(self) -> int:
-        """The lowest bit that is free."""
+        """Return the lowest bit that is free."""
         bit = ~self._bits_in_use & (self._bits_in_use + 1)
         self._bits_in_use |= bit
         return bit
 
     def free_bits(self, bits: int) -> None:
-        """Frees the bits of holdings that have ended; no block has them any more."""
+        """Free the bits of holdings that have ended; no block has them any more."""
         self._bits_in_use &= ~bits
 
     def release(self, key: int, bit: int) -> None:

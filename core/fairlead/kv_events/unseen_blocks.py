@@ -92,7 +92,7 @@ class UnseenBlocks:
                 self._name_stored(event, batch.arrived)
 
     def stored_meanwhile(self, sequence: TokenSequence) -> bool:
-        """Whether blocks of this sequence were stored while its request was in flight."""
+        """Return whether blocks of this sequence were stored while its request was in flight."""
         begin, end = sequence.request.sent, sequence.request.done + _LATE_SECONDS
         return any(begin <= time <= end for key in sequence.keys for time in self._stored_at.get(key, ()))
 
@@ -193,7 +193,7 @@ class UnseenBlocks:
         return found.pop() if len(found) == 1 else None
 
     def _digests(self, token_ids: Sequence[int]) -> list[int]:
-        """Hashes of each block's own tokens."""
+        """Return hashes of each block's own tokens."""
         size = self._block_size * TOKEN_BYTES
         data = token_bytes(token_ids)
         return [xxh3_64_intdigest(data[begin : begin + size]) for begin in range(0, len(data) - size + 1, size)]

@@ -29,7 +29,7 @@ class Selection(StrEnum):
 
 
 def gradient_features(model: Model, samples: Samples) -> tuple[Floats, Floats]:
-    """Directions [n, width] of unit length (or zero) and sizes [n]."""
+    """Return the samples' gradient features: directions [n, width] of unit length (or zero) and sizes [n]."""
     inputs = model.scales.normalised(samples.features)
     hidden = model.network.last_hidden(inputs)
     answers = -((hidden @ model.network.weights[-1])[:, 0] + model.network.biases[-1])
@@ -41,7 +41,7 @@ def gradient_features(model: Model, samples: Samples) -> tuple[Floats, Floats]:
 
 
 def coreset(directions: Floats, sizes: Floats, count: int, selection: Selection) -> Indexes:
-    """The rows of `count` samples, ascending; all rows if there are no more."""
+    """Return the rows of `count` samples, ascending; all rows if there are no more."""
     total = len(sizes)
     if total <= count:
         return np.arange(total)

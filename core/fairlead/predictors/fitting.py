@@ -35,11 +35,11 @@ class FitSettings:
     least_steps: int = 600
 
     def steps_of(self, samples: int) -> int:
-        """Number of steps in one epoch."""
+        """Return the number of steps in one epoch."""
         return ceil(samples / self.batch)
 
     def epochs_of(self, samples: int) -> int:
-        """Passes over this many samples, enough for `least_steps`."""
+        """Return the number of passes over this many samples, enough for `least_steps`."""
         return max(self.epochs, ceil(self.least_steps / self.steps_of(samples)))
 
 
@@ -67,7 +67,7 @@ class Adam:
 
 
 def fit(network: Network, inputs: Floats, targets: Floats, settings: FitSettings, dice: np.random.Generator) -> Network:
-    """A copy of `network` trained to answer `targets` [n] for `inputs` [n, d]; `network` itself is not changed.
+    """Return a copy of `network` trained to answer `targets` [n] for `inputs` [n, d]; `network` itself is not changed.
 
     The same arguments give the same result on one kind of processor; other kinds may round matrix products differently.
     """

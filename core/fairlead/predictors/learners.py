@@ -74,7 +74,7 @@ class Learner:
         return self._fitted.everything()
 
     def steps(self, samples: int) -> int:
-        """Training steps of a round on this many samples."""
+        """Return the number of training steps of a round on this many samples."""
         return self.settings.fit.epochs_of(samples) * self.settings.fit.steps_of(samples)
 
     def train(self) -> Model:
@@ -149,5 +149,5 @@ class TwoPools:
         self.replay = candidates
 
     def everything(self) -> Samples:
-        """The samples that a round trains on."""
+        """Return the samples that a round trains on."""
         return self.replay.followed_by(self.recent)

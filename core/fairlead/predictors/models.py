@@ -32,7 +32,7 @@ class Scales(NamedTuple):
         )
 
     def normalised(self, features: Floats) -> Floats:
-        """Rows as z-scores."""
+        """Return rows as z-scores."""
         return (features - self.means) / self.deviations
 
 
@@ -68,7 +68,7 @@ class Model:
         return self.network.finite and all(bool(np.isfinite(part).all()) for part in self.scales)
 
     def ttft_seconds(self, features: Floats) -> Floats:
-        """The predicted TTFT in seconds for each row [n, d]: [n]. It may be negative."""
+        """Return the predicted TTFT in seconds for each row [n, d]: [n]. It may be negative."""
         answers: Floats = -self.network.outputs(self.scales.normalised(features))
         return answers
 
@@ -82,7 +82,7 @@ class Model:
         return inside
 
     def nearest(self, features: Floats) -> Floats:
-        """Rows [n, d] with each number clipped to the range of the training samples."""
+        """Return rows [n, d] with each number clipped to the range of the training samples."""
         moved: Floats = np.clip(features, self.scales.lowest, self.scales.highest)
         return moved
 
@@ -94,7 +94,7 @@ class Model:
 
 
 def evaluate(scales: Scales, network: Network, held_out: Samples) -> Evaluation:
-    """The errors of a network on samples it was not fitted to."""
+    """Return the errors of a network on samples it was not fitted to."""
     if not len(held_out):
         return Evaluation(samples=0)
     answers = -network.outputs(scales.normalised(held_out.features))

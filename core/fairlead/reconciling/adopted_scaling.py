@@ -45,7 +45,7 @@ def scale_adopted(plan: RoundPlan, desired: DesiredRole) -> None:
 
 
 def _leaves(instance: ObservedInstance) -> bool:
-    """Whether the instance drains for a scale-in, and not because a person asked for it."""
+    """Return whether the instance drains for a scale-in, and not because a person asked for it."""
     return instance.draining_since is not None and not instance.drained_on_request
 
 
@@ -64,14 +64,14 @@ def _drain(plan: RoundPlan, desired: DesiredRole, workload: Workload, staying: S
 
 
 def _last_to_go(leaving: Sequence[ObservedInstance], workload: Workload) -> list[ObservedInstance]:
-    """The draining pods, ordered so that those the workload would end last come first."""
+    """Return the draining pods, ordered so that those the workload would end last come first."""
     if workload.ordered:
         return sorted(leaving, key=lambda one: one.place)
     return sorted(leaving, key=lambda one: (one.health is not PodHealth.READY, -(one.draining_since or 0.0), one.id))
 
 
 def _misplaced(pods: Sequence[ObservedInstance], leaving: Sequence[ObservedInstance]) -> list[ObservedInstance]:
-    """The draining pods that an ordered workload would not end next."""
+    """Return the draining pods that an ordered workload would not end next."""
     highest = max((one.place for one in pods if not _leaves(one)), default=-1)
     return [one for one in leaving if one.place < highest]
 

@@ -33,7 +33,7 @@ class Flips:
     """
 
     def arriving(self, role: Role) -> int:
-        """How many draining instances will continue in this role."""
+        """Return how many draining instances will continue in this role."""
         return sum(1 for destination in self.destinations.values() if destination is role)
 
 
@@ -96,7 +96,7 @@ def _finish(plan: RoundPlan, desired: DesiredPool, destinations: Mapping[str, Ro
 
 
 def _movable(plan: RoundPlan, donor: DesiredRole, taker: DesiredRole, destinations: Mapping[str, Role]) -> int:
-    """How many instances move from one role to the other by flips.
+    """Return how many instances move from one role to the other by flips.
 
     Donor instances that do not serve are given up instead, and during a rollout instances are replaced, not flipped.
     """
@@ -107,7 +107,7 @@ def _movable(plan: RoundPlan, donor: DesiredRole, taker: DesiredRole, destinatio
 
 
 def _lack(plan: RoundPlan, role: DesiredRole, destinations: Mapping[str, Role]) -> int:
-    """How many instances a role lacks; a negative number means a surplus."""
+    """Return how many instances a role lacks; a negative number means a surplus."""
     return role.replicas - len(plan.live(role.role)) - sum(1 for destination in destinations.values() if destination is role.role)
 
 

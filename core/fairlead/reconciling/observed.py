@@ -233,7 +233,7 @@ class DesiredPool:
     role_change: RoleChange = RoleChange.REPLACE
 
     def role(self, role: Role | None) -> DesiredRole | None:
-        """The desired state of a role; None when the pool has no such role."""
+        """Return the desired state of a role; None when the pool has no such role."""
         return next((wanted for wanted in self.roles if wanted.role is role), None)
 
 

@@ -37,7 +37,7 @@ def drain_requested(plan: RoundPlan, desired: DesiredRole) -> int:
 
 
 def is_withdrawn(instance: ObservedInstance) -> bool:
-    """Whether the instance drains on a person's request that has been withdrawn."""
+    """Return whether the instance drains on a person's request that has been withdrawn."""
     return (
         instance.state is InstanceState.DRAINING
         and instance.drained_on_request
@@ -47,7 +47,7 @@ def is_withdrawn(instance: ObservedInstance) -> bool:
 
 
 def _spare(plan: RoundPlan, desired: DesiredRole, instance: str) -> bool:
-    """Whether enough other instances of the role go on serving."""
+    """Return whether enough other instances of the role go on serving."""
     others = [one for one in plan.live(desired.role) if one.id != instance and one.id not in plan.actions]
     serving = sum(1 for one in others if one.state is InstanceState.SERVING)
     return serving >= max(1, desired.least_serving, desired.replicas - 1)

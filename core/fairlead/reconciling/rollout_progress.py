@@ -63,7 +63,7 @@ class Rollout:
         return f"{self.key}/{self.step}"
 
     def trouble(self, spec: RolloutSpec, now: float) -> tuple[RolloutTrouble, str] | None:
-        """Why the rollout has stopped, as a code and in words; None while it continues."""
+        """Return why the rollout has stopped, as a code and in words; None while it continues."""
         if self.regressed and spec.canary is not None:
             reason = RolloutTrouble.REJECTED if self.rejected else RolloutTrouble.REGRESSED
             return reason, f"{self.measured}; its instances get the former template again; change the pool to try once more"
@@ -90,7 +90,7 @@ def watch(
     observations: PoolObservations | None,
     now: float,
 ) -> Rollout | None:
-    """The current state of the rollout; None once every desired instance exists, is up to date, and has served.
+    """Return the current state of the rollout; None once every desired instance exists, is up to date, and has served.
 
     A stopped rollout is remembered even if all its instances are gone. `before` is the state that this function last
     returned for the pool; `key` changes with the revision and with `spec.rollout`.
@@ -130,8 +130,8 @@ def watch(
 
 
 def _goes_on(desired: tuple[DesiredRole, ...], observed: tuple[ObservedInstance, ...], live: list[ObservedInstance]) -> bool:
-    """Whether a rollout without outdated instances is still in progress: one of them still drains, or successors do not
-    serve yet.
+    """Return whether a rollout without outdated instances is still in progress: one of them still drains, or successors
+    do not serve yet.
 
     Without room for a surge, the last outdated instance goes before its successor is created.
     """
@@ -150,7 +150,7 @@ def _leaves(instance: ObservedInstance) -> bool:
 
 
 def _worse(rollout: Rollout, spec: RolloutSpec, fresh: list[ObservedInstance], attainment: float | None) -> str | None:
-    """What is worse than before, in words: updated instances that fail, or the SLO attainment."""
+    """Return what is worse than before, in words: updated instances that fail, or the SLO attainment."""
     failing = sorted(item.id for item in fresh if _fails(item))
     if failing:
         return f"{len(failing)} of {len(fresh)} updated instances fail ({failing[0]})"
@@ -177,7 +177,7 @@ def step_in_force(rollout: Rollout | None, spec: RolloutSpec) -> CanaryStepSpec 
 
 
 def updated_in(step: CanaryStepSpec, replicas: int) -> int:
-    """How many of the instances have the new template in the step."""
+    """Return how many of the instances have the new template in the step."""
     return min(replicas, ceil(step.share * replicas / 100))
 
 

@@ -38,7 +38,7 @@ def room(desired: DesiredRole) -> Room:
 
 
 def outdated(desired: DesiredRole, instances: list[ObservedInstance]) -> list[ObservedInstance]:
-    """The instances that a rollout replaces by draining: those with an old template that served already."""
+    """Return the instances that a rollout replaces by draining: those with an old template that served already."""
     return [instance for instance in instances if instance.spec_hash != desired.spec_hash and instance.state not in UNBORN]
 
 
@@ -59,8 +59,8 @@ def leaving_next(roles: Iterable[DesiredRole], instances: Iterable[ObservedInsta
 
 
 def surge_now(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance], succeeding: int) -> int:
-    """How many instances above `replicas` and above the successors of requested drains (`succeeding`) the role may have
-    now.
+    """Return how many instances above `replicas` and above the successors of requested drains (`succeeding`) the role
+    may have now.
 
     A surge does not start while outdated instances drain, so that a rollout never adds more pods than its bound; a
     surge that has started continues, even while the rollout is halted.
@@ -77,7 +77,8 @@ def surge_now(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance
 
 
 def creatable(plan: RoundPlan, desired: DesiredRole, live: list[ObservedInstance]) -> int:
-    """How many instances may be created without exceeding the surge, counting outdated instances that still drain.
+    """Return how many instances may be created without exceeding the surge, counting outdated instances that still
+    drain.
 
     Instances that drain because fewer are desired do not count, whatever their template: they must not keep a lost
     instance from being replaced, or the pool from growing again.

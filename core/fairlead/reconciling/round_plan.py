@@ -52,7 +52,7 @@ class RoundPlan:
     """Instances that have gone and that nothing replaces yet, with their roles."""
 
     def free(self) -> list[ObservedInstance]:
-        """Instances without an action in this round whose pods are not being deleted."""
+        """Return instances without an action in this round whose pods are not being deleted."""
         return [instance for instance in self.observed if instance.id not in self.actions and not instance.terminating]
 
     def live(self, role: Role) -> list[ObservedInstance]:
@@ -70,11 +70,11 @@ class RoundPlan:
         ]
 
     def draining(self) -> list[ObservedInstance]:
-        """Instances that are being emptied and whose pods are not being deleted yet."""
+        """Return instances that are being emptied and whose pods are not being deleted yet."""
         return [instance for instance in self.observed if instance.draining_since is not None and not instance.terminating]
 
     def leaving(self, role: Role) -> list[ObservedInstance]:
-        """Instances of a role whose pods are being deleted, or are deleted by this plan."""
+        """Return instances of a role whose pods are being deleted, or are deleted by this plan."""
         return [
             instance
             for instance in self.observed
@@ -89,7 +89,7 @@ class RoundPlan:
         return names[max(0, len(names) - most) :] if most > 0 else []
 
     def elapsed(self, instance: ObservedInstance) -> float:
-        """Seconds since the instance's state, or its drain, began."""
+        """Return seconds since the instance's state, or its drain, began."""
         return self.now - timer_of(instance)
 
     def record(self, instance: ObservedInstance, state: InstanceState, reason: str) -> None:
@@ -143,11 +143,11 @@ class RoundPlan:
         self.failures[role] = sorted((*self.failures.get(role, []), failures))
 
     def replaceable(self) -> int:
-        """How many more failed instances may be replaced at the present pace."""
+        """Return how many more failed instances may be replaced at the present pace."""
         return self._creatable() - sum(len(failures) for failures in self.failures.values())
 
     def _creatable(self) -> int:
-        """How many more pods the pace allows to create now."""
+        """Return how many more pods the pace allows to create now."""
         recent = sum(1 for instance in self.observed if 0 <= self.now - instance.created_at < 1.0)
         return self.limits.creations_per_second - recent - len(self.creations)
 
@@ -158,7 +158,7 @@ class RoundPlan:
         return value_of(best(seen, desired.prefill_speed))
 
     def victims(self, desired: DesiredRole, candidates: Iterable[ObservedInstance]) -> list[tuple[float, str]]:
-        """The candidates with their costs, in the order in which to drain them: first those that a person wants
+        """Return the candidates with their costs, in the order in which to drain them: first those that a person wants
         drained, then cordoned ones, then those whose template is not the one to keep, then the others; within each
         group the cheapest first.
 
@@ -177,7 +177,7 @@ class RoundPlan:
 
 
 def timer_of(instance: ObservedInstance) -> float:
-    """When the instance's state, or its drain, began (Unix seconds)."""
+    """Return when the instance's state, or its drain, began (Unix seconds)."""
     if instance.state is InstanceState.DRAINING and instance.draining_since is not None:
         return instance.draining_since
     return instance.state_since

@@ -79,7 +79,7 @@ def keep_in_bounds(plan: RoundPlan, desired: DesiredRole) -> None:
 
 
 def _sleepers(plan: RoundPlan, desired: DesiredRole) -> list[ObservedInstance]:
-    """The role's sleepers without an action in this round, in the order in which they are woken."""
+    """Return the role's sleepers without an action in this round, in the order in which they are woken."""
     found = (one for one in plan.free() if one.role is desired.role and one.state is InstanceState.ASLEEP)
     return sorted(found, key=lambda one: (one.ordinal, one.id))
 

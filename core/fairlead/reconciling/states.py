@@ -14,7 +14,7 @@ _AWAKE = frozenset({EngineSleep.AWAKE, EngineSleep.UNABLE})
 
 
 def next_state(instance: ObservedInstance, *, in_every_table: bool, warm: bool = True) -> tuple[InstanceState, str]:
-    """The instance's state, and why.
+    """Return the instance's state, and why.
 
     `in_every_table` = every live router routes by a table that contains the state last reported; `warm` = the instance
     has its full weight there. The result is always a legal next step from the recorded state, one step at a time, or

@@ -15,8 +15,8 @@ STEPS = 4
 
 
 def weights(desired: DesiredPool | None, observed: Iterable[ObservedInstance], now: float) -> Mapping[str, float]:
-    """For each instance that is still warming, the share (0-1) of its full weight; all others have
-    their full weight.
+    """Return, for each instance that is still warming, the share (0-1) of its full weight; all others have their full
+    weight.
     """
     instances = tuple(observed)
     found: dict[str, float] = {}

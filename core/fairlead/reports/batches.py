@@ -106,7 +106,7 @@ class RowKind:
 
 
 def _rows(cargo: Cargo, time: RowTime, **about: Any) -> Any:
-    """A field of rows of one kind."""
+    """Return a field of rows of one kind."""
     return field(default=(), metadata={_KIND: RowKind(cargo=cargo, time=time, **about)})
 
 

@@ -170,7 +170,7 @@ AnyRecord = TypeVar("AnyRecord", MigrationRecord, ReRouteRecord)
 
 
 def with_transfer(move: AnyRecord, transfer: CacheTransfer) -> AnyRecord:
-    """The record of a move, completed once it is known whether the KV blocks were transferred."""
+    """Return the record of a move, completed once it is known whether the KV blocks were transferred."""
     lacking = move.tokens_moved + move.tokens_recomputed
     moved = min(transfer.tokens, lacking)
     return replace(

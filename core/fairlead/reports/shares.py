@@ -81,8 +81,8 @@ class OthersShare:
 
 
 def share_of_others(router: str, pool: PoolKey, shares: Mapping[str, tuple[PoolShare, float]]) -> OthersShare:
-    """The share to send to `router`: the sum of the other routers' newest shares, each given with its
-    age in seconds.
+    """Return the share to send to `router`: the sum of the other routers' newest shares, each given with its age in
+    seconds.
     """
     others = {name: one for name, one in shares.items() if name != router}
     work: dict[str, InstanceWork] = {}
@@ -124,5 +124,5 @@ def told_block(block: int) -> int:
 
 
 def depths(length: int) -> Iterable[int]:
-    """The depths, shallowest first, that a sketch records for a prompt of this many blocks."""
+    """Return the depths, shallowest first, that a sketch records for a prompt of this many blocks."""
     return (*(1 << power for power in range(length.bit_length()) if 1 << power < length), length)

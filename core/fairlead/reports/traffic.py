@@ -13,17 +13,17 @@ ID_BITS = 53
 
 
 def salt_of(uid: str) -> bytes:
-    """The key for the ids of a pool with this uid, so that they mean nothing in another pool."""
+    """Return the key for the ids of a pool with this uid, so that they mean nothing in another pool."""
     return uid.encode()[:64]
 
 
 def hashed(salt: bytes, data: bytes) -> int:
-    """A numeric id of this data, below 2**53."""
+    """Return a numeric id of this data, below 2**53."""
     return int.from_bytes(blake2b(data, digest_size=8, key=salt).digest(), "big") >> (64 - ID_BITS)
 
 
 def session_number(salt: bytes, session: str) -> int:
-    """The number that identifies a session in the record of its requests."""
+    """Return the number that identifies a session in the record of its requests."""
     return hashed(salt, b"s" + session.encode())
 
 

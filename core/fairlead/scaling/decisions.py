@@ -98,8 +98,8 @@ def record(found: Recommendation, memory: ScalingMemory, uid: str, mode: str, no
 
 
 def sentence(found: Recommendation) -> str:
-    """The reason, in one line. Example: `5.4 instances are needed to prefill 8000 prompt tokens/s, 25% of them cached;
-    only 4 instead of 6: this period's steps are used up`.
+    """Return the reason, in one line. Example: `5.4 instances are needed to prefill 8000 prompt tokens/s, 25% of them
+    cached; only 4 instead of 6: this period's steps are used up`.
     """
     parts = [_grounds(found)]
     if found.hold is not None:

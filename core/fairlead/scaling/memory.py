@@ -90,17 +90,18 @@ class ScalingMemory:
     ratio: RatioMemory = field(default_factory=RatioMemory)
 
     def of(self, role: Role) -> RoleMemory | None:
-        """The memory of a role; None if there is none."""
+        """Return the memory of a role; None if there is none."""
         return next((one for one in self.roles if one.role is role), None)
 
 
 def is_plausible(memory: ScalingMemory) -> bool:
-    """Whether this memory could result from decisions; otherwise it is treated as missing."""
+    """Return whether this memory could result from decisions; otherwise it is treated as missing."""
     return all(0 <= role.replicas <= MAX_REPLICAS and 0 <= role.declared <= MAX_REPLICAS for role in memory.roles)
 
 
 def rebuilt(memory: ScalingMemory, declared: Mapping[Role, int], standing: Mapping[Role, int], now: float) -> ScalingMemory:
-    """The memory, with missing parts filled in from the present numbers; `standing` is empty if nothing was lost.
+    """Return the memory, with missing parts filled in from the present numbers; `standing` is empty if nothing was
+    lost.
 
     Because the past is unknown, a whole period passes before a role's next step, and if instances had moved between the
     roles, a whole cooldown before the next move.
@@ -115,14 +116,16 @@ def rebuilt(memory: ScalingMemory, declared: Mapping[Role, int], standing: Mappi
 
 
 def _shift_of(declared: Mapping[Role, int], standing: Mapping[Role, int]) -> int:
-    """The smallest shift that explains the numbers of both roles, or of one role while the other lacks instances."""
+    """Return the smallest shift that explains the numbers of both roles, or of one role while the other lacks
+    instances.
+    """
     by_prefill, by_decode = standing[Role.PREFILL] - declared[Role.PREFILL], declared[Role.DECODE] - standing[Role.DECODE]
     least, most = sorted((by_prefill, by_decode))
     return min(max(0, least), most)
 
 
 def rewound(memory: ScalingMemory, now: float) -> ScalingMemory:
-    """The memory with no time after `now`, in case the clock was set back.
+    """Return the memory with no time after `now`, in case the clock was set back.
 
     Events in the future count as having happened just now, so a cooldown lasts at most once more.
     """
@@ -142,7 +145,7 @@ def _rewound(role: RoleMemory, now: float) -> RoleMemory:
 
 
 def with_step(role: RoleMemory, replicas: int, now: float, kept_seconds: float) -> RoleMemory:
-    """The memory after the number changed to `replicas`; steps older than `kept_seconds` are forgotten."""
+    """Return the memory after the number changed to `replicas`; steps older than `kept_seconds` are forgotten."""
     if replicas == role.replicas:
         return role
     steps = (*_since(role.steps, now - kept_seconds), Step(change=replicas - role.replicas, at=now))

@@ -37,7 +37,9 @@ class Demand:
     window_seconds: float = 0.0
 
     def error(self, seconds: float) -> float:
-        """Standard error of a role's work measured over this many seconds, as a share of it; 0 if unknown."""
+        """Return the standard error of a role's work measured over this many seconds, as a share of it; 0 if
+        unknown.
+        """
         if not self.requests_per_second or seconds <= 0:
             return 0.0
         return min(0.5, sqrt((1 + (self.prompt_variation or 0.0) ** 2) / (self.requests_per_second * seconds)))
@@ -63,7 +65,7 @@ class Outlook:
 
 
 def outlook(prefill: tuple[int, float], decode: tuple[int, float], demand: Demand) -> Outlook:
-    """The result of a split: the instances of each role, and their work."""
+    """Return the result of a split: the instances of each role, and their work."""
     (prefill_replicas, prefill_work), (decode_replicas, decode_work) = prefill, decode
     spread = sqrt(log(1 + demand.prompt_variation**2)) if demand.refuses_late and demand.prompt_variation else 0.0
     prefilled = kept_requests(prefill_replicas / prefill_work if prefill_work > 0 else inf, spread)
@@ -72,8 +74,8 @@ def outlook(prefill: tuple[int, float], decode: tuple[int, float], demand: Deman
 
 
 def kept_requests(kept_tokens: float, spread: float) -> float:
-    """The share of requests that remain if the longest are refused until this share of tokens remains. `spread` is the
-    sigma of log-normal lengths.
+    """Return the share of requests that remain if the longest are refused until this share of tokens remains. `spread`
+    is the sigma of log-normal lengths.
     """
     if kept_tokens >= 1:
         return 1.0
@@ -83,7 +85,7 @@ def kept_requests(kept_tokens: float, spread: float) -> float:
 
 
 def tokens_within(length: float, variation: float) -> float:
-    """The share (0-1) of all tokens that is in prompts of at most this many times the mean length. Lengths are
+    """Return the share (0-1) of all tokens that is in prompts of at most this many times the mean length. Lengths are
     log-normal with this coefficient of variation.
 
     Example: v = 1.3, prompts of at most four times the mean: 81 % of the tokens in 97 % of the prompts.

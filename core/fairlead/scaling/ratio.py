@@ -65,8 +65,8 @@ class Move:
 
 
 def compare(memory: RatioMemory, seen: Shares, demand: Demand, spec: RatioSpec, now: float) -> tuple[RatioMemory, Move | None]:
-    """The memory after this round, and the move that the figures call for, if any. The memory does not include that
-    move yet.
+    """Return the memory after this round, and the move that the figures call for, if any. The memory does not include
+    that move yet.
     """
     prefill, decode = seen[Role.PREFILL], seen[Role.DECODE]
     if not is_due(memory.compared_at, now, spec.period_seconds) or prefill.load is None or decode.load is None:
@@ -139,7 +139,9 @@ def _apart(shares: Shares, seen: Shares, spec: RatioSpec) -> int:
 
 
 def _short(shares: Shares, seen: Shares, demand: Demand, spec: RatioSpec) -> int:
-    """The sign of the move that a role's overload calls for; 0 if there is no overload, or no move would help."""
+    """Return the sign of the move that a role's overload calls for; 0 if there is no overload, or no move would
+    help.
+    """
     now_served, _ = _outlooks(shares, Role.PREFILL, Role.DECODE, demand)
     if any(share.work is None for share in shares.values()) or now_served is None or now_served.busiest <= 1:
         return 0
@@ -172,14 +174,16 @@ def _error(demand: Demand, spec: RatioSpec, row: int) -> float:
 
 
 def _is_worth_it(shares: Shares, receiver: Role, donor: Role, demand: Demand, error: float = 0.0) -> bool:
-    """Whether the pool does better after the move, even if the measured works err by `error` to its disadvantage."""
+    """Return whether the pool does better after the move, even if the measured works err by `error` to its
+    disadvantage.
+    """
     before, after = _outlooks(shares, receiver, donor, demand, error)
     return before is not None and after is not None and after.is_better_than(before)
 
 
 def _outlooks(shares: Shares, receiver: Role, donor: Role, demand: Demand, error: float = 0.0) -> tuple[Outlook | None, Outlook | None]:
-    """The outlooks before and after a move, computed from the loads if the work of a role is unknown. The second is
-    None if no instance would be left.
+    """Return the outlooks before and after a move, computed from the loads if the work of a role is unknown. The second
+    is None if no instance would be left.
     """
     known = all(share.work is not None for share in shares.values())
     works = {role: (share.work or 0.0) if known else (share.load or 0.0) * share.replicas for role, share in shares.items()}

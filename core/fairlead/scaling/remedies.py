@@ -135,7 +135,7 @@ class Confirmed:
 
 
 def enough_instances(found: Simulated) -> Confirmed | None:
-    """The confirmed number of instances; None if none is confirmed, or none helps."""
+    """Return the confirmed number of instances; None if none is confirmed, or none helps."""
     if found.unlike is not None:
         return None
     numbers = sorted(found.numbers, key=lambda one: one.value)
@@ -151,13 +151,15 @@ def enough_instances(found: Simulated) -> Confirmed | None:
 
 
 def enough_time(found: Simulated) -> Confirmed | None:
-    """The confirmed TTFT target for the present number of instances; None if none is confirmed, or none helps."""
+    """Return the confirmed TTFT target for the present number of instances; None if none is confirmed, or none
+    helps.
+    """
     return None if found.unlike is not None else _chosen(sorted(found.ttfts, key=lambda one: one.value), found.before, found.goal)
 
 
 def _chosen(tried: Sequence[Tried], before: float, goal: float) -> Confirmed | None:
-    """The least value from which on all tried values reach the goal; if none does, the least that is about as good as
-    the best.
+    """Return the least value from which on all tried values reach the goal; if none does, the least that is about as
+    good as the best.
     """
     known = [one for one in tried if one.unknown is None]
     if not known:
@@ -235,20 +237,20 @@ def drop_of(attainment: float, more: float, rate: float, swing: float) -> float:
 
 
 def nice(seconds: float) -> float:
-    """The next round number that is not smaller: 10.3 → 12."""
+    """Return the next round number that is not smaller: 10.3 → 12."""
     size = 10.0 ** floor(log10(seconds))
     return next(size * step for step in _NICE if size * step >= seconds * (1 - 1e-9))
 
 
 def first_numbers(present: int, estimate: float | None, most: int) -> list[int]:
-    """Numbers of instances above the present one to try first: in steps of at least half, and the estimate."""
+    """Return numbers of instances above the present one to try first: in steps of at least half, and the estimate."""
     tried = {ceil(present * step) for step in (1.3, 2, 3, 5, 8)} | ({ceil(estimate)} if estimate else set())
     return sorted(number for number in tried if present < number <= most) or ([most] if most > present else [])
 
 
 def further_numbers(present: int, first: dict[int, float], goal: float) -> list[int]:
-    """Numbers between those already tried, around the least that is enough or about as good as the best, and one above
-    them in case that does not hold. `first` has the share in time of each.
+    """Return numbers between those already tried, around the least that is enough or about as good as the best, and one
+    above them in case that does not hold. `first` has the share in time of each.
     """
     numbers = sorted(first)
     if not numbers:

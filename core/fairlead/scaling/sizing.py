@@ -56,8 +56,8 @@ class Capacity:
 
 
 def need(signals: RoleSignals, slo: SloFacts, capacity: Capacity, spec: ScalingSpec, *, refuses_late: bool = False) -> Need:
-    """The need of a role; `refuses_late` says whether early rejection refuses by predicted TTFT. A part that is not
-    measured is None.
+    """Return the need of a role; `refuses_late` says whether early rejection refuses by predicted TTFT. A part that is
+    not measured is None.
     """
     prefills, decodes = signals.role is not Role.DECODE, signals.role is not Role.PREFILL
     target = spec.target_load
@@ -78,12 +78,12 @@ def need(signals: RoleSignals, slo: SloFacts, capacity: Capacity, spec: ScalingS
 
 
 def whole_instances(needed: float) -> int:
-    """The need in whole instances, rounded up."""
+    """Return the need in whole instances, rounded up."""
     return ceil(needed - _ROUNDING)
 
 
 def prefill_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, *, refuses_late: bool = False) -> float | None:
-    """Instances that the arriving prompts keep busy all the time.
+    """Return instances that the arriving prompts keep busy all the time.
 
     None if the prompts are unknown, if no speed was measured (a declared speed never scales), or if a prompt of mean
     length misses `slo.ttft` even alone, because more instances would not help it.
@@ -104,8 +104,8 @@ def prefill_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, *, ref
 
 
 def decode_work(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_load: float) -> float | None:
-    """Instances that decode the arriving outputs with steps of `target_load` of `slo.tpot`; None without a model, or if
-    a request misses the SLO even alone, because more instances would not help it.
+    """Return instances that decode the arriving outputs with steps of `target_load` of `slo.tpot`; None without a
+    model, or if a request misses the SLO even alone, because more instances would not help it.
     """
     if signals.output_tokens_per_second == 0 and not signals.in_flight:
         return 0.0
@@ -141,7 +141,9 @@ class _Batch:
 
 
 def _fullest_batch(signals: RoleSignals, slo: SloFacts, capacity: Capacity, target_load: float) -> _Batch | None:
-    """The largest batch with steps of `target_load` of `slo.tpot`, whose contexts fit the KV cache to that share."""
+    """Return the largest batch with steps of `target_load` of `slo.tpot`, whose contexts fit the KV cache to that
+    share.
+    """
     model, context = signals.decode_step, signals.decode_context_tokens
     if model is None or context is None:
         return None

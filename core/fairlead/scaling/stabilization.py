@@ -20,18 +20,18 @@ _ROUNDING = 1e-9
 
 
 def is_due(compared_at: float | None, now: float, period_seconds: float) -> bool:
-    """Whether to compare again: a period has passed, or the clock was set back."""
+    """Return whether to compare again: a period has passed, or the clock was set back."""
     return compared_at is None or not 0 <= now - compared_at < period_seconds
 
 
 def is_interrupted(compared_at: float | None, now: float, period_seconds: float) -> bool:
-    """Whether there is a gap between the remembered time and now."""
+    """Return whether there is a gap between the remembered time and now."""
     gap = max(_LEAST_GAP_SECONDS, GAP_PERIODS * period_seconds)
     return compared_at is None or not 0 <= now - compared_at <= gap
 
 
 def remembered(role: RoleMemory, recommended: int, spec: ScalingSpec, now: float) -> RoleMemory:
-    """The memory with this recommendation added."""
+    """Return the memory with this recommendation added."""
     highest, lowest = role.highest, role.lowest
     if is_interrupted(role.compared_at, now, spec.period_seconds):
         highest = lowest = (Recommended(replicas=role.replicas, at=now),)
@@ -75,7 +75,7 @@ def _stable(role: RoleMemory, recommended: int) -> int:
 
 
 def _limit(role: RoleMemory, rules: ScaleUpSpec | ScaleDownSpec, now: float) -> int:
-    """The number beyond which this period's limit of steps would be exceeded; never against the direction."""
+    """Return the number beyond which this period's limit of steps would be exceeded; never against the direction."""
     within: list[Step] = [step for step in role.steps if step.at > now - rules.period_seconds]
     begin = role.replicas - sum(step.change for step in within)
     if isinstance(rules, ScaleUpSpec):
@@ -86,5 +86,5 @@ def _limit(role: RoleMemory, rules: ScaleUpSpec | ScaleDownSpec, now: float) -> 
 
 
 def steps_kept_seconds(spec: ScalingSpec) -> float:
-    """Seconds for which a past step counts towards the limits."""
+    """Return seconds for which a past step counts towards the limits."""
     return max(seconds for rules in (spec.scale_up, spec.scale_down) for seconds in (rules.period_seconds, rules.cooldown_seconds))

@@ -90,7 +90,7 @@ class ScalingOutcome:
     measured: frozenset[Role]
 
     def of(self, role: Role) -> RoleTarget:
-        """The target of a declared role. Raises StopIteration for an undeclared one."""
+        """Return the target of a declared role. Raises StopIteration for an undeclared one."""
         return next(target for target in self.targets if target.role is role)
 
 
@@ -113,7 +113,7 @@ def step(
     demand: PoolDemand | None = None,
     standing: Mapping[Role, int] = NONE_STANDING,
 ) -> tuple[ScalingMemory, ScalingOutcome]:
-    """One round at `now` (Unix seconds): the memory to keep, the targets, and the recommendations to record.
+    """Return one round at `now` (Unix seconds): the memory to keep, the targets, and the recommendations to record.
 
     If signals are None, stale or without a role's figures, only declarations and bounds change that role's number.
     While both sections have mode Fixed the memory is empty. `demand` decides scaling to zero and from zero; None = not
@@ -146,7 +146,7 @@ def step(
 
 
 def _measured(this: _Round, roles: Mapping[Role, RoleMemory], demand: PoolDemand | None) -> frozenset[Role]:
-    """The roles whose numbers follow from fresh signals; for a pool at zero, from requests held by routers."""
+    """Return the roles whose numbers follow from fresh signals; for a pool at zero, from requests held by routers."""
     return frozenset(roles) if demand is not None and is_at_zero(roles) else frozenset(this.signals)
 
 
@@ -297,7 +297,7 @@ def sized(
     *,
     refuses_late: bool = False,
 ) -> tuple[RoleMemory, Recommendation | None]:
-    """The role after this round, and the recommendation if it differs from the present number.
+    """Return the role after this round, and the recommendation if it differs from the present number.
 
     Between two comparisons, and without measurements, the memory is returned unchanged. In mode Advise the role keeps
     its number.
@@ -338,7 +338,7 @@ def sized(
 
 
 def _recommended(current: int, needed: float, signals: RoleSignals, slo: SloFacts, spec: ScalingSpec) -> tuple[int, bool]:
-    """The recommended number, and whether it is lower than the present one while requests miss the SLO."""
+    """Return the recommended number, and whether it is lower than the present one while requests miss the SLO."""
     if abs(needed - current) <= spec.tolerance * current:
         return current, False
     recommended = max(1, whole_instances(needed))

@@ -23,12 +23,12 @@ from fairlead.scaling.stabilization import steps_kept_seconds
 
 
 def is_at_zero(roles: Mapping[Role, RoleMemory]) -> bool:
-    """Whether the pool has no instance by decision."""
+    """Return whether the pool has no instance by decision."""
     return all(role.replicas == 0 for role in roles.values())
 
 
 def was_at_zero(memory: ScalingMemory, declared: Mapping[Role, int]) -> bool:
-    """Whether the last round left the pool without an instance and the declaration has not changed since."""
+    """Return whether the last round left the pool without an instance and the declaration has not changed since."""
     return {role.role: role.declared for role in memory.roles} == declared and is_at_zero({role.role: role for role in memory.roles})
 
 
@@ -47,7 +47,9 @@ def stepped(
     *,
     may_sleep: bool,
 ) -> tuple[dict[Role, RoleMemory], list[Recommendation]] | None:
-    """The roles of a pool that is at zero or goes there, and the recommendations to report; None for any other pool."""
+    """Return the roles of a pool that is at zero or goes there, and the recommendations to report; None for any other
+    pool.
+    """
     if spec.mode is ScalingMode.FIXED:
         return None
     if is_at_zero(roles):
@@ -77,8 +79,8 @@ def _while_starting(
     capacity: Capacity,
     now: float,
 ) -> tuple[dict[Role, RoleMemory], list[Recommendation]] | None:
-    """More instances for the requests that arrive until the first ones serve; None if no more are needed, or figures
-    are unknown.
+    """Add instances for the requests that arrive until the first ones serve; None if no more are needed, or figures are
+    unknown.
     """
     start = capacity.start_seconds.observed
     expected = {role: _expected(one, demand, start, now) for role, one in roles.items()}
@@ -94,8 +96,8 @@ def _while_starting(
 
 
 def _expected(role: RoleMemory, demand: PoolDemand, start_seconds: float | None, now: float) -> int | None:
-    """Prompt tokens that will be held when the first instance serves; None unless an instance is starting and has not
-    exceeded the usual start time.
+    """Return the prompt tokens that will be held when the first instance serves; None unless an instance is starting
+    and has not exceeded the usual start time.
     """
     if start_seconds is None or role.woken is None or not 0 < (passed := now - role.woken.at) < start_seconds:
         return None

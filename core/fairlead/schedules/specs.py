@@ -54,7 +54,7 @@ NO_SUCH_DAY = (
 
 
 def parse_instant(text_: str) -> datetime:
-    """RFC 3339 → an instant in UTC. Raises ValueError with a remedy."""
+    """Read an RFC 3339 text as an instant in UTC. Raises ValueError with a remedy."""
     try:
         return read_instant(text_).astimezone(UTC)
     except (ValueError, OverflowError):

@@ -14,12 +14,12 @@ _FEW = 6
 
 
 def cron_words(cron: Cron) -> str:
-    """A cron in words, such as `at 08:00, Monday to Friday`."""
+    """Return a cron in words, such as `at 08:00, Monday to Friday`."""
     return ", ".join(part for part in (_times(cron), _days(cron), _months(cron)) if part)
 
 
 def dst_note(zone: ZoneInfo, instant: datetime) -> str:
-    """What the zone's clock changes mean for starts, for the year after an instant."""
+    """Return what the zone's clock changes mean for starts, for the year after an instant."""
     offsets = {datetime.fromtimestamp(instant.timestamp() + day * 86400, zone).utcoffset() for day in range(366)}
     if len(offsets) == 1:
         return f"{zone.key} does not change its clocks in the coming year."

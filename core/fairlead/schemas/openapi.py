@@ -9,7 +9,7 @@ from fairlead.schemas.writing import written
 
 
 def structural_schema(of: type[Any], description: str | None = None) -> dict[str, Any]:
-    """The schema of a class, with defaults, bounds and CEL rules."""
+    """Return the schema of a class, with defaults, bounds and CEL rules."""
     schema: dict[str, Any] = {"type": "object"}
     if description:
         schema["description"] = description

@@ -52,7 +52,7 @@ class ApiCalls:
         return type(self)("", token, http=self._http, own_header=self._own_header)
 
     async def close(self) -> None:
-        """Closes the connections, including those of every client made by `with_token`."""
+        """Close the connections, including those of every client made by `with_token`."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:
@@ -114,18 +114,18 @@ def _present(query: Query | None) -> dict[str, Any]:
 
 
 def path_of(pool: PoolKey) -> str:
-    """The pool's part of a path."""
+    """Return the pool's part of a path."""
     return f"{segment(pool.namespace)}/{segment(pool.name)}"
 
 
 def subject_of(pool: PoolKey | None, instance: str | None) -> str:
-    """The path for all pools, for one pool, or for one of its instances."""
+    """Return the path for all pools, for one pool, or for one of its instances."""
     of_pool = "" if pool is None else f"/pools/{path_of(pool)}"
     return "/v1" + of_pool + ("" if instance is None else f"/instances/{segment(instance)}")
 
 
 def segment(text: str) -> str:
-    """A name as one segment of a path."""
+    """Return a name as one segment of a path."""
     return quote(text, safe="")
 
 

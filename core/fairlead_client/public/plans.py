@@ -46,7 +46,7 @@ class PlanCalls(ApiCalls):
         return await self._call("GET", "/v1/schedules", Page[ScheduleItem], query=filters)
 
     async def schedule(self, pool: PoolKey, name: str, *, start: str | None = None) -> ScheduleDetail:
-        """A schedule with a week of windows; `start` is the beginning of the week, as RFC 3339."""
+        """Return a schedule with a week of windows; `start` is the beginning of the week, as RFC 3339."""
         return await self._call("GET", f"/v1/schedules/{path_of(pool)}/{segment(name)}", ScheduleDetail, query={"from": start})
 
     async def bounds(self, pool: PoolKey, *, at: str = "now") -> InForceAt:

@@ -38,7 +38,7 @@ class PoolCalls(ApiCalls):
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}", InstanceDetail)
 
     async def pod_log(self, pool: PoolKey, instance: str, filters: Query | None = None) -> PodLog:
-        """The end of the log of an instance's pod; `filters` are lines, search, container and previous."""
+        """Return the end of the log of an instance's pod; `filters` are lines, search, container and previous."""
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}/log", PodLog, query=filters)
 
     async def engine_metrics(self, pool: PoolKey, instance: str, search: str | None = None) -> EngineMetrics:
@@ -71,7 +71,7 @@ class PoolCalls(ApiCalls):
         version: int | None = None,
         priority_class: str | None = None,
     ) -> SloAttainment:
-        """How well the objectives were met from `start` to `end` (`now-6h`, RFC 3339); default: the past day."""
+        """Return how well the objectives were met from `start` to `end` (`now-6h`, RFC 3339); default: the past day."""
         query: Query = {"from": start, "to": end, "version": version, "priority_class": priority_class}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/attainment", SloAttainment, query=query)
 
@@ -89,7 +89,9 @@ class PoolCalls(ApiCalls):
         end: str | None = None,
         priority_class: str | None = None,
     ) -> SloWhatIf:
-        """What requests of the range (default: the past day) would have met under other targets, such as `5s`."""
+        """Return what requests of the range (default: the past day) would have met under other targets, such as
+        `5s`.
+        """
         query: Query = {"ttft": ttft, "tpot": tpot, "percentile": percentile, "from": start, "to": end, "priority_class": priority_class}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/slo/what-if", SloWhatIf, query=query)
 
@@ -110,7 +112,7 @@ class PoolCalls(ApiCalls):
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/canary", Canary)
 
     async def shadows(self, pool: PoolKey, *, start: str | None = None, end: str | None = None) -> ShadowReport:
-        """What the policies that only advise would have decided in a range, by default the past day."""
+        """Return what the policies that only advise would have decided in a range, by default the past day."""
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/shadows", ShadowReport, query={"from": start, "to": end})
 
     async def heatmap(
@@ -125,14 +127,14 @@ class PoolCalls(ApiCalls):
         sort: str = "name",
         group: str = "instance",
     ) -> Heatmap:
-        """A heatmap. `start` and `end` are RFC 3339 or `now-15m`; `columns` is at most 360."""
+        """Return a heatmap. `start` and `end` are RFC 3339 or `now-15m`; `columns` is at most 360."""
         query = {"metric": metric, "from": start, "to": end, "columns": columns, "aggregate": aggregate, "sort": sort, "group": group}
         return await self._call("GET", f"/v1/pools/{path_of(pool)}/heatmap", Heatmap, query=query)
 
     async def load_explanation(
         self, pool: PoolKey, instance: str, *, metric: str = "pending_prefill_tokens", start: str = "now-5m", end: str = "now"
     ) -> LoadExplanation:
-        """The explanation of an instance's load from `start` to `end`, at most a day."""
+        """Return the explanation of an instance's load from `start` to `end`, at most a day."""
         query = {"metric": metric, "from": start, "to": end}
         path = f"/v1/pools/{path_of(pool)}/instances/{segment(instance)}/explanation"
         return await self._call("GET", path, LoadExplanation, query=query)

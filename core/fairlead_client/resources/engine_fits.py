@@ -36,17 +36,19 @@ class EngineCosts:
     """Maximum number of tokens of one step; given, not fitted."""
 
     def prefill_tokens_per_second(self) -> float:
-        """The prefill speed for a prompt of `FIGURE_TOKENS` on an idle engine with nothing cached."""
+        """Return the prefill speed for a prompt of `FIGURE_TOKENS` on an idle engine with nothing cached."""
         tokens = FIGURE_TOKENS
         each = self.prefill_per_token + self.prefill_per_pair * tokens
         return tokens / (self.prefill_fixed + each * tokens + self.prefill_per_context * tokens)
 
     def decode_step_seconds(self) -> float:
-        """The duration in seconds of a decode step for a single request with a context of `FIGURE_TOKENS`."""
+        """Return the duration in seconds of a decode step for a single request with a context of `FIGURE_TOKENS`."""
         return self.decode_fixed + self.decode_per_sequence + self.decode_per_context_token * FIGURE_TOKENS
 
     def fault(self) -> tuple[str, Any, str] | None:
-        """The first field with an impossible value, that value, and what to write; None if the fit can be simulated."""
+        """Return the first field with an impossible value, that value, and what to write; None if the fit can be
+        simulated.
+        """
         for one in fields(self):
             value = getattr(self, one.name)
             if one.name != "max_batched_tokens" and not (isfinite(value) and 0 <= value <= GREATEST_COST):

@@ -104,16 +104,16 @@ class KindFacts:
 def number_input(
     name: str, words: str, example: str, *, hint: str = "", told: str = "{}", least: float | None = None, most: float | None = None
 ) -> Input:
-    """An input for a number such as `example`."""
+    """Return an input for a number such as `example`."""
     remedy = f"write a number such as {example}"
     return Input(name=name, words=words, kind=InputKind.NUMBER, remedy=remedy, hint=hint, told=told, least=least, most=most)
 
 
 def duration_input(name: str, words: str, examples: str, *, told: str = "") -> Input:
-    """An input for a duration such as one of `examples`."""
+    """Return an input for a duration such as one of `examples`."""
     return Input(name=name, words=words, hint=f"such as {examples}", told=told)
 
 
 def choice_input(name: str, words: str, options: Iterable[str], *, told: str = "{}") -> Input:
-    """An input for one of `options`."""
+    """Return an input for one of `options`."""
     return Input(name=name, words=words, kind=InputKind.CHOICE, options=tuple(options), told=told)

@@ -127,7 +127,7 @@ class PlanRequest:
 
 
 def _pace(section: str, way: str, done: str) -> tuple[Input, ...]:
-    """The inputs of one direction of scaling."""
+    """Return the inputs of one direction of scaling."""
     return (
         duration_input(f"{section}.stabilizationWindow", f"Scaling {way} waits for", "30s"),
         number_input(f"{section}.instances", f"Instances {done} in a period", "4", told=""),
@@ -473,5 +473,5 @@ _FOR_ADMINS = frozenset({"slo", "earlyRejection", "ratio"})
 
 
 def role_for_schedule(subjects: Iterable[str]) -> AccessRole:
-    """The role needed to change a schedule: the highest of the plan kinds for the fields that it sets."""
+    """Return the role needed to change a schedule: the highest of the plan kinds for the fields that it sets."""
     return PlanKind.SCHEDULE.facts.role if _FOR_ADMINS.isdisjoint(subjects) else AccessRole.ADMIN

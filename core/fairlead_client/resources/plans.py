@@ -136,7 +136,7 @@ class Plan:
 
 
 def needed_role(plan: Plan) -> AccessRole:
-    """The role that a person needs to apply or undo a plan, or to plan it again."""
+    """Return the role that a person needs to apply or undo a plan, or to plan it again."""
     return AccessRole.ADMIN if plan.effect.for_admins else plan.kind.facts.role
 
 

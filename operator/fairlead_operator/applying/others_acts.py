@@ -72,7 +72,7 @@ class OthersActs:
         return any([await self._restore(identity, self._marks.of(one, identity, spec, last_ordinal)) for one in present])
 
     def unreplaced(self) -> Mapping[str, Role]:
-        """Instances that went and were not replaced yet, with their roles."""
+        """Return instances that went and were not replaced yet, with their roles."""
         return self._unreplaced
 
     def planned(self, actions: Iterable[Action], *, is_planned: bool) -> None:

@@ -20,7 +20,7 @@ from fairlead_operator.pool_identity import PoolIdentity
 
 
 def is_owned(metadata: Mapping[str, Any], uid: str) -> bool:
-    """Whether the pool with this uid owns the object; a deleted namesake had another uid."""
+    """Return whether the pool with this uid owns the object; a deleted namesake had another uid."""
     return any(owner.get("uid") == uid for owner in metadata.get("ownerReferences") or [])
 
 
@@ -35,7 +35,7 @@ def is_orphan(metadata: Mapping[str, Any], identity: PoolIdentity) -> bool:
 
 
 def orphaned_pods(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity) -> tuple[Mapping[str, Any], ...]:
-    """Pods that were instances of an earlier pool and can be adopted by this one."""
+    """Return pods that were instances of an earlier pool and can be adopted by this one."""
     return tuple(
         document
         for document in documents
@@ -174,13 +174,15 @@ def _ownership(found: Mapping[str, Any], identity: PoolIdentity) -> dict[str, An
 
 
 def _guarded(found: Mapping[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """The changes with uid and resourceVersion, so that they apply only to the object and state that was read."""
+    """Return the changes with uid and resourceVersion, so that they apply only to the object and state that was
+    read.
+    """
     guards = {"uid": found["metadata"]["uid"], "resourceVersion": found["metadata"]["resourceVersion"]}
     return changes | {"metadata": changes.get("metadata", {}) | guards}
 
 
 def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that gives `found` all of `wanted`.
+    """Return the merge patch that gives `found` all of `wanted`.
 
     Only a selector must be equal, because an added label would select other pods.
     """

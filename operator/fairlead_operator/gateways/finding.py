@@ -12,7 +12,7 @@ class FindsObjects(Protocol):
     """The call that this module needs."""
 
     async def find(self, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]]:
-        """All objects with these labels. Raises ClusterError."""
+        """Return all objects with these labels. Raises ClusterError."""
 
 
 async def find_known(cluster: FindsObjects, resource: Resource, namespace: str, selector: str) -> list[dict[str, Any]] | None:
@@ -30,5 +30,5 @@ async def find_known(cluster: FindsObjects, resource: Resource, namespace: str, 
 
 
 async def find_objectives(cluster: FindsObjects, namespace: str) -> Sequence[dict[str, Any]]:
-    """The InferenceObjectives of a namespace, from both API groups. Raises ClusterError."""
+    """Return the InferenceObjectives of a namespace, from both API groups. Raises ClusterError."""
     return [one for resource in _OBJECTIVES for one in await find_known(cluster, resource, namespace, "") or ()]

@@ -19,7 +19,7 @@ _NOBODY = ("Status", "default")
 
 
 def gateway_parents(document: Mapping[str, Any]) -> tuple[GatewayParent, ...]:
-    """The gateways that route to the pool, in the order of their status entries.
+    """Return the gateways that route to the pool, in the order of their status entries.
 
     A status about an earlier generation is left out: the gateway has not examined the present one yet.
     """

@@ -27,7 +27,7 @@ _PORT_NAME, _PROTOCOL = "grpc", "http2"
 
 
 def own_service(pool: str) -> str:
-    """The name of a pool's own Service; routers read the pool's name from it."""
+    """Return the name of a pool's own Service; routers read the pool's name from it."""
     return f"{pool}-picker"
 
 
@@ -109,7 +109,7 @@ def _port_of(document: Mapping[str, Any], picker: PickerSettings) -> int | None:
 
 
 def _addresses(document: Mapping[str, Any]) -> dict[str, bool]:
-    """For each router address, whether it is ready; a missing value means ready."""
+    """Return, for each router address, whether it is ready; a missing value means ready."""
     return {
         address: (one.get("conditions") or {}).get("ready") is not False
         for one in document.get("endpoints") or ()

@@ -26,8 +26,8 @@ NO_OBJECTIVES = Objectives()
 
 
 def is_of(document: Mapping[str, Any], pool: str) -> bool:
-    """Whether an objective belongs to this pool: it names the GAIE InferencePool of the same name, or
-    the pool itself.
+    """Return whether an objective belongs to this pool: it names the GAIE InferencePool of the same name, or the pool
+    itself.
     """
     told = (document.get("spec") or {}).get("poolRef") or {}
     group, kind = told.get("group", GATEWAY_GROUP), told.get("kind", KIND)

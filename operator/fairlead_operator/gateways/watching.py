@@ -73,7 +73,7 @@ async def _addresses(cluster: FindsObjects, routers: ServiceName) -> str:
 
 
 async def _found(cluster: FindsObjects, namespace: str) -> Mapping[str, object] | None:
-    """The relevant parts of GAIE InferencePools, by pool name; None if the cluster has no such kind."""
+    """Return the relevant parts of GAIE InferencePools, by pool name; None if the cluster has no such kind."""
     documents = await find_known(cluster, Resource.GATEWAY_POOLS, namespace, POOL_LABEL)
     return None if documents is None else {one["metadata"]["name"]: _essence(one) for one in documents}
 

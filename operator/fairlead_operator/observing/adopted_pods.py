@@ -37,12 +37,12 @@ class Claim:
 
 
 def is_adopted(metadata: Mapping[str, Any], uid: str) -> bool:
-    """Whether the pod was adopted by the pool with this uid."""
+    """Return whether the pod was adopted by the pool with this uid."""
     return (metadata.get("annotations") or {}).get(ADOPTED_BY_ANNOTATION) == uid
 
 
 def is_adopted_elsewhere(metadata: Mapping[str, Any], uid: str) -> bool:
-    """Whether the pod was adopted by a pool other than the one with this uid."""
+    """Return whether the pod was adopted by a pool other than the one with this uid."""
     return str((metadata.get("annotations") or {}).get(ADOPTED_BY_ANNOTATION, uid)) != uid
 
 
@@ -70,7 +70,7 @@ def claims(documents: Iterable[Mapping[str, Any]], identity: PoolIdentity, spec:
 
 
 def _claimant(metadata: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Uid and name of the pool that created or adopted a pod."""
+    """Return uid and name of the pool that created or adopted a pod."""
     for owner in metadata.get("ownerReferences") or []:
         if owner.get("kind") == KIND:
             return str(owner.get("uid")), str(owner.get("name"))

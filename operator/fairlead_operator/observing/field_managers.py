@@ -29,7 +29,7 @@ def owner_of(metadata: Mapping[str, Any], member: str) -> str | None:
 
 
 def who_changed(pool: Mapping[str, Any]) -> str:
-    """The field manager that made the spec differ from the one in force.
+    """Return the field manager that made the spec differ from the one in force.
 
     If only one member differs, it is the owner of that member, otherwise the last writer of the spec.
     """
@@ -40,7 +40,7 @@ def who_changed(pool: Mapping[str, Any]) -> str:
 
 
 def _owns(owned: Mapping[str, Any], member: Sequence[str]) -> bool:
-    """Whether a set of fields (`f:` before a name, `k:` before an item's key) includes the member."""
+    """Return whether a set of fields (`f:` before a name, `k:` before an item's key) includes the member."""
     fields: Any = owned
     for name in member:
         item = "k:" + json.dumps({"name": name}, separators=(",", ":"))
@@ -53,6 +53,6 @@ def _manager(entry: Mapping[str, Any]) -> str:
 
 
 def _owned(entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The members of the spec that an entry of managedFields owns; None if it owns none."""
+    """Return the members of the spec that an entry of managedFields owns; None if it owns none."""
     owned: Mapping[str, Any] | None = (entry.get("fieldsV1") or {}).get("f:spec")
     return owned

@@ -28,7 +28,7 @@ Document = Mapping[str, Any]
 
 
 def has_groups(documents: Iterable[Document]) -> bool:
-    """Whether one of these pods is the leader of a group."""
+    """Return whether one of these pods is the leader of a group."""
     return any(GROUP_LABEL in (document["metadata"].get("labels") or {}) for document in documents)
 
 
@@ -49,13 +49,13 @@ def with_groups(pods: Sequence[Document], sets: Iterable[Document], members: Ite
 
 
 def group_of(document: Document) -> str:
-    """The name of a leader's LeaderWorkerSet; empty for a pod without one."""
+    """Return the name of a leader's LeaderWorkerSet; empty for a pod without one."""
     found: Document = document.get(GROUP) or {}
     return str(found["metadata"]["name"]) if found else ""
 
 
 def is_leaderless(document: Document) -> bool:
-    """Whether this is a LeaderWorkerSet that has no leader pod."""
+    """Return whether this is a LeaderWorkerSet that has no leader pod."""
     return bool(document.get(GROUP)) and bool(document["metadata"].get("uid") == document[GROUP]["metadata"].get("uid"))
 
 

@@ -86,7 +86,7 @@ class KnownMarks:
         return found
 
     def of(self, document: Mapping[str, Any], identity: PoolIdentity, spec: PoolSpec | None, last: int) -> LostMarks:
-        """The marks that this own pod lacks."""
+        """Return the marks that this own pod lacks."""
         metadata, uid = document["metadata"], str(document["metadata"].get("uid"))
         labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
         known_labels, known = self._known.get(uid) or self._before.get(uid) or ({}, {})

@@ -50,7 +50,7 @@ class ReadsNodes(Protocol):
     """The one call to the cluster that this module needs."""
 
     async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> dict[str, Any] | None:
-        """The object. Raises ClusterError."""
+        """Return the object. Raises ClusterError."""
 
 
 def why_leaving(node: Mapping[str, Any] | None, when: str) -> str:

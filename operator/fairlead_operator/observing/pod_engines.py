@@ -57,7 +57,7 @@ UNKNOWN_ENGINE = PodEngine(port=None)
 
 
 def shown_ports(spec: Mapping[str, Any]) -> ShownPorts:
-    """The ports that the `spec` of a pod shows."""
+    """Return the ports that the `spec` of a pod shows."""
     containers: list[Mapping[str, Any]] = spec.get("containers") or []
     if not containers:
         return NO_PORTS
@@ -73,7 +73,7 @@ def shown_ports(spec: Mapping[str, Any]) -> ShownPorts:
 
 
 def pod_engine(template: str, shown: ShownPorts, present: PoolSpec | None, made_from: Mapping[str, PoolSpec]) -> PodEngine:
-    """The engine of a pod made from the template with this hash. `made_from` has the newest spec for each known
+    """Return the engine of a pod made from the template with this hash. `made_from` has the newest spec for each known
     template, `present` is the spec in force.
     """
     wanted = present.engine.port if present is not None else None
@@ -87,12 +87,12 @@ def pod_engine(template: str, shown: ShownPorts, present: PoolSpec | None, made_
 
 
 def by_template(spec: PoolSpec | None) -> Mapping[str, PoolSpec]:
-    """The spec, keyed by the hashes of its roles' templates."""
+    """Return the spec, keyed by the hashes of its roles' templates."""
     return {spec_hash(spec, role.name): spec for role in spec.roles} if spec is not None else {}
 
 
 def _named(containers: Iterable[Mapping[str, Any]]) -> Iterable[int]:
-    """The port that a Service finds by name: the first one, in the order of the containers."""
+    """Return the port that a Service finds by name: the first one, in the order of the containers."""
     return (
         int(one["containerPort"]) for item in containers for one in item.get("ports") or [] if one.get("name") == PORT_NAME and _is_tcp(one)
     )

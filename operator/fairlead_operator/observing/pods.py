@@ -132,7 +132,7 @@ def read_pods(documents: Iterable[Mapping[str, Any]], owner_uid: str, spec: Pool
 
 
 def with_engines(pods: Iterable[Pod], present: PoolSpec | None, formers: Mapping[str, PoolSpec]) -> tuple[Pod, ...]:
-    """The pods, with the figures of their own engines; see `pod_engine`."""
+    """Return the pods, with the figures of their own engines; see `pod_engine`."""
     made_from = {**formers, **by_template(present)}
     return tuple(replace(pod, engine=pod_engine(pod.instance.spec_hash, pod.shown, present, made_from)) for pod in pods)
 
@@ -223,7 +223,7 @@ def with_words_of_kueue(pods: Iterable[Pod], workloads: Iterable[Mapping[str, An
 
 
 def waits_for_quota(pod: Pod) -> bool:
-    """Whether Kueue keeps the pod from the scheduler."""
+    """Return whether Kueue keeps the pod from the scheduler."""
     return pod.trouble is not None and pod.trouble.reason == NoRoom.QUOTA
 
 
@@ -264,7 +264,7 @@ def health_reason(status: Mapping[str, Any], *, is_deleted: bool = False) -> str
 
 
 def _is_marked_by_node_lifecycle(status: Mapping[str, Any]) -> bool:
-    """Whether the node lifecycle controller marked the pod not ready, because its node does not report.
+    """Return whether the node lifecycle controller marked the pod not ready, because its node does not report.
 
     It only sets Ready to False (MarkPodsNotReady); a kubelet that finds a container not ready also sets ContainersReady
     to False, and an unmet readiness gate gives a reason.
@@ -278,7 +278,7 @@ def _is_marked_by_node_lifecycle(status: Mapping[str, Any]) -> bool:
 
 
 def trouble_of(name: str, status: Mapping[str, Any]) -> Trouble | None:
-    """Why the pod of this name does not run, if that is not temporary."""
+    """Return why the pod of this name does not run, if that is not temporary."""
     for container in _containers(status):
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") in TROUBLES:
@@ -298,6 +298,6 @@ def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _count(annotations: Mapping[str, str], name: str) -> int:
-    """A number in an annotation; 0 if it is missing or invalid."""
+    """Return a number in an annotation; 0 if it is missing or invalid."""
     text = annotations.get(name, "")
     return int(text) if text.isdecimal() else 0

@@ -37,8 +37,8 @@ def read_workload(
     others: Iterable[Mapping[str, Any]],
     autoscalers: Iterable[Mapping[str, Any]],
 ) -> WorkloadReading:
-    """The workload, from its scale (None = the workload does not exist), its role's adopted pods, the selected pods
-    that belong to other pools, and the namespace's HorizontalPodAutoscalers.
+    """Return the workload, from its scale (None = the workload does not exist), its role's adopted pods, the selected
+    pods that belong to other pools, and the namespace's HorizontalPodAutoscalers.
     """
 
     def refused(reason: ScaleProblemReason, message: str) -> WorkloadReading:
@@ -69,14 +69,14 @@ def read_workload(
 
 
 def place_of(metadata: Mapping[str, Any]) -> int:
-    """The ordinal of a pod of an ordered workload; 0 for other pods."""
+    """Return the ordinal of a pod of an ordered workload; 0 for other pods."""
     labels = metadata.get("labels") or {}
     told = next((labels[name] for name in _ORDINALS if name in labels), None) or str(metadata["name"]).rpartition("-")[2]
     return int(told) if told.isdecimal() else 0
 
 
 def template_of(metadata: Mapping[str, Any]) -> str:
-    """The identifier of the template of a workload's pod."""
+    """Return the identifier of the template of a workload's pod."""
     labels = metadata.get("labels") or {}
     return next((str(labels[name]) for name in _TEMPLATES if name in labels), "")
 

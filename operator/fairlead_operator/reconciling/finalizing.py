@@ -28,7 +28,7 @@ _ORPHAN = "orphan"
 
 
 def has_finalizer(pool: Mapping[str, Any], finalizer: str) -> bool:
-    """Whether the pool has this finalizer."""
+    """Return whether the pool has this finalizer."""
     return finalizer in (pool["metadata"].get("finalizers") or [])
 
 
@@ -49,7 +49,7 @@ def drains(pool: Mapping[str, Any], pods: tuple[Pod, ...]) -> tuple[RecordState,
 
 
 def releases(pods: tuple[Pod, ...]) -> tuple[ReleaseInstance, ...]:
-    """The releases of a deleted pool's adopted pods."""
+    """Return the releases of a deleted pool's adopted pods."""
     return tuple(
         ReleaseInstance(instance=pod.instance.id, reason=ReleaseReason.POOL_DELETED)
         for pod in pods

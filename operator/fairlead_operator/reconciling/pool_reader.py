@@ -88,7 +88,7 @@ class PoolReader:
         """Whether LeaderWorkerSets of the pool were seen; a set without a leader pod appears in no list of pods."""
 
     async def pool(self) -> dict[str, Any] | None:
-        """The pool's object; None if there is none."""
+        """Return the pool's object; None if there is none."""
         return await self._cluster.get(Resource.POOLS, self._key.namespace, self._key.name)
 
     async def pods(self, identity: PoolIdentity, spec: PoolSpec | None = None) -> list[dict[str, Any]]:
@@ -209,7 +209,7 @@ class PoolReader:
             return []  # an API without autoscaling/v2 has no autoscalers
 
     async def _objectives(self, identity: PoolIdentity, spec: PoolSpec | None) -> Objectives:
-        """The objectives of a pool that asks for gateways."""
+        """Return the objectives of a pool that asks for gateways."""
         if spec is None or spec.gateway is None or not self._serves_gateways:
             return NO_OBJECTIVES
         found = await find_objectives(self._cluster, identity.namespace)

@@ -114,7 +114,7 @@ def _asked_for(pool: dict[str, Any]) -> Hashable:
 
 
 def _keeping_sleepers(spec: PoolSpec | None) -> tuple[Role, ...]:
-    """The roles that keep instances asleep."""
+    """Return the roles that keep instances asleep."""
     return tuple(role.name for role in spec.roles if role.asleep) if spec is not None else ()
 
 
@@ -359,7 +359,7 @@ class PoolReconciler:
         )
 
     def _planned(self, decided: PoolRound) -> PoolRound:
-        """The round with its actions."""
+        """Return the round with its actions."""
         instances, trusted, limits = decided.reading.instances, decided.answer.trusted, self._dependencies.settings.limits
         gone = self._others.unreplaced()
         actions = next_actions(decided.goal, instances, trusted, decided.now, limits, decided.highest_ordinal, gone)
@@ -367,7 +367,7 @@ class PoolReconciler:
         return replace(decided, actions=actions)
 
     def _pause(self, decided: PoolRound, written: Written) -> tuple[float, SettledPool | None]:
-        """Seconds until the next reconciliation, and its input if the pool is settled."""
+        """Return the seconds until the next reconciliation, and its input if the pool is settled."""
         pace, now = self._dependencies.settings.pace, decided.now
         due = self._due(decided, written)
         if decided.answer.trusted is not None:

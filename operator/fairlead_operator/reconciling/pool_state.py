@@ -144,7 +144,7 @@ def troubles_of(pods: tuple[Pod, ...], now: float) -> tuple[Trouble, ...]:
 
 
 def selecting_nothing(spec: PoolSpec | None, pods: tuple[Pod, ...]) -> tuple[str, ...]:
-    """The selectors of roles that have no instance."""
+    """Return the selectors of roles that have no instance."""
     having = {pod.instance.role for pod in pods if not pod.instance.terminating}
     roles = spec.roles if spec is not None else ()
     return tuple(str(role.selector) for role in roles if role.selector is not None and role.name not in having)

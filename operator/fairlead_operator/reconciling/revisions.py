@@ -118,7 +118,7 @@ class Revisions:
         await self._cluster.patch(Resource.REVISIONS, identity.namespace, name, body)
 
     async def _newest_first(self, identity: PoolIdentity) -> list[dict[str, Any]]:
-        """The pool's revisions, including revisions left by an earlier pool of the same name."""
+        """Return the pool's revisions, including revisions left by an earlier pool of the same name."""
         labelled = await self._cluster.find(Resource.REVISIONS, identity.namespace, identity.selector())
         ours = [item for item in labelled if is_owned(item["metadata"], identity.uid) or is_orphan(item["metadata"], identity)]
         return sorted(ours, key=lambda item: -int(item.get("revision") or 0))
@@ -152,7 +152,7 @@ class Revisions:
 
 
 def _as_in(document: Mapping[str, Any], data: Mapping[str, Any]) -> PoolSpec | None:
-    """The spec of a document with engine and templates of a revision; None if the result is not valid."""
+    """Return the spec of a document with engine and templates of a revision; None if the result is not valid."""
     try:
         return parse_spec(rolled_back(document, data))
     except InvalidInput:
@@ -160,7 +160,7 @@ def _as_in(document: Mapping[str, Any], data: Mapping[str, Any]) -> PoolSpec | N
 
 
 def former_hashes(former: PoolSpec | None) -> Mapping[Role, str]:
-    """Hash of each role's template in a former spec."""
+    """Return the hash of each role's template in a former spec."""
     return {role.name: spec_hash(former, role.name) for role in former.roles} if former is not None else {}
 
 

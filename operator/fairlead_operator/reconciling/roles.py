@@ -75,7 +75,7 @@ class ScaleStep:
         return f"{noun} wanted: {self.before} → {self.after} ({self.reason})"
 
     def figure(self, replicas: int) -> dict[str, Any]:
-        """A number of instances in the form of the pool's history."""
+        """Return a number of instances in the form of the pool's history."""
         return {"replicas": replicas} if self.role is Role.BOTH else {"role": self.role.value, "replicas": replicas}
 
 
@@ -164,8 +164,8 @@ def desired_roles(
 
 
 def desired_pool(ratio: RatioSpec | None, roles: tuple[DesiredRole, ...]) -> DesiredPool | None:
-    """The planner's input about the pool, with the `ratio` in force; None without a spec in force. An instance of
-    several nodes never changes its role: a restart of its group would undo that.
+    """Return the planner's input about the pool, with the `ratio` in force; None without a spec in force. An instance
+    of several nodes never changes its role: a restart of its group would undo that.
     """
     if ratio is None:
         return None

@@ -133,7 +133,7 @@ def present_canary(
 
 
 def read_rollout(document: object) -> Rollout | None:
-    """The rollout in a status; None if there is none or it cannot be read."""
+    """Return the rollout in a status; None if there is none or it cannot be read."""
     if not isinstance(document, Mapping) or not document.get("key"):
         return None
     began_at = parse_time(document.get("beganAt")) or 0.0
@@ -171,8 +171,8 @@ def rollout_document(rollout: Rollout) -> dict[str, Any]:
 
 
 def rollout_note(rollout: Rollout) -> str:
-    """The rollout's note for its revision, as JSON: facts that could not be observed again if the pool's status were
-    lost, namely why it was halted and what it is compared with.
+    """Return the rollout's note for its revision, as JSON: facts that could not be observed again if the pool's status
+    were lost, namely why it was halted and what it is compared with.
     """
     kept = replace(rollout, updated={}, updated_at=rollout.began_at, worse_since=None)
     document = rollout_document(kept if rollout.regressed else replace(kept, measured=""))
@@ -180,7 +180,7 @@ def rollout_note(rollout: Rollout) -> str:
 
 
 def read_rollout_note(note: str) -> Rollout | None:
-    """The rollout in a revision's note; None if it has none, or an unreadable one."""
+    """Return the rollout in a revision's note; None if it has none, or an unreadable one."""
     try:
         return read_rollout(json.loads(note))
     except ValueError:

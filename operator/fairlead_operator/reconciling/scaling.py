@@ -34,7 +34,7 @@ to see it.
 
 
 def read_memory(status: Mapping[str, Any]) -> ScalingMemory:
-    """Scaling's memory from a pool's status; empty if it cannot be read, or cannot have been written by an
+    """Read scaling's memory from a pool's status; empty if it cannot be read, or cannot have been written by an
     operator.
     """
     try:
@@ -58,7 +58,7 @@ def known_decisions(status: Mapping[str, Any], now: float) -> tuple[ScalingDecis
 
 
 def scaling_status(memory: ScalingMemory, decisions: Sequence[ScalingDecisionRecord]) -> dict[str, Any]:
-    """`status.scaling`, without nulls: a merge patch cannot store them."""
+    """Return `status.scaling`, without nulls: a merge patch cannot store them."""
     document: dict[str, Any] = {}
     if memory != ScalingMemory():
         document["memory"] = drop_nulls(msgspec.to_builtins(memory))
@@ -199,7 +199,7 @@ def _ratio_step(fresh: Iterable[ScalingDecisionRecord]) -> RatioStep | None:
 
 
 def _due_in(memory: ScalingMemory, declared: Declared, now: float) -> float:
-    """Seconds to the next comparison; infinite when both modes are Fixed."""
+    """Return seconds to the next comparison; infinite when both modes are Fixed."""
     due = []
     if declared.scaling.mode is not ScalingMode.FIXED:
         due += [_left(role.compared_at, declared.scaling.period_seconds, now) for role in memory.roles]

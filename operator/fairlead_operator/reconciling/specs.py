@@ -135,7 +135,7 @@ def _reason(error: InvalidInput) -> SpecRefusal:
 
 
 def is_refusal_reported(pool: Mapping[str, Any], in_force: SpecInForce) -> bool:
-    """Whether the status says already that this generation is refused."""
+    """Return whether the status says already that this generation is refused."""
     generation = int(pool["metadata"].get("generation") or 0)
     return in_force.problem is not None and any(
         condition.get("type") == "Ready"
@@ -146,7 +146,7 @@ def is_refusal_reported(pool: Mapping[str, Any], in_force: SpecInForce) -> bool:
 
 
 def was_refused(pool: Mapping[str, Any]) -> bool:
-    """Whether the status still says that the spec is refused."""
+    """Return whether the status still says that the spec is refused."""
     return any(
         condition.get("type") == ConditionType.READY and condition.get("reason") in set(SpecRefusal)
         for condition in (pool.get("status") or {}).get("conditions") or ()
