@@ -191,7 +191,7 @@ class KvTransferFacts:
         maximum=1e9,
     )
     store_tokens: int | None = whole(
-        "Tokens that the store of kind SharedStore holds: of what was computed, routers take the newest that fit as held there.",
+        "Tokens that the store of kind SharedStore holds: routers assume that the newest computed tokens that fit are in the store.",
         None,
         minimum=1,
         maximum=10**12,
@@ -542,7 +542,7 @@ class RoutingFacts:
     shadows: tuple[ShadowPolicy, ...] = listing(
         ShadowPolicy,
         "Policies that only advise: for a sample of the requests a router also asks these where they would send it, and "
-        "records the answer with the decision (fairlead pools shadows). They decide nothing. Empty: nobody is asked.",
+        "records the answer with the decision (fairlead pools shadows). They decide nothing. Empty: no policy is asked.",
         (),
         key="policy",
         max_items=2,

@@ -91,7 +91,7 @@ def _fault_of_end(head: dict[str, Any], end: dict[str, Any], last: str | None, c
     if end.get("entries") != count:
         return f"the file has {count} entries, and was made with {end.get('entries')}"
     if end.get("last") != last:
-        return "its end is not that of its last entry"
+        return "its end does not have the hash of its last entry"
     signer, signature = head.get("key"), end["signature"]
     if key is not None and signer != key:
         return f"it was signed by {signer or 'nobody'}, not by {key}"

@@ -50,7 +50,7 @@ class ControlApi(AccessCalls, PoolCalls, HistoryCalls, FindingCalls, PlanCalls, 
                 fields = {}
 
     async def live_bytes(self, query: Query, *, last_event_id: str | None = None) -> AsyncIterator[bytes]:
-        """Yield the same stream as raw bytes, for a proxy such as the web UI."""
+        """Yield the live stream as raw bytes, for a proxy such as the web UI."""
         headers = {"last-event-id": last_event_id} if last_event_id else {}
         async with self._streaming("/v1/live", query, httpx.Timeout(10.0, read=30.0), headers) as response:
             async for chunk in response.aiter_raw():

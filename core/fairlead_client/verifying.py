@@ -30,7 +30,7 @@ class Verifier:
         self._sessions: dict[tuple[str, str], SessionDetail] = {}
 
     async def decision(self, decision: RoutingDecision) -> None:
-        """Compute the choice again and compares."""
+        """Compute the choice again and compare it with the recorded one."""
         self.looked_at["decisions"] += 1
         self.rules.setdefault(decision.policy, Counter())[decision.rule.code] += 1
         problems = contradictions(decision, tuple(decision.parts), decision.considered, decision.reason)

@@ -153,7 +153,7 @@ class BoundedConnection(HttpToolsProtocol):
     def turn_away(self) -> None:
         """Close, to give the place to another connection."""
         if self._in_head and self._head_bytes:
-            self._refuse(503, "this port is full, and your request did not come; try again", retry=True)
+            self._refuse(503, "this port is full, and your request did not arrive; try again", retry=True)
         else:
             self._close()
 

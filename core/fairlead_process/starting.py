@@ -75,7 +75,7 @@ def line_of(problem: Exception) -> str | None:
 
 
 def begin(reader: Callable[[Mapping[str, str]], S]) -> S:
-    """Read the process's settings, sets up its logs, and reports variables that are set but not read by it.
+    """Read the process's settings, set up its logs, and report set variables that it does not read.
 
     Raises InvalidInput.
     """

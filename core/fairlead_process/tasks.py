@@ -46,7 +46,7 @@ class Tasks:
         self._tasks[name] = asyncio.create_task(_repeated(seconds, name, work), name=name)
 
     async def stop(self, *names: str) -> None:
-        """Cancel these tasks, or all, and waits until they have ended."""
+        """Cancel these tasks, or all, and wait until they have ended."""
         ending = [self._tasks.pop(name) for name in names or tuple(self._tasks) if name in self._tasks]
         for task in ending:
             task.cancel()

@@ -59,7 +59,7 @@ class SleepingPools:
             try:
                 await self.ask(control_plane, wake)
             except Exception:  # one bad answer must not keep pools asleep for ever
-                logger.exception("asking for held requests broke")
+                logger.exception("asking for held requests failed")
 
 
 class TellsUnheardPools(Protocol):

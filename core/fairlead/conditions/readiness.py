@@ -72,7 +72,7 @@ def _without_room(facts: PoolFacts) -> str:
 
 
 SLEEP_REMEDY = (
-    "start it with --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1, or take warm out of roles[]; until then what is too much is deleted"
+    "start it with --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1, or take warm out of roles[]; until then surplus instances are deleted"
 )
 _NAMED = 5
 """Maximum number of instances that a message names; it counts the others."""

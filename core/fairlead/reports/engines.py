@@ -107,11 +107,11 @@ class LearntFigure:
     """A figure that a router measured on a pool's engines, and how well the figure predicts.
 
     `learnt` is the mean of the last observations, `declared` the value of the pool's spec (None if it declares none),
-    both in the quantity's unit. `learnt` is based on `samples` prefills, answers or prompts. Errors are mean absolute
-    errors of predictions for the last few hundred of these samples as shares (0.1 = 10 %; for times, of their mean),
-    each made beforehand: `error` for predictions from the router's figure for all the pool's instances (for token
-    counts, from the figure in use), `declared_error` for predictions from `declared`. `in_use` says whether the
-    router's own predictions use the measured figure.
+    both in the quantity's unit. `learnt` is based on `samples` prefills, answers or prompts. Errors are the mean
+    absolute errors of the predictions for the last few hundred samples, each predicted before it was measured, as
+    shares (0.1 = 10 %; errors of times are divided by the mean time). `error` is for predictions from the router's
+    figure for all the pool's instances (for token counts, from the figure in use), `declared_error` for predictions
+    from `declared`. `in_use` says whether the router's own predictions use the measured figure.
     """
 
     pool: PoolKey

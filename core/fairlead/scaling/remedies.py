@@ -25,14 +25,15 @@ _NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """How many of the recorded `requests` no number of instances serves in time, and what would help them.
+    """The recorded requests that no number of instances serves in time, and what would help them.
 
-    `beyond` counts requests that take longer than the TTFT target alone, on an idle instance with every earlier prefix
-    cached; `refused` requests got no answer; `refused_beyond` requests are both. `too_long` counts requests that need
-    more KV memory than an engine has, which neither time nor speed can change; they are among `beyond`. With a TTFT of
-    `ttft_seconds`, or with engines `speed` times as fast, no more would be beyond than the percentile allows. `tokens`
-    is the longest prompt, or part of one that is not cached, that an instance computes within the target. In one of
-    twenty cases, an equal number of similar requests brings more work than these by more than `swing` (0.2: a fifth).
+    `requests` counts all recorded requests. `beyond` counts those that take longer than the TTFT target even alone, on
+    an idle instance with every earlier prefix cached; `refused` requests got no answer; `refused_beyond` requests are
+    both. `too_long` counts requests that need more KV memory than an engine has, which neither time nor speed can
+    change; they are included in `beyond`. With a TTFT target of `ttft_seconds`, or with engines `speed` times as fast,
+    the share of requests beyond would be no larger than the percentile allows. `tokens` is the longest prompt, or
+    uncached part of a prompt, that an instance computes within the target. In one of twenty cases, an equal number of
+    similar requests brings more work than these by more than `swing` (0.2: a fifth).
     """
 
     requests: int

@@ -57,12 +57,12 @@ _DELETION_EVENTS = {
     DeletionReason.OUTDATED: ("InstanceReplaced", "does not serve and has an old template"),
     DeletionReason.POD_FAILED: ("InstanceReplaced", "failed for good"),
     DeletionReason.NOT_WOKEN: ("InstanceReplaced", "did not wake up"),
-    DeletionReason.SLEEPS_UNNEEDED: ("InstanceDeleted", "sleeps, and is needed no more: roles[].warm keeps fewer, or its template is old"),
+    DeletionReason.SLEEPS_UNNEEDED: ("InstanceDeleted", "sleeps, and is no longer needed: roles[].warm keeps fewer, or its template is old"),
     DeletionReason.LOST_TOO_LONG: ("InstanceReplaced", "was lost for too long"),
 }
 
 _RELEASES = {
-    ReleaseReason.NOT_SELECTED: "is selected no more; it is left to its workload as it was",
+    ReleaseReason.NOT_SELECTED: "is no longer selected; it is left to its workload as it was",
     ReleaseReason.POD_FAILED: "failed for good; it is left to its workload",
     ReleaseReason.POOL_DELETED: "is left to its workload as it was: the pool is deleted",
 }
@@ -222,12 +222,12 @@ class Applier:
             return
         body = end_of_drain_patch(found["metadata"], format_time(self._clock()))
         if await self._cluster.patch(Resource.PODS, self._identity.namespace, action.instance, body):
-            self._record_event("DrainWithdrawn", f"{action.instance} is drained no more and takes requests again", action.instance)
+            self._record_event("DrainWithdrawn", f"{action.instance} is no longer drained and takes requests again", action.instance)
 
     async def _flip(self, action: FlipRole) -> None:
         body = flip_patch(action.role, format_time(self._clock()))
         if await self._cluster.patch(Resource.PODS, self._identity.namespace, action.instance, body):
-            words = f"goes on as {action.role}" if action.role is not action.before else f"stays {action.role}: its new place has gone"
+            words = f"goes on as {action.role}" if action.role is not action.before else f"stays {action.role}: the new role no longer needs it"
             self._record_event("RoleFlipped", f"{action.instance} is empty and {words}", action.instance)
 
     async def _annotate(self, instance: str, state: InstanceState, reason: str, more: Mapping[str, str] = _NOTHING_MORE) -> bool:
