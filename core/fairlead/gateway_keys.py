@@ -23,8 +23,8 @@ class KeyRefusal(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKeyFacts:
-    """What a router knows of a key. `digest` is the SHA-256 of its secret in hexadecimal; the secret itself is not
-    stored.
+    """The facts that a router knows about a key. `digest` is the SHA-256 of its secret in hexadecimal; the secret
+    itself is not stored.
 
     A key has 256 random bits, too many to guess. So a fast hash protects the key as well as a slow password hash would,
     and every request pays for the hash.

@@ -44,9 +44,9 @@ class Leaving:
 
 @value
 class Means:
-    """What can be done for the sessions. `transfers` None: the pool's engines hand on no blocks. `tokens_per_second`
-    are the prompt tokens that the remaining instances compute; the share `budget` (0-1) of them may be used for the
-    sessions.
+    """The means of keeping sessions' caches. `transfers` None: the pool's engines hand on no blocks.
+    `tokens_per_second` are the prompt tokens that the remaining instances compute; the share `budget` (0-1) of them may
+    be used for the sessions.
     """
 
     tokens_per_second: float

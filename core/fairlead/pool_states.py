@@ -112,7 +112,7 @@ class CanaryVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceObservation:
-    """What the routers and the database know about one instance.
+    """The knowledge of the routers and the database about one instance.
 
     `acknowledged` = every live router routes by a table in which the instance has the state last reported. `in_flight`
     is summed over live routers. `cache_tokens` estimates the cached tokens that sessions would lose.

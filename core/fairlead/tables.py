@@ -345,7 +345,7 @@ class EngineFacts(EngineSpecFacts):
 
     @property
     def copies_prefixes(self) -> bool:
-        """Whether prefixes that many sessions share are copied ahead of them."""
+        """Whether prefixes that many sessions share are copied before such sessions arrive."""
         return self.modelled.copies_prefixes or (self.handing_on is not None and self.handing_on.copies == COPIES_THAT_PAY)
 
     def of_instance(self) -> InstanceEngine:
@@ -453,10 +453,10 @@ class PriorityClass:
 
 
 class Outlook(StrEnum):
-    """What to expect of a pool while none of its instances accepts requests."""
+    """The expectation for a pool while none of its instances accepts requests."""
 
     UNKNOWN = "Unknown"
-    """Its instances are lost, broken or cordoned; routers hold requests for a few seconds only."""
+    """The pool's instances are lost, broken or cordoned; routers hold requests for a few seconds only."""
     COMING = "Coming"
     """An instance is starting, or will be started for the first request that a router holds."""
     CLOSED = "Closed"

@@ -58,4 +58,4 @@ class StreamLost(ClientError):
 
 
 class UnreadableLine(ClientError):
-    """No version of the API sends such a line; the message says what is wrong with it."""
+    """A line of the stream that no version of the API sends; the message says what is wrong with the line."""

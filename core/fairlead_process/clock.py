@@ -21,7 +21,7 @@ def file_age(modified_at: float) -> float:
 
 
 SET_SECONDS = 1.0
-"""Change in seconds of the difference to another process's clock from which that clock was set, or is another
+"""Seconds by which the difference to another process's clock must change before the clock counts as set, or as another
 machine's.
 """
 

@@ -84,7 +84,7 @@ def group(settings: type[Any]) -> Mapping[str, Any]:
 def read(settings: type[S], environment: Mapping[str, str]) -> S:
     """Return the settings that the environment gives; an empty variable counts as not set.
 
-    Raises InvalidInput for the first one that cannot be used.
+    Raises InvalidInput for the first variable that cannot be used.
     """
     values: dict[str, Any] = {}
     for one in fields(settings):  # type: ignore[arg-type]  # a type variable cannot say that it is a dataclass

@@ -108,7 +108,7 @@ class _PodSpec(TypedDict, total=False):
 
 
 class PodParts(TypedDict, total=False):
-    """What `find` returns about a pod; all members are optional."""
+    """The parts of a pod that `find` returns; all members are optional."""
 
     metadata: _Metadata
     spec: _PodSpec

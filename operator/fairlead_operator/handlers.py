@@ -105,7 +105,7 @@ async def pod_changed(event: kopf.RawEvent, memo: kopf.Memo, namespace: str | No
 @kopf.on.event("policy", "v1", "poddisruptionbudgets", labels={POOL_LABEL: kopf.PRESENT})
 @kopf.on.event(GROUP, VERSION, ROLES, labels={POOL_LABEL: kopf.PRESENT})
 async def child_changed(event: kopf.RawEvent, memo: kopf.Memo, namespace: str | None, labels: kopf.Labels, **_: Any) -> None:
-    """Let the pool's worker check the Service, budgets and roles after a change of one of them.
+    """Let the pool's worker check the Service, budgets and roles after a change of such a child.
 
     A scaled InferencePoolRole is such a change.
     """

@@ -23,7 +23,7 @@ class Level(StrEnum):
 
 
 class HarmUnit(StrEnum):
-    """What a harm counts. Harms of different units are never compared with each other."""
+    """The unit of a harm. Harms of different units are never compared with each other."""
 
     REQUESTS = "requests/s"
     """Requests per second that miss the objectives: late, refused or failed."""
@@ -48,7 +48,7 @@ class Harm:
 
 
 class Cause(StrEnum):
-    """What a finding is about."""
+    """The cause of a finding."""
 
     SATURATED = "Saturated"
     PROMPTS_TOO_LONG = "PromptsTooLong"

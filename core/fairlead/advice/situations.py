@@ -100,7 +100,7 @@ class SeenInstance:
 
     @property
     def accepting(self) -> bool:
-        """Whether new requests may be placed here."""
+        """Whether new requests may be placed on this instance."""
         return self.state in ACCEPTING
 
 

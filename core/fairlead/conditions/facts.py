@@ -86,7 +86,7 @@ class GatewayProblemReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayProblem:
-    """What keeps the operator from showing the pool to gateways, and one line with the remedy."""
+    """The problem that keeps the operator from showing the pool to gateways, and one line with the remedy."""
 
     reason: GatewayProblemReason | ActionFailureReason
     message: str
@@ -148,8 +148,9 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingFacts:
-    """What determined every role's number of instances. `measured` are the roles with fresh signals. `answered` says
-    whether the control API answered in this round, so that one late answer does not look as if nothing were measured.
+    """The facts that determined every role's number of instances. `measured` are the roles with fresh signals.
+    `answered` says whether the control API answered in this round, so that one late answer does not look as if nothing
+    were measured.
     """
 
     is_fixed: bool

@@ -54,7 +54,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """What the requests of a group, such as those of one key, used in an hour. `hit_tokens` are prompt tokens found in
+    """The use of an hour by the requests of a group, such as those of one key. `hit_tokens` are prompt tokens found in
     the cache.
     """
 

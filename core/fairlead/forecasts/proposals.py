@@ -129,7 +129,7 @@ def proposed(record: DemandRecord, pool: Forecasted, now: datetime) -> Proposed 
 
 
 def week_of(past: DemandRecord, pool: Forecasted, carried: Mapping[Role, Carried], start: datetime, *, usual: bool = False) -> Week:
-    """Return the forecast of a week from what was known at its start."""
+    """Return the forecast of a week from the data known at its start."""
     bands = {name: forecast(_known(past, pool, name), start, usual=usual) for name in _MEASURES}
     loads = {role: _load(of, bands) for role, of in carried.items()}
     covered = {role: band.middle if pool.scaling.mode is ScalingMode.SLO else band.high for role, band in loads.items()}

@@ -53,7 +53,7 @@ class Known:
     zone: ZoneInfo
 
     def before(self, day: date) -> "Known":
-        """Return what was known when the day began."""
+        """Return the days known when the day began."""
         return Known(days={one: values for one, values in self.days.items() if one < day}, calendar=self.calendar, zone=self.zone)
 
 

@@ -34,7 +34,8 @@ class SourceState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step(Generic[Batch]):
-    """What to do now, in this order: clear the source if `reset`, apply the batches, ask for a replay.
+    """The next things for the caller to do, in this order: clear the source if `reset`, apply the batches, ask for a
+    replay.
 
     A replay that is still running is abandoned when a new one is requested.
     """

@@ -14,8 +14,8 @@ from fairlead.reconciling.round_plan import UNBORN, RoundPlan
 
 
 def release_lost(plan: RoundPlan, desired: DesiredPool) -> None:
-    """Release pods that have ended for good, because their workload replaces them, and lost pods that
-    no role selects.
+    """Release pods that have ended permanently, because their workload replaces them, and lost pods that no role
+    selects.
     """
     for instance in plan.free():
         if not instance.adopted or instance.state is not InstanceState.LOST:

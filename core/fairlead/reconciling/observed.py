@@ -60,9 +60,9 @@ class ObservedInstance:
     drain_requested: bool = False
     """Whether a person asked to drain and replace the instance."""
     drained_on_request: bool = False
-    """Whether its drain began because a person asked for it."""
+    """Whether the instance's drain began because a person asked for it."""
     drained_as_surplus: bool = False
-    """Whether it drains because fewer instances are desired."""
+    """Whether the instance drains because fewer instances are desired."""
     ordinal: int = 0
     """The instance's number in the pool, counted from 1; 0 = created before instances were numbered."""
     failures: int = 0
@@ -78,7 +78,7 @@ class ObservedInstance:
     group: str = ""
     """The LeaderWorkerSet of which this pod is the leader; empty for an instance of one pod."""
     waking: bool = False
-    """Whether its recorded state is Starting because it is being woken."""
+    """Whether the instance's recorded state is Starting because it is being woken."""
     sleep: EngineSleep = EngineSleep.UNASKED
     place: int = 0
     """The pod's ordinal in an ordered workload. The highest ordinal is removed first."""
@@ -183,7 +183,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredRole:
-    """What the spec in force wants for one role.
+    """The desired state of one role, by the spec in force.
 
     `min_replicas` is the lower bound in force: the role's own, or a higher one of a schedule's open window.
     """
@@ -227,7 +227,7 @@ class DesiredRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredPool:
-    """What the spec in force wants: each role once."""
+    """The desired state of a pool, by the spec in force: each role once."""
 
     roles: tuple[DesiredRole, ...]
     role_change: RoleChange = RoleChange.REPLACE

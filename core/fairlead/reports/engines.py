@@ -11,18 +11,21 @@ class EngineTrouble(StrEnum):
     """How an engine differs from its pool's spec: a reason of the condition Degraded."""
 
     MODEL_NOT_SERVED = "ModelNotServed"
-    """Its list of models lacks `spec.model`: every request for it will fail."""
+    """The engine's list of models lacks `spec.model`: every request for it will fail."""
     ADAPTER_NOT_SERVED = "AdapterNotServed"
-    """Its list of models lacks one of `spec.adapters`: every request for that adapter will fail."""
+    """The engine's list of models lacks one of `spec.adapters`: every request for that adapter will fail."""
     KV_USAGE_MISSING = "KvUsageMissing"
-    """Its metrics have no gauge of the name that `spec.engine.metrics.kvUsage` gives."""
+    """The engine's metrics have no gauge of the name that `spec.engine.metrics.kvUsage` gives."""
     KV_USAGE_IMPLAUSIBLE = "KvUsageImplausible"
-    """The gauge is not a share from 0 to 1."""
+    """The engine's gauge of KV usage is not a share from 0 to 1."""
     BLOCK_SIZE_DIFFERS = "BlockSizeDiffers"
-    """Its KV blocks have another size than those of the pool's other instances, so its KV events are not used."""
+    """The engine's KV blocks have another size than those of the pool's other instances, so its KV events are not
+    used.
+    """
     KV_NOT_HANDED_ON = "KvNotHandedOn"
-    """When asked to compute prompts for other instances, the engine named no KV blocks. So sessions that leave it are
-    recomputed, and decode instances compute its prompts themselves. For a while it is not asked again.
+    """When asked to compute prompts for other instances, the engine named no KV blocks. So sessions that leave the
+    engine are recomputed, and decode instances compute its prompts themselves. For a while the engine is not asked
+    again.
     """
     EVENTS_NOT_HEARD = "EventsNotHeard"
     """The engine connects to a router to publish its KV events, but no events arrive at this router."""
@@ -62,13 +65,14 @@ class TroubledEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownCache:
-    """What a router knows of an instance's prefix cache, and how accurate it was since the router met the instance.
+    """The knowledge of a router about an instance's prefix cache, and how accurate it was since the router met the
+    instance.
 
     `state` says how far the instance's KV events were received: `current`, `waiting` (none published yet), `replaying`,
-    `incomplete` (some are lost for good), `disconnected` or `wrong-block-size`; for several data-parallel ranks the
-    worst one; `silent` if it publishes none, and the router uses own history. `answered` requests reported the cached
-    tokens of their prompt; `exact` of them were predicted to the token. `believed_tokens` and `cached_tokens` are their
-    sums, `wrong_tokens` the sum of each request's error.
+    `incomplete` (some are lost permanently), `disconnected` or `wrong-block-size`; for several data-parallel ranks the
+    worst state. It is `silent` if the instance publishes no events, and the router uses its own history. `answered`
+    requests reported the cached tokens of their prompt; `exact` of them were predicted to the token. `believed_tokens`
+    and `cached_tokens` are the sums of predicted and reported tokens, `wrong_tokens` the sum of each request's error.
     """
 
     pool: PoolKey
@@ -116,7 +120,7 @@ class LearntFigure:
 
     pool: PoolKey
     instance: str | None
-    """None = over all of the pool's instances."""
+    """The instance of the figure; None = over all of the pool's instances."""
     quantity: str
     """A `Quantity`, or the name of a quantity that only newer routers know."""
     learnt: float

@@ -23,7 +23,7 @@ class ReasonFacts:
     finding: str
     """Completes the sentence "The pool refuses 2 requests/s: …"; `{ttft}` and `{tpot}` stand for the pool's targets."""
     suggestion: str
-    """What to do about it, in one or two sentences."""
+    """The remedy for the refusals, in one or two sentences."""
     short: Role | None = None
     by_estimate: bool = False
 

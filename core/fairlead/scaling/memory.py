@@ -55,7 +55,7 @@ class RoleMemory:
     rebuilt_at: float | None = None
     """When the number was rebuilt from the present instances because no memory existed; earlier steps are not known."""
     woken: Woken | None = None
-    """None if the role has not been started from zero."""
+    """The role's last start from zero; None if it has not been started from zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class RatioMemory:
     """The ratio controller. Loads are predicted latencies over their SLO."""
 
     shift: int = 0
-    """Instances moved from decode to prefill since the numbers were declared; negative = the other way."""
+    """Instances moved from decode to prefill since the numbers were declared; negative = from prefill to decode."""
     compared_at: float | None = None
     comparisons: int = 0
     """Number of comparisons smoothed in the figures below."""

@@ -26,9 +26,9 @@ _LEAST_LESS_BUSY = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What is known of the arriving requests. `prompt_variation` is the standard deviation of prompt lengths over their
-    mean; `refuses_late` says whether early rejection refuses by predicted TTFT. Rates were measured over
-    `window_seconds`.
+    """The known facts about the arriving requests. `prompt_variation` is the standard deviation of prompt lengths
+    divided by their mean; `refuses_late` says whether early rejection refuses by predicted TTFT. Rates were measured
+    over `window_seconds`.
     """
 
     requests_per_second: float | None = None

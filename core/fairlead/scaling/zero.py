@@ -47,8 +47,8 @@ def stepped(
     *,
     may_sleep: bool,
 ) -> tuple[dict[Role, RoleMemory], list[Recommendation]] | None:
-    """Return the roles of a pool that is at zero or goes there, and the recommendations to report; None for any other
-    pool.
+    """Return the roles' memories of a pool that is at zero or goes to zero, and the recommendations to report; None for
+    any other pool.
     """
     if spec.mode is ScalingMode.FIXED:
         return None

@@ -19,7 +19,7 @@ from fairlead.tables import EarlyRejectionFacts, SloFacts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InForce:
-    """What all open windows set; `windows` are in the order of `open_windows`.
+    """The effect of all open windows; `windows` are in the order of `open_windows`.
 
     `deciding` names, for each subject (a role's name, `slo`, `earlyRejection`, `ratio`), the schedules that decide it.
     """

@@ -27,8 +27,8 @@ class Rule:
     field: str = ""
     holds: Callable[[Any], bool] | None = None
     fault: Callable[[Any], tuple[str, object]] | None = None
-    """Returns the path below the object, and the value there, of the part that breaks the rule; if None, `field` names
-    it.
+    """A function that returns the path below the object, and the value at that path, of the part that breaks the rule;
+    if None, `field` names the part.
     """
 
 

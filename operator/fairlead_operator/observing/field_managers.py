@@ -29,7 +29,7 @@ def owner_of(metadata: Mapping[str, Any], member: str) -> str | None:
 
 
 def who_changed(pool: Mapping[str, Any]) -> str:
-    """Return the field manager that made the spec differ from the one in force.
+    """Return the field manager whose write made the spec differ from the spec in force.
 
     If only one member differs, it is the owner of that member, otherwise the last writer of the spec.
     """

@@ -172,7 +172,7 @@ def rollout_document(rollout: Rollout) -> dict[str, Any]:
 
 def rollout_note(rollout: Rollout) -> str:
     """Return the rollout's note for its revision, as JSON: facts that could not be observed again if the pool's status
-    were lost, namely why it was halted and what it is compared with.
+    were lost, namely why the rollout was halted and the figures with which it is compared.
     """
     kept = replace(rollout, updated={}, updated_at=rollout.began_at, worse_since=None)
     document = rollout_document(kept if rollout.regressed else replace(kept, measured=""))
