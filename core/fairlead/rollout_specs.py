@@ -60,7 +60,7 @@ class CanarySpec:
         max_items=8,
     )
     judge: bool = truth(
-        "Whether a step is judged by its sessions: the rollout goes on once no metric is worse, and back once a metric is worse. false: it goes on after the step's hold.",
+        "Whether a step is judged by its sessions: it goes on once no metric is worse, and back once one is. false: it goes on after its hold.",
         True,
     )
     stop_above: float = number(

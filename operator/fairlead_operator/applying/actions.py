@@ -57,7 +57,7 @@ _DELETION_EVENTS = {
     DeletionReason.OUTDATED: ("InstanceReplaced", "does not serve and has an old template"),
     DeletionReason.POD_FAILED: ("InstanceReplaced", "failed for good"),
     DeletionReason.NOT_WOKEN: ("InstanceReplaced", "did not wake up"),
-    DeletionReason.SLEEPS_UNNEEDED: ("InstanceDeleted", "sleeps, and is no longer needed: roles[].warm keeps fewer, or its template is old"),
+    DeletionReason.SLEEPS_UNNEEDED: ("InstanceDeleted", "sleeps and is not needed: roles[].warm keeps fewer, or its template is old"),
     DeletionReason.LOST_TOO_LONG: ("InstanceReplaced", "was lost for too long"),
 }
 
@@ -227,7 +227,7 @@ class Applier:
     async def _flip(self, action: FlipRole) -> None:
         body = flip_patch(action.role, format_time(self._clock()))
         if await self._cluster.patch(Resource.PODS, self._identity.namespace, action.instance, body):
-            words = f"goes on as {action.role}" if action.role is not action.before else f"stays {action.role}: the new role no longer needs it"
+            words = f"goes on as {action.role}" if action.role is not action.before else f"stays {action.role}: the other has enough"
             self._record_event("RoleFlipped", f"{action.instance} is empty and {words}", action.instance)
 
     async def _annotate(self, instance: str, state: InstanceState, reason: str, more: Mapping[str, str] = _NOTHING_MORE) -> bool:
