@@ -15,7 +15,9 @@ instance_lives = Table(
     time_column("ended_at", null=True),
     Index(None, "pool_id", "ended_at"),
 )
-"""The time in which a pod was an instance of a role. A pod that changes its role has several."""
+"""Lives of instances: the time in which a pod was an instance of a role. A pod that changes its role has
+several lives.
+"""
 
 instance_prices = Table(
     "instance_prices",
@@ -26,7 +28,7 @@ instance_prices = Table(
     Column("micros_per_hour", BigInteger),
     text_column("currency"),
 )
-"""Prices of an instance hour, each in force until the role's next; NULL = no price."""
+"""Prices per instance hour, each in force until the role's next price; NULL = no price."""
 
 work_hours = Table(
     "work_hours",
@@ -37,10 +39,10 @@ work_hours = Table(
     count_column("busy_milliseconds"),
     count_column("prefilling_milliseconds"),
 )
-"""In how much of an hour a role's instances worked, summed over them."""
+"""Busy time of a role's instances within an hour, summed over the instances."""
 
 USED = ("requests", "prefill_tokens", "hit_tokens", "output_tokens")
-"""What is counted of requests."""
+"""Columns that count the use of requests."""
 
 usage_hours = Table(
     "usage_hours",

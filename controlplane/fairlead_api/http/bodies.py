@@ -20,9 +20,10 @@ class MalformedBody(Exception):
 
 
 def known_fields(body: type[Any]) -> Callable[[Request], Awaitable[None]]:
-    """A dependency that refuses names in a request's body that `body` (a dataclass) does not have. Raises InvalidInput.
+    """Return a dependency that refuses names in a request's body that `body` (a dataclass) does not have. Raises
+    InvalidInput.
 
-    Invalid JSON and values that cannot be stored were refused before (`fairlead_api.http.strictness`).
+    Invalid JSON and values that cannot be stored were refused earlier (`fairlead_api.http.strictness`).
     """
     names = [field.name for field in dataclasses.fields(body)]
 
@@ -39,10 +40,10 @@ def known_fields(body: type[Any]) -> Callable[[Request], Awaitable[None]]:
 
 
 def described(kind: type[Any], *, several: bool = False) -> dict[str, Any]:
-    """The OpenAPI request body of an endpoint that decodes its body itself: one object, or with `several` also a list
-    of objects.
+    """Return the OpenAPI request body of an endpoint that decodes its body itself: one object, or with `several` also a
+    list of objects.
 
-    `with_definitions` adds the types.
+    The types must be added by `with_definitions`.
     """
     one: dict[str, Any] = {"$ref": f"#/components/schemas/{kind.__name__}"}
     schema = {"anyOf": [one, {"type": "array", "items": one}]} if several else one
@@ -65,7 +66,7 @@ def described_answer(kind: str) -> dict[int | str, dict[str, Any]]:
 
 
 LARGEST_WHOLE = 2**63
-"""Bound for the absolute value of whole numbers, exclusive: Postgres and most clients do not support larger ones."""
+"""Limit of the absolute value of whole numbers, exclusive: Postgres and most clients do not support larger numbers."""
 
 _DIGITS = len(str(LARGEST_WHOLE))
 _TOO_LARGE = float("inf")
@@ -100,7 +101,9 @@ def check_json(content: bytes) -> None:
 
 
 class _OddNumbers:
-    """A parser of numbers: one that is too large becomes infinite, so that a later step finds its field."""
+    """A parser of numbers that turns a number that is too large into infinity, so that a later step can
+    name its field.
+    """
 
     def __init__(self) -> None:
         self.seen = False
@@ -132,7 +135,7 @@ def _constant(text: str) -> Any:
 
 
 def _fault(content: bytes) -> str:
-    """The fault in the JSON, in msgspec's words: Python's own words and positions differ by version."""
+    """Return the fault in the JSON, in msgspec's words, because Python's words and positions differ by version."""
     try:
         msgspec.json.decode(content)
     except msgspec.DecodeError as error:

@@ -1,7 +1,7 @@
 """Completes FastAPI's OpenAPI document.
 
-It adds credentials, the refusals and headers of real answers, examples of request bodies by the name of their type (a
-test reads each of them as the API would), and the rule that request bodies must not have unknown fields.
+Adds credentials, the refusals and headers of real answers, and examples of request bodies by the name of their type (a
+test reads each example as the API would). Also marks request bodies as taking no unknown fields.
 """
 
 from dataclasses import dataclass
@@ -193,7 +193,7 @@ def _add_headers(operation: dict[str, Any], path: str, method: str) -> None:
 
 
 def _add_sparse(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
-    """Lists with `fields` answer pages whose items have only these."""
+    """Document that lists with the parameter `fields` answer pages whose items have only these fields."""
     if not any(one["name"] == "fields" for one in operation.get("parameters", ())):
         return
     content = operation["responses"]["200"].get("content", {}).get("application/json")
@@ -347,7 +347,9 @@ _CONFLICTS = (
     "/undo",
     "/again",
 )
-"""Endings of paths whose writes may conflict with the present state; so may all writes of routers and the operator."""
+"""Endings of the paths whose writes by people may conflict with the present state. All writes of routers and the
+operator may conflict too.
+"""
 
 
 def responses() -> dict[str, Any]:

@@ -22,8 +22,8 @@ class Routes(APIRouter):
 
 
 class LateRoute(APIRoute):
-    """A route that at first has only what is needed to match requests. A mistake in an endpoint's parameters shows when
-    the route is called, or when the API's document is created.
+    """A route that is analysed when it is first called; until then it has only what is needed to match requests. So a
+    mistake in an endpoint's parameters shows only when the route is called, or when the OpenAPI document is created.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:

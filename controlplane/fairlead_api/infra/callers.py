@@ -21,7 +21,7 @@ def digest(secret: str) -> bytes:
 class Caller:
     """An authenticated request.
 
-    `key` identifies the credential (its hash), `request_id` the request in logs and audit.
+    `key` is the hash of the credential, and identifies it. `request_id` identifies the request in logs and audit.
     """
 
     identity: Identity
@@ -39,7 +39,7 @@ class Caller:
         return self.identity.reaches(AccessRole.VIEWER, pool.partition("/")[0])
 
     def draft(self, action: AuditAction, target: str, *, result: AuditResult = AuditResult.OK, reason: str | None = None) -> AuditDraft:
-        """An audit entry by this caller; the caller of this function adds further fields with `replace`."""
+        """Return an audit entry by this caller. Further fields can be added with `replace`."""
         who = self.identity
         return AuditDraft(
             actor=who.subject,

@@ -20,7 +20,7 @@ def partition_name(table: str, day: date) -> str:
 
 
 def partition_day(name: str) -> tuple[str, date] | None:
-    """The table and day in a partition's name; None if it is not one of ours."""
+    """Return the table and day in a partition's name; None if the name is not that of a daily partition."""
     match = _NAME.match(name)
     return (match[1], date(int(match[2]), int(match[3]), int(match[4]))) if match else None
 
@@ -31,7 +31,9 @@ def is_partition(name: str) -> bool:
 
 
 class Partitions:
-    """Makes and drops the daily partitions. It remembers existing ones, so that the usual call costs nothing."""
+    """Makes and drops the daily partitions. It remembers existing partitions, so that the usual call needs no
+    statement.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -63,10 +65,10 @@ class Partitions:
         self._known.update(partition_name(table, day) for day in absent)
 
     async def drop_before(self, table: str, day: date) -> list[str]:
-        """Drops the partitions of days before `day`; returns their names.
+        """Drop the partitions of days before `day`; return their names.
 
-        It gives up soon if a long reader, such as a dump, holds the table, because all other users would wait behind
-        it.
+        Gives up soon if a long reader, such as a dump, holds the table, because all other users would wait behind the
+        drop.
         """
 
         async def work(connection: AsyncConnection) -> list[str]:

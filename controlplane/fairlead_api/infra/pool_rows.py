@@ -1,4 +1,4 @@
-"""Shared reads of the rows of pools: a living pool's row, and names by id."""
+"""Shared reads of the rows of pools: the row of an existing pool, and names by id."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -44,7 +44,7 @@ class PoolNames:
 
 
 def new_pool(**values: Any) -> Insert:
-    """The insert of a pool of which nothing is known but `values`; without effect if its name is known already."""
+    """Return the insert of a new pool with only these `values`. It has no effect if the pool's name already exists."""
     unknown = {"generation": 0, "resource_version": "0", "model": "", "spec": {}, "labels": {}, "annotations": {}}
     return insert(tables.pools).values(**unknown, changed_by="", conditions=[], **values).on_conflict_do_nothing()
 
@@ -60,7 +60,7 @@ async def pool_row(connection: AsyncConnection, pool: PoolKey) -> Any:
 
 
 def slo_of(row: Any) -> SloFacts:
-    """The objectives that routers follow; before the pool has a table, the default objectives."""
+    """Return the objectives that routers follow; the default objectives before the pool has a table."""
     return msgspec.convert(row.facts, MirroredFacts).table.slo if row.facts else SloFacts()
 
 

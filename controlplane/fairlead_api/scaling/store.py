@@ -93,8 +93,8 @@ SELECT json_build_object(
 
 
 class Measuring:
-    """Reads measurements with one statement, and caches a pool's for SHARED_SECONDS: during changes the operator asks
-    every second.
+    """Reads measurements with one SQL statement. A pool's measurements are cached for SHARED_SECONDS, because the
+    operator asks every second during changes.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Measuring:
         return known
 
     def forget(self, pool_id: int) -> None:
-        """Forget a pool that is gone."""
+        """Remove the measurements of a pool that is gone."""
         self._known.pop(pool_id, None)
 
 

@@ -43,7 +43,7 @@ def schedule_routes(guard: Guard, reader: PostgresSchedules, clock: Callable[[],
     async def get_schedule(namespace: str, pool: str, name: str, caller: Viewer, start: From = None) -> Any:
         """A schedule, with a week of windows and conflicts of all schedules of its pool.
 
-        The week begins with `from`, else with this day in UTC.
+        The week begins with `from`, by default with the present day in UTC.
         """
         now = clock()
         begin = parse_time("from", start, now) if start is not None else _midnight(now)

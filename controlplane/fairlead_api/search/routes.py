@@ -29,8 +29,8 @@ def search_routes(guard: Guard, reader: PostgresSearch) -> Routes:
     ) -> Any:
         """Pools, instances, sessions, requests, plans and audit entries whose name or id contains this text.
 
-        Sessions are found by an index of parts of three letters or more, requests by their whole id; other names are
-        searched in the newest rows, and `since` says how far back.
+        Sessions are found by an index of name parts of three letters or more, and requests by their whole id. Other
+        names are searched in the newest rows; `since` is the time of the oldest searched row.
         """
         return answer(await reader.search(q.strip(), limit, caller.sight))
 

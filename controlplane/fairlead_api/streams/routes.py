@@ -36,7 +36,7 @@ def live_routes(guard: Guard, live: Live) -> Routes:
     ) -> Any:
         """Events named by topic; their data are lists of the resources.
 
-        At most 3 streams per credential: a further one gets one event `poll` and ends.
+        At most 3 streams per credential: a further stream gets one event `poll` and ends.
         """
         wanted = [topic.strip() for topic in topics.split(",") if topic.strip()]
         live.check(wanted, pool)

@@ -37,7 +37,7 @@ from fairlead_api.pools.store.summaries import desired_of
 from fairlead_client.resources.plan_kinds import PlanKind
 
 Traffic = dict[str, Served]
-"""Keyed by instance."""
+"""Served traffic by instance."""
 
 
 def traffic_of(row: Any) -> Served:

@@ -1,4 +1,6 @@
-"""The SQL statements: each covers all requested pools, and is bounded by minutes of traffic or by living objects."""
+"""The SQL statements. Each covers all requested pools; its cost is bounded by minutes of traffic or by existing
+objects.
+"""
 
 from sqlalchemy import text
 
@@ -7,7 +9,7 @@ from fairlead_api.infra.database import ROUTER_LIVE_FOR
 WINDOW_SECONDS = 300
 MOVES_SECONDS = 3600
 MOST_MOVES = 2000
-"""Newest moves of a pool whose gains are added up."""
+"""Maximum number of newest moves of a pool whose gains are added up."""
 
 TRAFFIC = text(f"""
 SELECT pool_id, instance, sum(judged) AS judged, sum(in_time) AS in_time, sum(ttft_judged) AS ttft_judged,

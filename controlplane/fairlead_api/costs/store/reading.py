@@ -1,5 +1,5 @@
-"""Reads what cost is computed from, and computes it: rows become a report in a thread, as a month of 200 keys has a
-hundred thousand and the loop serves everybody.
+"""Reads the data for costs and computes the costs. Rows become a report in a thread, because a month of 200 keys has a
+hundred thousand rows and the event loop serves everybody.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from fairlead_api.infra.spans import Sight
 from fairlead_client.resources.costs import CostGroup, CostReport
 
 MOST_SESSIONS = 100
-"""Maximum number of sessions with a line of their own: those with the most tokens."""
+"""Maximum number of sessions with their own line: the sessions with the most tokens."""
 
 Uses = dict[int, dict[int, list[Use]]]
 """What requests used, by pool and hour."""
@@ -51,7 +51,9 @@ SELECT r.pool_id, max(r.at) OVER (PARTITION BY r.pool_id ORDER BY r.number) AS a
     (SELECT b.number FROM pool_revisions b WHERE b.pool_id = p.id AND b.at <= :start ORDER BY b.number DESC LIMIT 1), 0)
 ) r ORDER BY r.pool_id, r.number
 """)
-"""SQL for the numbers that were wanted and declared in a range: the last from before it, and every change within."""
+"""SQL for the wanted and declared numbers of instances in a range: the last ones before the range, and every change
+within it.
+"""
 
 _RATES = text("""
 SELECT p.namespace || '/' || p.name AS name, price.currency, sum(price.micros_per_hour) AS micros
@@ -59,7 +61,7 @@ FROM instance_lives l JOIN pools p ON p.id = l.pool_id, LATERAL (
   SELECT * FROM instance_prices i WHERE i.pool_id = l.pool_id AND i.role = l.role ORDER BY i.since DESC LIMIT 1
 ) price WHERE l.ended_at IS NULL AND price.micros_per_hour IS NOT NULL GROUP BY 1, 2
 """)
-"""SQL for the present cost of an hour, by pool and currency."""
+"""SQL for the present cost per hour, by pool and currency."""
 
 
 class PostgresCosts:
@@ -90,7 +92,7 @@ class PostgresCosts:
         return await asyncio.to_thread(report, sums, by, start, end, labels)
 
     async def rates(self) -> dict[tuple[str, str], int]:
-        """What an hour of the living instances costs at present prices, in micro-units, by pool and currency."""
+        """Return the cost per hour of the living instances at present prices, in micro-units, by pool and currency."""
         async with self._database.reading() as connection:
             return {(row.name, row.currency): int(row.micros) for row in await connection.execute(_RATES)}
 
@@ -163,7 +165,9 @@ def _within(table: Table, pools: Iterable[int], start: datetime, end: datetime) 
 
 
 async def _uses(connection: AsyncConnection, by: CostGroup, names: Mapping[int, str], start: datetime, end: datetime) -> Uses:
-    """What was used, by the groups of the report; all of a pool is one group where requests are not divided further."""
+    """Return the use by the groups of the report. If the report does not divide requests, all of a pool is
+    one group.
+    """
     if by is CostGroup.SESSION:
         return await _of_sessions(connection, names, start, end)
     usage = tables.usage_hours
@@ -174,7 +178,7 @@ async def _uses(connection: AsyncConnection, by: CostGroup, names: Mapping[int, 
 
 
 async def _of_sessions(connection: AsyncConnection, names: Mapping[int, str], start: datetime, end: datetime) -> Uses:
-    """What the sessions with the most tokens used, and all others together."""
+    """Return the use of the sessions with the most tokens, and of all other sessions together."""
     usage = tables.session_usage_hours
     within = _within(usage, names, start, end)
     tokens = func.sum(usage.c.prefill_tokens + usage.c.output_tokens)
@@ -203,8 +207,8 @@ def _grouped(rows: Iterable[Any], name: Callable[[Any], str]) -> Uses:
 
 
 async def _scheduled(connection: AsyncConnection, names: Mapping[int, str], start: datetime, end: datetime) -> Sequence[tuple[str, int]]:
-    """What open windows of schedules saved, in units by currency: instances below the declared number, at their
-    price.
+    """Return what open windows of schedules saved, in units by currency: the instances below the declared number, times
+    their price.
     """
     windows: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for row in await connection.execute(_OPEN, {"pools": list(names), "start": start, "end": end}):

@@ -1,4 +1,4 @@
-"""The ratio between prefill and decode, and who changes it."""
+"""Changes the ratio between prefill and decode, and whether Fairlead or people set it."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -100,7 +100,9 @@ async def live_routers(connection: AsyncConnection, pool_id: int) -> list[Router
 
 
 async def read_stalled(connection: AsyncConnection, pool_id: int, living: Container[str]) -> dict[str, str]:
-    """Living instances whose engines, or ranks of them, have stalled, as live routers say, each with their words."""
+    """Return the living instances with a stalled engine or rank according to live routers, each with a
+    router's words.
+    """
     query = select(_TROUBLED).where(IS_LIVE, _TROUBLED.is_not(None))
     rows: Any = await connection.execute(query, {"pool": str(pool_id)})
     found = [one for (troubled,) in rows for one in troubled]
@@ -108,8 +110,8 @@ async def read_stalled(connection: AsyncConnection, pool_id: int, living: Contai
 
 
 def _trouble(instance: str, trouble: str, words: str, seconds: float = 0.0, *_: object) -> InstanceTrouble:
-    """A trouble as a router reported it. Rows of an earlier version have no seconds; rows of a newer one may have
-    further fields.
+    """Return a trouble as a router reported it. Rows of an earlier version have no seconds; rows of a newer version may
+    have further fields.
     """
     return InstanceTrouble(instance=instance, trouble=trouble, words=words, seconds=seconds)
 
@@ -135,7 +137,7 @@ async def read_held_pools(connection: AsyncConnection) -> tuple[PoolKey, ...]:
 
 
 async def _idle_elsewhere(connection: AsyncConnection, pool_id: int) -> float | None:
-    """Seconds since a router that is not live had a request of the pool.
+    """Return the seconds since a router that is not live had a request of the pool.
 
     A router that signed off reported that time. A router that stopped reporting may have had a request until its last
     report.
