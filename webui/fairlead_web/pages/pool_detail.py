@@ -70,7 +70,7 @@ class PoolPage(Context):
     routing: list[tuple[str, str]]
     documents: list[PolicyDocument]
     notes: tuple[str, ...]
-    """Policy parameters that are accepted but have no effect here, a line each."""
+    """Policy parameters that are accepted but have no effect in this pool, a line each."""
     mix: list[tuple[str, float]] | None
     mixed: int
     learnt: Learnt
@@ -88,7 +88,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Asks the API for a plan and redirects to it; a problem is shown in the form that was sent."""
+    """Request a plan from the API and redirect to it. A problem is shown in the form that was sent."""
     form = {name: value for name, value in (await visit.form()).items() if isinstance(value, str)}
     try:
         made = await visit.api.create_plan(visit.pool_key(), asked(form))
@@ -155,7 +155,7 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
 
 
 def mix_of(reasons: Sequence[ReasonCount]) -> list[tuple[str, float]]:
-    """The most frequent reasons with their shares, followed by the share of all others together."""
+    """Return the most frequent reasons with their shares, followed by the share of all others together."""
     of = sum(one.decisions for one in reasons)
     shares: list[tuple[str, float]] = [(one.reason, one.decisions / of) for one in reasons[:MOST_REASONS]]
     rest = len(reasons) - len(shares)
@@ -192,7 +192,7 @@ def role_rows(detail: PoolDetail) -> list[RoleRow]:
 
 
 def ratio_of(detail: PoolDetail) -> str | None:
-    """Prefill to decode, desired and serving; None for a pool with one role."""
+    """Return the ratio of prefill to decode instances, desired and serving; None for a pool with one role."""
     rows = {row.name: row for row in role_rows(detail)}
     if not {Role.PREFILL.value, Role.DECODE.value} <= rows.keys():
         return None
@@ -221,7 +221,7 @@ def parameters(detail: PoolDetail) -> list[tuple[str, Any]]:
 
 
 def parameter_notes(detail: PoolDetail) -> tuple[str, ...]:
-    """The policy's notes on parameters that have no effect; empty for a policy of another package."""
+    """Return the policy's notes on parameters that have no effect; empty for a policy of another package."""
     try:
         policy = _at(detail.spec, "routing", "policy", default=detail.pool.policy)
         return BUILT_IN.check_parameters(policy, dict(parameters(detail))).notes

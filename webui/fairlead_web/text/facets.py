@@ -18,7 +18,7 @@ class Facet:
 
 
 def facet(here: Here, name: str, values: Iterable[str]) -> list[Facet]:
-    """The distinct values in order, for the query parameter `name` of this address."""
+    """Return the distinct values in order, as facets for the query parameter `name` of this address."""
     now = here.params.get(name)
     return [
         Facet(words=words, count=count, chosen=words == now, url=here.url(**{name: None if words == now else words}))
