@@ -54,7 +54,7 @@ class Place:
 
 
 def where_to_serve(command: Callable[[Place], None]) -> Callable[..., None]:
-    """Gives a click command `--host`, `--port` and `--wait-for-database`, passed to it as one Place."""
+    """Give a click command `--host`, `--port` and `--wait-for-database`, which are passed to it as one Place."""
 
     @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
     @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")

@@ -140,7 +140,7 @@ class Access:
         return await self._refreshed(nobody, now)
 
     async def _refreshed(self, identity: Identity, now: datetime) -> Identity:
-        """The identity with its current rights, if it comes from the cluster or the identity provider.
+        """Return the identity with its current rights, if the identity is from the cluster or the identity provider.
 
         A web session is valid only as long as the login that opened it. Raises NotAuthenticated.
         """

@@ -52,7 +52,7 @@ class ClusterReviews(Protocol):
     """Reviews of tokens and rights by the API server. Both methods raise ClusterUnavailable and Denied."""
 
     async def user_of(self, token: str) -> ClusterUser | None:
-        """TokenReview: the token's user, None for an invalid token."""
+        """Return the token's user by a TokenReview; None for an invalid token."""
 
     async def allows(self, user: ClusterUser, verb: str, subresource: str, namespace: str) -> bool:
         """SubjectAccessReview of `inferencepools`; an empty namespace means all of them."""

@@ -147,8 +147,8 @@ class Guard:
         return dependency
 
     async def still_knows(self, request: Request, caller: Caller) -> bool:
-        """Whether the credential of a long request still gives the rights that it gave at the start. If the API cannot
-        check that, the rights are assumed to stand.
+        """Return whether the credential of a long request still gives the rights that it gave at the start. If the API
+        cannot check that, the rights are assumed to be unchanged.
         """
         try:
             identity: Identity = await request.state.identify()

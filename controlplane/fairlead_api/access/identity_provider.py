@@ -40,7 +40,7 @@ LEEWAY_SECONDS = 60
 
 
 class NoSuchKey(Exception):
-    """The token is signed with an unknown key: the provider may have new ones."""
+    """The token is signed with an unknown key, because the provider may have new keys."""
 
 
 class BadToken(Exception):
@@ -267,7 +267,7 @@ class OpenIdProvider:
         raise NotAuthenticated(REFUSED, f"the identity provider refused the code: {told}; sign in again")
 
     async def _completed(self, document: Mapping[str, Any], tokens: Mapping[str, Any], claims: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The claims, completed with those that only the userinfo endpoint returns. Raises NotAuthenticated."""
+        """Return the claims, with missing claims added from the userinfo endpoint. Raises NotAuthenticated."""
         place, token = document.get("userinfo_endpoint"), tokens.get("access_token")
         if not _is_address(place) or not isinstance(token, str):
             return claims

@@ -28,8 +28,8 @@ class Tokens:
         self._new_secret = new_secret
 
     async def page(self, cursor: str | None, limit: int, caller: Caller) -> Page[TokenItem]:
-        """The tokens that the caller may revoke: those whose rights are limited to namespaces where the caller is
-        admin.
+        """Return the tokens that the caller may revoke: tokens whose rights are limited to namespaces where the caller
+        is admin.
         """
         return await self._store.tokens(cursor, limit, caller.identity.where(AccessRole.ADMIN))
 
@@ -83,10 +83,12 @@ MOST_SCOPES = 100
 MOST_PER_MINUTE = 10**12
 LONGEST_NAME = 200
 SHOWN_CHARACTERS = 8
-"""Characters of a secret that are shown, `flk_` included: enough to recognize it, with 232 bits still secret."""
+"""Number of characters of a secret that are shown, including `flk_`: enough to recognize the secret, with 232 bits
+still hidden.
+"""
 
 STEPS = ((60, timedelta(hours=6)), (3600, timedelta(days=14)), (86_400, timedelta.max))
-"""Step lengths of usage charts in seconds, each with the longest range for which it is used."""
+"""Step lengths of usage charts in seconds, each with the maximum range for which it is used."""
 
 
 def step_of(start: datetime, end: datetime) -> int:

@@ -147,7 +147,7 @@ class Logins:
         return await self._asked().described()
 
     async def login_by_provider(self, answer: OidcLoginRequest, login: Login, now: datetime) -> WebSession:
-        """A web session for a person that the identity provider signed in, with or without a role here.
+        """Open a web session for a person that the identity provider signed in, with or without a role in Fairlead.
 
         Raises NotFound if there is no provider, NotAuthenticated, IdentityProviderUnavailable; TooMany if the provider
         refuses a login from an address with too many failures.
@@ -193,7 +193,7 @@ class Logins:
         return LoginLink(token=token, path=f"/login?token={token}", expires_at=expires_at)
 
     async def sessions(self, cursor: str | None, limit: int, caller: Caller, now: datetime) -> Page[WebSessionItem]:
-        """Live web sessions: all of them for an admin in all namespaces, else the caller's own."""
+        """List live web sessions: all of them for an admin in all namespaces, otherwise the caller's own."""
         found = await self._store.sessions(cursor, limit, _owner(caller), now)
         mine = caller.key.hex()[:ID_DIGITS]
         return replace(found, items=[replace(item, current=item.id == mine) for item in found.items])

@@ -168,7 +168,9 @@ def gateway_key_routes(guard: Guard, keys: PostgresGatewayKeys, new_secret: Call
 
     @routes.delete("/gateway-keys/{key_id}", status_code=204)
     async def revoke_gateway_key(key_id: str, caller: Operator) -> None:
-        """Revokes a key permanently. Routers refuse it at once, or as soon as they are connected again."""
+        """Revokes a key permanently. Connected routers refuse the key at once, others as soon as they are connected
+        again.
+        """
         await keys.revoke(key_id, caller, clock())
 
     return routes

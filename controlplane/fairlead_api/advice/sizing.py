@@ -42,8 +42,8 @@ class SizingStore(Protocol):
     async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> float: ...
 
     async def add_sizing(self, trial: SizingTrial, now: datetime) -> None:
-        """Queues the simulation, unless one of the pool is in progress; deletes simulations that are
-        no longer useful.
+        """Queue the simulation, unless another simulation of the pool is in progress. Delete simulations that are no
+        longer useful.
         """
 
 

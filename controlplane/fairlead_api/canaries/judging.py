@@ -40,7 +40,7 @@ class OpenStep:
 
 
 class Store(Protocol):
-    """What the job reads and writes; see `PostgresCanaries`."""
+    """The database operations of the judging job; see `PostgresCanaries`."""
 
     async def open_steps(self) -> list[OpenStep]: ...
 

@@ -23,7 +23,9 @@ from fairlead_client.resources.comments import Comment, CommentRequest, Comments
 
 
 def comment_routes(guard: Guard, stored: PostgresComments, clock: Callable[[], datetime]) -> Routes:
-    """Everybody who sees a pool can comment on it; a comment's author or an admin of the pool deletes it."""
+    """Return the routes of comments. Everybody who sees a pool can comment on it; only a comment's author or an admin
+    of the pool can delete it.
+    """
     routes = Routes(prefix="/v1", tags=["history"])
     anywhere = guard.needs(AccessRole.VIEWER, somewhere=True)
     Anywhere = Annotated[Caller, Depends(anywhere)]  # noqa: N806 - it is a type

@@ -1,4 +1,4 @@
-"""Makes a cost report from allocations, and compares what keys cost with their budgets. Pure."""
+"""Makes a cost report from allocations, and compares the costs of keys with their budgets. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from fairlead_client.resources.costs import CostGroup, CostLine, CostPart, CostR
 from fairlead_client.resources.gateway_keys import SOFT_PERCENT
 
 COUNTS = ("requests", "prefill_tokens", "hit_tokens", "output_tokens")
-"""The counts of a line, next to its amounts. Lines by role have none, because requests are not recorded by role."""
+"""The counts of a report's line. Lines by role have no counts, because requests are not recorded by role."""
 OTHERS = "\0others"
 """The group of all sessions without a line of their own."""
 LONGEST_HOURLY = 72

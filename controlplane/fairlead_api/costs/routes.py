@@ -1,4 +1,4 @@
-"""What instances cost, and who used them."""
+"""The costs of instances, and their division among users."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""Tables of instances' lives and prices, of their busy time, and of what requests used, by hour."""
+"""Tables of instances' lives and prices, of their busy time, and of the use by requests, by hour."""
 
 from sqlalchemy import BigInteger, Column, DateTime, Index, Table, Text
 
@@ -54,7 +54,7 @@ usage_hours = Table(
     *(count_column(name) for name in USED),
     Index(None, "key_id", "bucket"),
 )
-"""What the requests of each key and class used in an hour; the key is empty for requests without one."""
+"""The use by requests of each key and class in an hour; the key is empty for requests without a key."""
 
 session_usage_hours = Table(
     "session_usage_hours",
@@ -64,4 +64,4 @@ session_usage_hours = Table(
     Column("session", Text, primary_key=True),
     *(count_column(name) for name in USED),
 )
-"""What the requests of each session used in an hour; the session is empty for requests without one."""
+"""The use by requests of each session in an hour; the session is empty for requests without a session."""

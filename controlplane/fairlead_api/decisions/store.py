@@ -182,7 +182,7 @@ class PostgresKeptSessions:
         return await self._database.writing(work)
 
     async def let_go(self, pool: PoolKey, session: str, caller: Caller, now: datetime) -> None:
-        """Stops keeping a session's decisions; no effect if they are not kept. Raises NotFound for the pool."""
+        """Stop keeping a session's decisions; no effect if they are not kept. Raises NotFound for the pool."""
 
         async def work(connection: AsyncConnection) -> None:
             number = await _locked(connection, pool)

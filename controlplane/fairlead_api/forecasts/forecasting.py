@@ -197,7 +197,7 @@ def proposal_of(facts: Forecasted, found: Proposed, result: Tried, now: datetime
 
 
 def request_of(found: Proposed) -> PlanRequest:
-    """The plan that replaces the pool's schedules that follow a forecast by the proposed ones."""
+    """Return the request for a plan that replaces the pool's schedules from a forecast by the proposed schedules."""
     fields = {"name": PREFIX, "action": ScheduleAction.REPLACE.value, "schedules": list(found.schedules)}
     return PlanRequest(kind=PlanKind.SCHEDULE, fields=fields)
 

@@ -77,9 +77,9 @@ class _Refused(Exception):
 
 
 def check_json(content: bytes) -> None:
-    """Refuses a body that a handler might not survive.
+    """Refuse a body that a handler might not survive.
 
-    Raises MalformedBody if it is not JSON in UTF-8, repeats a name in one object or nests deeper than DEEPEST;
+    Raises MalformedBody if the body is not JSON in UTF-8, repeats a name in one object or nests deeper than DEEPEST;
     InvalidInput, with the field, for lone surrogates, NUL characters and numbers that are too large.
     """
     if nests_deeper(content):

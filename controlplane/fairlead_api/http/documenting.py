@@ -140,7 +140,7 @@ _REF = "#/components/schemas/"
 
 
 def openapi(app: FastAPI) -> dict[str, Any]:
-    """The whole document. FastAPI builds and keeps it; completing it again changes nothing."""
+    """Return the whole document. FastAPI builds and stores it; completing it again changes nothing."""
     document = app.openapi()
     if "securitySchemes" in document.get("components", {}):
         return document
@@ -178,7 +178,7 @@ def _add_refusals(operation: dict[str, Any], path: str, method: str) -> None:
 
 
 def _add_headers(operation: dict[str, Any], path: str, method: str) -> None:
-    """X-Request-ID on every answer; ETag and 304 if the answer is sent in one piece."""
+    """Document X-Request-ID on every answer, and ETag and 304 on answers that are sent in one piece."""
     for status, found in list(operation["responses"].items()):
         if "$ref" in found:
             continue
@@ -226,7 +226,7 @@ _REQUEST_ID = "4f0c2a9be1d34c77"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """One status: what it means, and an example of its problem document."""
+    """One status with its meaning, and an example of its problem document."""
 
     meaning: str
     example: Problem

@@ -115,7 +115,7 @@ def _exporting(
 
 
 def _spans(by: str | None) -> Callable[..., Awaitable[Callable[..., Span]]]:
-    """A dependency that reads `sort`; it returns a function that creates spans."""
+    """Return a dependency that reads `sort`, and returns a function that creates spans."""
     if by is None:
 
         async def unsorted() -> Callable[..., Span]:
@@ -132,7 +132,7 @@ def _spans(by: str | None) -> Callable[..., Awaitable[Callable[..., Span]]]:
 
 
 async def _pages(fetch: Fetch, span: Callable[..., Span], first: Page[Any]) -> AsyncIterator[Page[Any]]:
-    """All pages of a list; only one is in memory at a time."""
+    """Yield all pages of a list. Only one page is in memory at a time."""
     found = first
     yield found
     while found.next_cursor is not None:

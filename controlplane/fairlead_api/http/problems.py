@@ -121,7 +121,7 @@ def of_validation(error: RequestValidationError) -> Problem:
 
 
 def _shown(value: str | float | None) -> str | float | None:
-    """The value if JSON can represent it; text is shown without lone surrogates."""
+    """Return the value if JSON can represent it, otherwise None. Text is returned without lone surrogates."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return printable(value) if isinstance(value, str) else value
@@ -168,8 +168,8 @@ def install(app: FastAPI) -> None:
         return problem_response(request, _problem(code, error.status_code, detail), headers)
 
     async def database_error(request: Request, error: Exception) -> Response:
-        """A value that Postgres cannot store (too large a number, NUL in text, too long for an index) is the sender's
-        fault; other errors are ours.
+        """Answer an error of the database. A value that Postgres cannot store (too large a number, NUL in text, too
+        long for an index) is the sender's fault; other errors are internal errors.
         """
         cause = error.orig if isinstance(error, DBAPIError) else error
         if isinstance(cause, psycopg.DataError | psycopg.errors.ProgramLimitExceeded):

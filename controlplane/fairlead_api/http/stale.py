@@ -57,7 +57,7 @@ class StaleReads:
             self._answers.popitem(last=False)
 
     def recall(self, key: _Key) -> tuple[list[Message], int] | None:
-        """Messages of the last good answer and its age in seconds; None if there is none that is recent enough."""
+        """Return the messages of the last good answer, and its age in seconds; None if no answer is recent enough."""
         found = self._answers.get(key)
         if found is None or self._monotonic() - found[0] > MAX_AGE_SECONDS:
             return None

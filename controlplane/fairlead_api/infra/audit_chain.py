@@ -19,7 +19,7 @@ from fairlead_client.resources.audit import AuditResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditDraft:
-    """An entry before it is stored: the actor, action, object and result. Its fields are those of AuditEntry."""
+    """An entry before it is stored: the actor, action, object and result. It has the same fields as AuditEntry."""
 
     actor: str
     role: str

@@ -1,4 +1,4 @@
-"""The sockets of the ports for other people's autoscalers, bound before anything else starts."""
+"""The sockets of the ports for other people's autoscalers. They are bound before anything else starts."""
 
 import socket
 from collections.abc import Mapping

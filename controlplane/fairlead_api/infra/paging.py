@@ -57,8 +57,8 @@ class RowsWithin:
         self.c = Columns(named)
 
     def select(self, *columns: "ColumnElement[Any]", beside: FromClause | None = None) -> "Select[Any]":
-        """A query for these columns of the rows; if none are given, for all columns. `beside` joins the rows with other
-        tables.
+        """Return a query for these columns of the rows, or for all columns if none are given. `beside` joins the rows
+        with other tables.
         """
         return select(*(columns or self._every)).select_from(self.source if beside is None else beside)
 
@@ -192,8 +192,8 @@ class Lists:
         self._pools = PoolNames()
 
     async def pool_id(self, connection: AsyncConnection, pool: str | None) -> int | None:
-        """The pool's id; NO_POOL if there was never such a pool. Raises InvalidInput for a name
-        that is not namespace/name.
+        """Return the pool's id; NO_POOL if a pool of this name never existed. Raises InvalidInput for a name that is
+        not namespace/name.
         """
         if pool is None:
             return None
@@ -231,7 +231,7 @@ class Lists:
         return query, [*also, lambda columns: columns.pool_id.in_(ids)]
 
     async def one(self, query: "Select[Any]", what: str, name: str, build: Build[Item]) -> Item:
-        """The only row of the query. Raises NotFound (with `what` as the kind), also for an unreadable row."""
+        """Return the only row of the query. Raises NotFound (with `what` as the kind), also for an unreadable row."""
         async with self.database.reading() as connection:
             row = (await connection.execute(query)).one_or_none()
             built = [] if row is None else await self._built(connection, [row], build)

@@ -41,7 +41,7 @@ class Partitions:
         self._known_at = database.switched_at
 
     async def ensure(self, table: str, days: Iterable[date]) -> None:
-        """Makes the missing partitions of `days`; safe when several processes do so at once."""
+        """Make the missing partitions of `days`; safe when several processes do so at the same time."""
         if self._known_at != self._database.switched_at:  # another server answers, which may lack what was made last
             self._known.clear()
             self._known_at = self._database.switched_at

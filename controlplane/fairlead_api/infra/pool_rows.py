@@ -50,7 +50,7 @@ def new_pool(**values: Any) -> Insert:
 
 
 async def pool_row(connection: AsyncConnection, pool: PoolKey) -> Any:
-    """The living pool's row; raises NotFound."""
+    """Return the row of an existing pool. Raises NotFound."""
     pools = tables.pools
     query = select(pools).where(pools.c.namespace == pool.namespace, pools.c.name == pool.name, pools.c.deleted_at.is_(None))
     row = (await connection.execute(query)).one_or_none()

@@ -58,9 +58,9 @@ def _taken(kind: Any, columns: tuple[str, ...], given: tuple[str, ...]) -> tuple
 class Writing(Generic[Record]):
     """Turns records of one kind into rows of one table.
 
-    `given` names the columns that are not fields of the record, and the fields that are stored in another form. For
-    each, the writer gives a value for all rows or a function of the record, such as `router="edge-0"` or
-    `pool_id=lambda load: ids[load.pool]`.
+    `given` names the columns that are not fields of the record, and the fields that are stored in another form. The
+    writer supplies a value for all rows, or a function of the record, for each such column or field: for example
+    `router="edge-0"` or `pool_id=lambda load: ids[load.pool]`.
     """
 
     def __init__(self, table: Table, kind: type[Record], *given: str) -> None:

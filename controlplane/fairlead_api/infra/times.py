@@ -32,7 +32,7 @@ def parse_time(field: str, text: str, now: datetime) -> datetime:
 
 
 def parse_range(start: str | None, end: str | None, now: datetime) -> tuple[datetime | None, datetime | None]:
-    """Start and end of a range, None if not given. Raises InvalidInput if the start is after the end."""
+    """Parse the start and end of a range, None if not given. Raises InvalidInput if the start is after the end."""
     begun = parse_time("from", start, now) if start is not None else None
     ended = parse_time("to", end, now) if end is not None else None
     if begun is not None and ended is not None and begun >= ended:

@@ -1,6 +1,5 @@
-"""Migrates a database to the newest version from code.
-
-It does what `alembic upgrade head` does, from any working directory.
+"""Migrates a database to the newest version from code, as `alembic upgrade head` does, but from any working
+directory.
 """
 
 import logging

@@ -85,7 +85,7 @@ class LoadWindows(Protocol):
 
 
 class LoadExplaining:
-    """Reads a stretch, compares the instance with the others, and says what stands out."""
+    """Reads a stretch, compares the instance with the others, and describes what stands out."""
 
     def __init__(self, store: LoadWindows, kept: Kept, recent: Recent) -> None:
         self._store = store

@@ -110,8 +110,8 @@ def load_routes(
         start: Annotated[str, Query(alias="from")] = "now-5m",
         end: Annotated[str, Query(alias="to")] = "now",
     ) -> Response:
-        """Explains an instance's load over at most a day: its figures compared with the others', its top senders, the
-        sessions that arrived and left, and what changed.
+        """Explains an instance's load over at most a day: its figures compared with those of other instances, its top
+        senders, the sessions that arrived and left, and the changes.
         """
         pool = PoolKey(namespace=namespace, name=name)
         return answer(await explaining.explain(pool, instance, metric, start, end, clock()))

@@ -179,7 +179,7 @@ def _effects(columns: Any) -> list["ColumnElement[Any]"]:
 
 
 class PostgresMoves(Generic[AnyMove]):
-    """One kind of move, stored in one table.
+    """Moves of one kind, stored in one table.
 
     `kind` is the class of its rows, `noun` the word for a row, and `mover` the field with the moved session or request.
     """

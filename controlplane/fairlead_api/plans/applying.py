@@ -119,7 +119,7 @@ class Applying:
         return PlanConflict(plan=stored.plan.id, planned=planned, meanwhile=meanwhile)
 
     async def _exist(self, stored: StoredPlan, marks: Mapping[str, str | None], now: datetime) -> ClusterObject | None:
-        """Deletes the object, or creates it; returns None after a deletion."""
+        """Delete the object, or create it. Returns None after a deletion."""
         try:
             if stored.change:
                 return await create(self._cluster, stored.object, stored.change, marks)

@@ -135,7 +135,7 @@ def checked(spec: Spec, patch: Mapping[str, Any], policies: PolicyCatalogue) -> 
 
 
 def replicas_of(spec: PoolSpec, role: Role | None) -> int:
-    """The desired number of instances of a role; None stands for the only role."""
+    """Return the desired number of instances of a role; None selects the only role."""
     found = next((one for one in spec.roles if one.name is role), spec.roles[0])
     if found.name is Role.BOTH:
         return spec.replicas
@@ -189,7 +189,7 @@ class MarkQuestion:
     is_set: bool
     instance: str
     replaced: bool = True
-    """Whether another instance replaces a drained one."""
+    """Whether another instance replaces a drained instance."""
 
 
 def mark_kind(name: PlanKind, mark: str, question: Callable[..., Question], *, sets: bool) -> Kind:

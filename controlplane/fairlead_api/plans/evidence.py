@@ -34,7 +34,7 @@ class InstanceUse:
     recent_tokens: int = 0
 
     def entry(self, anchors: int) -> InstanceEntry:
-        """The instance's entry in a routing table that gives every instance `anchors` anchors."""
+        """Return the instance's entry in a routing table with `anchors` anchors per instance."""
         return InstanceEntry(id=self.id, address="", role=self.role, state=self.state, weight=self.weight, anchors=anchors)
 
 

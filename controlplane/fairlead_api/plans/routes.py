@@ -93,7 +93,7 @@ def plan_routes(guard: Guard, plans: Plans, expectations: PlanExpecting, reader:
 
     @routes.post("/plans/{plan_id}/apply", response_model=Plan, dependencies=[Depends(known_fields(ApplyRequest))])
     async def apply_plan(plan_id: str, body: ApplyRequest, request: Request, caller: Operator, if_match: IfMatch = None) -> Any:
-        """Applies the plan once; sending it again gives the same answer."""
+        """Applies the plan once. Sending the same request again gives the same answer."""
         plan = await changeable(plan_id, request, caller)
         if plan.state is PlanState.OPEN:  # a repeated call has the tag of before it was applied
             require_unchanged(if_match, f"plan {plan_id}", plan)

@@ -78,7 +78,7 @@ class StoredPlan:
 
     @property
     def is_of_existence(self) -> bool:
-        """Whether the plan deletes its object, or creates it (then `change` is the object to create)."""
+        """Whether the plan deletes its object, or creates it. For a creation, `change` is the object to create."""
         return self.plan.kind.facts.deletes or self.plan.kind.facts.creates
 
 

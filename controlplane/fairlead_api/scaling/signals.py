@@ -68,9 +68,9 @@ class Prompts:
 class InstanceMeasures:
     """Measurements of one instance in the window, over all routers.
 
-    `unreported` counts samples from routers that do not report the needed fields. `newest` is the Unix time of its
-    newest sample. `pending_mean` and `pending` are the mean and latest uncached prompt tokens; `running_mean` is the
-    mean number of running requests.
+    `unreported` counts samples from routers that do not report the needed fields. `newest` is the Unix time of the
+    instance's newest sample. `pending_mean` and `pending` are the mean and latest number of uncached prompt tokens;
+    `running_mean` is the mean number of running requests.
     """
 
     instance: str

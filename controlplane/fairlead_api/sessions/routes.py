@@ -1,4 +1,4 @@
-"""Sessions: the instance that holds each one, and the instances that held it before."""
+"""Sessions: the instance that holds each session, and the instances that held it earlier."""
 
 from typing import Annotated, Any
 

@@ -283,7 +283,7 @@ class SimulationStore(Protocol):
         """Return a simulation. Raises NotFound."""
 
     async def cancel(self, pool: PoolKey, simulation_id: str, draft: AuditDraft, now: datetime) -> Simulation:
-        """Cancels a simulation unless it has ended. Raises NotFound."""
+        """Cancel a simulation, unless it has ended. Raises NotFound."""
 
 
 class Simulations:

@@ -80,7 +80,7 @@ class ExpectationStore(Protocol):
     async def add_trial(self, trial: PlanTrial, now: datetime) -> None: ...
 
     async def expectation(self, plan_id: str) -> "Kept | None":
-        """The plan's expectation; None if the plan has no simulation."""
+        """Return the plan's expectation; None if the plan has no simulation."""
 
     async def advised_by(self, pool: PoolKey, simulation: str) -> "KeptSizing | None":
         """Return the result of a simulation for advice; None if no simulation has this id, or if it has not

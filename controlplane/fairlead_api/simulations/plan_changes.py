@@ -20,8 +20,8 @@ RATES = (0.8, 1.25)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """The simulation of a plan: the starting `instances` of each role, their `weights`, and both versions of the
-    change.
+    """The simulation of a plan: the starting `instances` of each role, their `weights`, and the change in both
+    versions.
     """
 
     facts: TableFacts

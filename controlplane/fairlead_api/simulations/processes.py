@@ -194,7 +194,7 @@ def _policy(run: JobRun) -> str:
 
 
 class _Progress:
-    """What the processes of one simulation have reported."""
+    """The reports of the processes of one simulation."""
 
     def __init__(self) -> None:
         self.done = 0

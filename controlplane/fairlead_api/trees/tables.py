@@ -1,4 +1,4 @@
-"""Tables of session trees and of what each session did for each task."""
+"""Tables of session trees, and of the turns of each session for each task."""
 
 from sqlalchemy import BigInteger, Column, ForeignKeyConstraint, Index, Integer, Table, Text
 

@@ -96,7 +96,7 @@ async def _go_on_when_set_back(scheduler: AsyncIOScheduler) -> None:
 
 
 class Alone:
-    """A job that has at most one run in progress."""
+    """Runs a job with at most one run in progress."""
 
     def __init__(self, run: Callable[[], Awaitable[None]]) -> None:
         self._run = run

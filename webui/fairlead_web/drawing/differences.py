@@ -11,7 +11,9 @@ from fairlead_web.text.yaml_text import yaml_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One field that changed, before and after as text. `step` is the signed difference of two numbers, else empty."""
+    """One changed field with its text before and after. `step` is the signed difference of two numbers, otherwise
+    empty.
+    """
 
     path: str
     before: str

@@ -34,7 +34,8 @@ _RANGED = frozenset({EvidenceKind.HEATMAP, EvidenceKind.REJECTIONS, EvidenceKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """`level` is `bad` (out of the objectives), `warn` or `note`; `path` leads to the evidence, over its time range.
+    """One finding. `level` is `bad` (out of the objectives), `warn` or `note`; `path` leads to the evidence, over its
+    time range.
 
     `plan` is the request for a plan that would help, as JSON for a form sent to `plan_path` by people with the role
     `needed`; it is empty if no plan helps. `plan_words` names the change.

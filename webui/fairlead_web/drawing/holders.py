@@ -26,7 +26,7 @@ class ChartLane:
 class HolderBand:
     """The instances that held a session's KV cache: a lane for each, ordered by first time, above a time axis.
 
-    `homes` is the number of homes drawn; if that is not all, they are the newest.
+    `homes` is the number of drawn homes; if not all are drawn, the newest are.
     """
 
     width: int

@@ -33,7 +33,9 @@ class MoveStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetEffect:
-    """The effect of a move: `value` is a number with its direction, `told` explains it, `level` is its colour."""
+    """The effect of a move: `value` is a number with its direction, `told` explains the number, `level` is
+    its colour.
+    """
 
     value: str
     told: str

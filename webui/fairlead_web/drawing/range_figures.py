@@ -35,7 +35,7 @@ class ShownFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownInstance:
-    """The figures of one instance, with `texts` like those of ShownFigures."""
+    """The figures of one instance, with `texts` as in ShownFigures."""
 
     figures: InstanceFigures
     texts: Mapping[str, str]

@@ -147,7 +147,7 @@ def _clock(minutes: int) -> str:
 
 
 def typed(pool: str, roles: tuple[RoleBounds, ...], form: Mapping[str, str], days: Iterable[str]) -> ScheduleForm:
-    """The form as it was sent."""
+    """Return the form as it was sent."""
 
     def text(name: str) -> str:
         return form.get(name, "").strip()

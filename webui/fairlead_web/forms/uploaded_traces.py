@@ -15,7 +15,7 @@ from fairlead_process.text_files import TextUnreadable, text_lines
 MOST_BYTES = 32 * 1024 * 1024
 """Maximum number of bytes of an upload with its form, and of the unpacked trace."""
 MOST_NAMED = 12
-"""Maximum number of left-out rows that are named one by one."""
+"""Maximum number of left-out rows that are named individually."""
 _ROW = msgspec.json.Decoder(TraceRequest)
 _MOST_TOKENS = 10_000_000
 _MOST_ID = 2**63

@@ -34,7 +34,7 @@ class WebMetrics:
 
 
 class Measured:
-    """Outermost middleware of the web UI. A request's route is what its handler noted in `state`."""
+    """Outermost middleware of the web UI. It reads a request's route from `state`, where the handler stored it."""
 
     def __init__(self, app: ASGIApp, metrics: WebMetrics, now: Callable[[], float] = time.perf_counter) -> None:
         self._app = app

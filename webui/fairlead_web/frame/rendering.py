@@ -29,7 +29,7 @@ FRAME = ("layouts/page.html", "partials/_sidebar.html")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """The variables of one template. Subclasses name the template and add the variables as fields."""
+    """The variables of one template. A subclass names the template and adds the variables as fields."""
 
     template: ClassVar[str]
 

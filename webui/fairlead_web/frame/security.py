@@ -1,6 +1,6 @@
-"""Protects our pages from hostile ones: response headers, host allow-list, cross-site checks, cookies.
+"""Protects our pages from hostile pages: response headers, host allow-list, cross-site checks, cookies.
 
-`Shield` is raw ASGI so that it also covers streams and answers of other middleware. It must stay outermost.
+`Shield` is raw ASGI, so that it also covers streams and answers of other middleware. It must stay outermost.
 """
 
 import hashlib

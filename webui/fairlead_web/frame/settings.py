@@ -110,7 +110,7 @@ def _port(host: str) -> int | None:
 
 
 def web_settings(public_url: str, secure_cookies: bool | None = None) -> WebSettings:
-    """Checked settings; `secure_cookies` None follows the URL's scheme. Raises InvalidInput."""
+    """Return checked settings. With `secure_cookies` None, the URL's scheme decides. Raises InvalidInput."""
     parts, origin = urlsplit(public_url), origin_of(public_url)
     if parts.scheme not in _DEFAULT_PORTS or not origin:
         raise InvalidInput("FAIRLEAD_PUBLIC_URL", public_url, "write the address people open, such as http://127.0.0.1:8080")

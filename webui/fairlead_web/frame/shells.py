@@ -238,8 +238,8 @@ class Shell:
 
     @property
     def role(self) -> str:
-        """Words for the person's role: in the page's namespace; or, without one, in all namespaces and in single ones
-        with a higher role.
+        """Describe the person's role in the page's namespace. On a page without a namespace, describe the role in all
+        namespaces, and higher roles in single namespaces.
         """
         if self.identity is None:
             return "not signed in"

@@ -15,7 +15,7 @@ import numpy as np
 LEVELS = 255
 NO_DATA = 255
 LIMIT_LEVEL = 152
-"""The level of a value exactly at the limit; higher levels stand for values beyond it."""
+"""The level of a value exactly at the limit. Higher levels mean values beyond the limit."""
 LIMIT_AT = LIMIT_LEVEL / (LEVELS - 1)
 """Share of the limited scale that is within the limit."""
 SAME_LEVEL = 127

@@ -77,7 +77,7 @@ _BEGIN = b'<hx-partial hx-target="#'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One rendered part as it is sent in an event, with digests of it with and without its ages."""
+    """One rendered part as it is sent in an event, with two digests: of the part with its ages, and without them."""
 
     told: bytes
     digest: bytes

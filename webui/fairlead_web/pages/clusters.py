@@ -1,4 +1,4 @@
-"""`/clusters`: the pools of this cluster and of others beside each other, read only, with links to their own pages."""
+"""`/clusters`: the pools of this cluster beside those of other clusters, read only, with links to their own pages."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""`/cost`: what instances cost over a range, and who used them."""
+"""`/cost`: the cost of instances over a range, and the users of the instances."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -229,7 +229,7 @@ def _peaks(heatmap: Heatmap, extremes: Sequence[Extremes]) -> list[tuple[float, 
 
 
 async def png(visit: Visit) -> Response:
-    """The picture, one pixel per cell."""
+    """Return the picture, one pixel per cell."""
     drawn = await layer(visit, asked_of(visit))
     body = picture(drawn.heatmap, drawn.earlier)
     etag = f'"{hashlib.sha256(body).hexdigest()[:24]}"'

@@ -52,7 +52,7 @@ class InstancesPage(Context):
     drains: dict[str, PlanKind | None]
     """For each instance, the kind of plan that drains it or cancels its drain; None if neither is possible."""
     figures: dict[str, ShownInstance]
-    """Each instance's figures over the range; empty if they are not available now."""
+    """Each instance's figures over the range; empty if they are currently unavailable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -282,7 +282,7 @@ async def _one(visit: Visit, words: MoveWords, move: Migration | ReRoute) -> Res
 
 
 async def _decision(visit: Visit, move: Migration | ReRoute) -> RoutingDecision | None:
-    """The sampled decision of the same request; it lists the candidates that were compared."""
+    """Return the sampled decision of the same request, which lists the compared candidates."""
     if not move.request:
         return None
     around = {"from": (move.at - AROUND).isoformat(), "to": (move.at + AROUND).isoformat()}

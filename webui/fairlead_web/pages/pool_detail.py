@@ -32,7 +32,7 @@ from fairlead_web.text import formats
 from fairlead_web.text.yaml_text import yaml_text
 
 MOST_REASONS = 6
-"""Number of decision reasons that are shown one by one."""
+"""Maximum number of decision reasons that are shown individually."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class RoleRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyDocument:
-    """A policy parameter that is itself a document, such as an EndpointPickerConfig, as YAML."""
+    """A policy parameter that is a document, such as an EndpointPickerConfig, as YAML."""
 
     name: str
     text: str
@@ -163,7 +163,7 @@ def mix_of(reasons: Sequence[ReasonCount]) -> list[tuple[str, float]]:
 
 
 def states_of(detail: PoolDetail, role: str | None = None) -> Counter[InstanceState]:
-    """The instances of a role, or of all (None), by their state."""
+    """Count the instances of a role, or of all roles (None), by state."""
     found = Counter[InstanceState]()
     for one in detail.counts:
         if role is None or one.role == role:
@@ -216,7 +216,7 @@ def routing_facts(detail: PoolDetail) -> list[tuple[str, str]]:
 
 
 def parameters(detail: PoolDetail) -> list[tuple[str, Any]]:
-    """The policy's parameters that the spec gives, by name."""
+    """Return the policy's parameters in the spec, by name."""
     return sorted(_at(detail.spec, "routing", "parameters", default={}).items())
 
 

@@ -9,7 +9,7 @@ from fairlead_web.text.addresses import Here
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facet:
-    """One value of a facet. `url` chooses it, or clears the choice when it is `chosen`."""
+    """One value of a facet. `url` chooses the value, or clears the choice if the value is `chosen`."""
 
     words: str
     count: int

@@ -29,7 +29,7 @@ _FIRST = (
 
 
 class _Dumper(yaml.SafeDumper):
-    """PyYAML's writer without anchors, stricter about what it quotes."""
+    """PyYAML's writer without anchors, and stricter about which texts it quotes."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

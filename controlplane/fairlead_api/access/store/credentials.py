@@ -233,7 +233,7 @@ def _session(row: Any) -> WebSessionItem:
 
 
 async def _open(connection: AsyncConnection, session: bytes, held: Held, login: Login, now: datetime) -> None:
-    """Stores a session. Raises NotAuthenticated if its token was revoked since it was looked up."""
+    """Store a session. Raises NotAuthenticated if its token was revoked after the token was looked up."""
     identity = held.identity
     if identity.source.startswith(_TOKEN):
         tokens = tables.api_tokens.c

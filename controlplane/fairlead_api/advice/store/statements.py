@@ -28,7 +28,9 @@ FROM (
 JOIN unnest(CAST(:pools AS bigint[]), CAST(:allowed AS float8[])) AS wanted (id, allowed) ON wanted.id = by_minute.pool_id
 GROUP BY pool_id, instance
 """)  # noqa: S608 (numbers of this module's own)
-"""`allowed` has the share of requests that may miss the objectives, for each of `pools`. A minute is one before now."""
+"""SQL for the traffic of pools. `allowed` is the share of requests that may miss the objectives, for each
+of `pools`.
+"""
 REFUSED = text(f"""
 SELECT pool_id, reason, CAST(sum(count) AS bigint) AS refused FROM rejections
 WHERE pool_id = ANY(:pools) AND second > CAST(:now AS timestamptz) - interval '{WINDOW_SECONDS} seconds' GROUP BY pool_id, reason

@@ -26,7 +26,7 @@ MOST_SESSIONS = 100
 """Maximum number of sessions with their own line: the sessions with the most tokens."""
 
 Uses = dict[int, dict[int, list[Use]]]
-"""What requests used, by pool and hour."""
+"""The use by requests, by pool and hour."""
 
 _pools = tables.pools
 _pool_name = _pools.c.namespace + "/" + _pools.c.name
@@ -37,7 +37,7 @@ SELECT r.pool_id, r.opened_at AS began, coalesce(r.closed_at, r.closes) AS ended
 WHERE r.pool_id = ANY(:pools) AND r.opened_at < :end AND r.start < :end AND r.start > CAST(:start AS timestamptz) - interval '32 days'
 AND coalesce(r.closed_at, r.closes, :end) > :start ORDER BY r.opened_at
 """)
-"""SQL for the windows of schedules that were open in a range; none is open for more than a month."""
+"""SQL for the windows of schedules that were open in a range. No window is open for more than a month."""
 
 _WANTED = text("""
 SELECT w.pool_id, w.role, w.at, w.replicas FROM wanted_replicas w
@@ -71,7 +71,9 @@ class PostgresCosts:
         self._database = database
 
     async def report(self, by: CostGroup, pool: str | None, start: datetime, end: datetime, *, sight: Sight = None) -> CostReport:
-        """The cost of a range of whole hours, of one pool or all visible ones. Raises NotFound for an unknown pool."""
+        """Return the cost of a range of whole hours, of one pool or all visible pools. Raises NotFound for an unknown
+        pool.
+        """
         async with self._database.reading() as connection:
             names = {row.id: row.name for row in await connection.execute(_named(pool, sight))}
             if pool is not None and not names:

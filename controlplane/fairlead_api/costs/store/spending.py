@@ -1,4 +1,4 @@
-"""Compares what gateway keys have cost with their budgets."""
+"""Compares the costs of gateway keys with their budgets."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime

@@ -67,7 +67,7 @@ MAKE = {
     60: _stored(60, _of(f"SELECT instance, {', '.join(_NAMES)} FROM load_rollups_1m {_BETWEEN} ORDER BY instance"), _NAMES),
     300: _stored(300, _of(f"SELECT instance, {_MERGED} FROM load_rollups_1m {_BETWEEN} GROUP BY instance ORDER BY instance"), _NAMES),
 }
-"""The statement that makes one row from rollups, by step."""
+"""SQL statements that make one row from rollups, by step."""
 
 _CELLS = ", ".join(f"max({metric}) AS {metric}_max" for metric in METRICS)
 SECONDS = f""", names AS (

@@ -51,7 +51,7 @@ async def longest_lag(connection: AsyncConnection, now: datetime) -> float:
 
 
 def lag_seconds(oldest: datetime, now: datetime) -> float:
-    """Seconds since the bucket that begins at `oldest` was due; 0 if it is not due yet."""
+    """Return the seconds since the bucket that begins at `oldest` was due; 0 if the bucket is not due yet."""
     return max(0.0, (now - oldest - _DUE).total_seconds())
 
 

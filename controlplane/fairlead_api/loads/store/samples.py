@@ -131,10 +131,8 @@ class PostgresLoads:
         self._database = database
 
     async def roll_up(self, now: datetime) -> int:
-        """Recomputes up to AT_ONCE queued buckets that ended at least SETTLE_SECONDS ago, and minutes of moves.
-
-        Returns how many.
-        Each call is one transaction.
+        """Recompute up to AT_ONCE queued buckets that ended at least SETTLE_SECONDS ago, and minutes of moves. Returns
+        their number. Each call is one transaction.
         """
         ended = now - timedelta(seconds=10 + SETTLE_SECONDS)
 

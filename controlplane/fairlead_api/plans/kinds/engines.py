@@ -54,7 +54,7 @@ def _questions(change: Change, _policies: PolicyCatalogue) -> Sequence[Question]
 
 
 def base_url(url: str) -> str:
-    """The engine's address as `http://host:port`. Raises ValueError that says what to write."""
+    """Return the engine's address as `http://host:port`. Raises ValueError whose text describes the expected form."""
     remedy = "write http://HOST:PORT, such as http://10.0.0.7:8000"
     try:
         parts = urlsplit(url)

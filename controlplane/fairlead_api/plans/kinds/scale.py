@@ -109,10 +109,10 @@ def _numbers(spec: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def scale_effect(pool: PoolUse, role: Role, before: int, after: int) -> PlanEffect:
-    """The effect of scaling a role from `before` to `after` instances.
+    """Return the effect of scaling a role from `before` to `after` instances.
 
-    The instances removed are those that the operator would choose: first those that do not serve yet, then those with
-    the least bound sessions × cached tokens.
+    The instances that are removed are those that the operator would choose: first instances that do not serve yet, then
+    the instances with the smallest product of bound sessions and cached tokens.
     """
     present = [use for use in pool.instances if use.role is role and use.state not in NOT_COUNTED]
     ranked = sorted(present, key=_worth)

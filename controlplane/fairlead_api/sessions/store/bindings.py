@@ -71,7 +71,7 @@ async def apply_bindings(connection: AsyncConnection, report: Report, ids: Mappi
 
 
 class _Judging:
-    """The changes of one report by session, and the new content of the rows."""
+    """The changes of one report by session, and the resulting content of the rows."""
 
     def __init__(self, report: Report, changes: Sequence[BindingChange], ids: Mapping[PoolKey, int], alive: set[Key]) -> None:
         self.pools = {pool_id: pool for pool, pool_id in ids.items()}

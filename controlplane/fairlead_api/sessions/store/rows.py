@@ -242,7 +242,7 @@ def _row(row: SessionRow) -> dict[str, Any]:
 
 
 AT_ONCE = 20_000
-"""Maximum number of sessions per statement, so that it stays within its time limit."""
+"""Maximum number of sessions per statement, so that a statement stays within its time limit."""
 
 
 async def unbind(connection: AsyncConnection, pool_id: int, now: datetime, instances: Collection[str] | None = None) -> None:
