@@ -19,7 +19,7 @@ class AutoscalerSettings:
         metadata=variable(
             "FAIRLEAD_SCALER_PORT",
             Whole("port", 1, 65535),
-            "port of the external scaler that KEDA asks by gRPC, at the host of `--host`",
+            "port of the external scaler that KEDA calls by gRPC, at the host of `--host`",
             "whoever reaches it reads the wanted numbers and the SLO headroom of all pools; docs/scaling.md",
             default_shown="none",
         ),

@@ -111,7 +111,7 @@ class OidcSettings:
             "FAIRLEAD_OIDC_NAME_CLAIM",
             Text("a claim"),
             "the claim that names a person in rights and audit",
-            "`email` counts only if the provider says `email_verified`; `sub` never changes and says little",
+            "`email` counts only if the provider says `email_verified`; `sub` never changes, but people do not recognise it",
         ),
     )
     groups_claim: str = field(

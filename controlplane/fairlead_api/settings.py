@@ -73,7 +73,7 @@ class Retention:
         "LOAD_SAMPLES",
         2,
         "load per second and instance, arrivals and SLO kept per second",
-        "heatmaps by the second; older ones show 10 s",
+        "heatmaps by the second; older heatmaps show 10 s",
     )
     rollups_10s_days: int = _days(
         "ROLLUPS_10S",
@@ -91,9 +91,9 @@ class Retention:
         "COST",
         400,
         "lives of instances, their prices, and what each key, class and session used of them per hour",
-        "cost of that time, by whatever",
+        "cost of that time, by pool, key, class or session",
     )
-    decisions_days: int = _days("DECISIONS", 7, "sampled decisions", "why a request went where it went")
+    decisions_days: int = _days("DECISIONS", 7, "sampled decisions", "why a request was sent to its instance")
     traffic_days: int = _days(
         "TRAFFIC", 1, "recorded requests: lengths and hashes, no text", "what-if on the traffic of that time, and turns of session trees"
     )
@@ -105,7 +105,7 @@ class Retention:
         "HISTORY",
         180,
         "migrations, re-routes, former holders of sessions, ended sessions",
-        "where a session was; its present holder and the last move stay",
+        "which instances held a session earlier; its present holder and its last move stay",
     )
     routing_tables_days: int = _days(
         "ROUTING_TABLES",

@@ -206,7 +206,7 @@ class OpenIdProvider:
             and not isinstance(listed, str)
             and not (isinstance(listed, list) and all(isinstance(one, str) for one in listed))
         ):
-            return f"the identity provider sends {claim!r} as {type(listed).__name__} of something else than names; let it send names"
+            return f"the identity provider sends {claim!r} as {type(listed).__name__} that has other things than names; let it send names"
         return None
 
     def _named(self, claims: Mapping[str, Any]) -> Person:

@@ -177,14 +177,14 @@ class Delegation:
             proxy = front_proxy((found or {}).get("data") or {})
             self._certificate.trust(proxy.authorities)
         except (ServiceError, InvalidInput, ssl.SSLError) as error:
-            self._tell(f"how the Kubernetes API shows itself is not known: {error}")
+            self._tell(f"the front proxy's authorities could not be read: {error}")
             return
         self._proxy = proxy
         self._tell("" if proxy.authorities else "kube-system/extension-apiserver-authentication names no requestheader-client-ca-file")
 
     def _tell(self, problem: str) -> None:
         if problem and problem != self._told:
-            _log.warning("external metrics: nobody is let in by the Kubernetes API's certificate", extra={"error": problem})
+            _log.warning("external metrics: no caller is accepted by the Kubernetes API's certificate", extra={"error": problem})
         self._told = problem
 
     async def user_of(self, certificate: Mapping[str, Any] | None, headers: Headers) -> User | None:

@@ -65,7 +65,7 @@ def _trigger(ref: Any) -> Trigger:
     given = {entry.key: entry.value for entry in ref.scalerMetadata}
     unknown = sorted(set(given) - {POOL, ROLE, METRIC} - _OF_KEDA)
     if unknown:
-        raise Refused(INVALID_ARGUMENT, f"{unknown[0]} is not known in a trigger's metadata; there are pool, role and metric")
+        raise Refused(INVALID_ARGUMENT, f"{unknown[0]} is not known in a trigger's metadata; write pool, role or metric")
     if not given.get(POOL) or "/" in given[POOL]:
         raise Refused(INVALID_ARGUMENT, "pool: write the name of a pool in the ScaledObject's namespace")
     metric = given.get(METRIC, DEFAULT_METRIC)

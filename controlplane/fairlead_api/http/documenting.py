@@ -130,7 +130,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 
 
 DESCRIPTION = (
-    "Persists what routers and the operator do, and plans what people change. Every refusal is a problem "
+    "Stores what routers and the operator report, and plans the changes of people. Every refusal is a problem "
     "document. Send `Authorization: Bearer "
     "<token>`; tokens of people have the role viewer, operator or admin, those of processes "
     "system-operator or system-router. docs/api.md describes "

@@ -177,7 +177,7 @@ async def end_suspended_copies(database: Database, seconds: float) -> int:
     async def work(connection: AsyncConnection) -> int:
         ended = (await connection.execute(_END, {"seconds": seconds})).scalars().all()
         for name in ended:
-            _log.warning("ended the transaction of a process that stands still", extra={"connection": name, "seconds": seconds})
+            _log.warning("ended the transaction of a suspended process", extra={"connection": name, "seconds": seconds})
         return len(ended)
 
     return await database.writing(work)

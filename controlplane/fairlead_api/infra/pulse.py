@@ -57,7 +57,7 @@ in seconds).
 """
 
 DEAF = (
-    "notices of the database do not arrive: a pooler in transaction mode is before it; connect to the database itself, or to a pooler in "
+    "notices of the database do not arrive: a pooler in transaction mode is in front of it; connect to the database itself, or to a pooler in "
     "session mode"
 )
 _log = logging.getLogger(__name__)
@@ -258,7 +258,7 @@ class Pulse:
         clock = self._database_clock
         if clock.hear(said, asked_at, self._steady()) and abs(clock.ahead_seconds) > TOLD_SECONDS:
             seconds = round(clock.ahead_seconds, 1)
-            _log.warning("the database's clock is not as this machine's, and is used for times", extra={"ahead_seconds": seconds})
+            _log.warning("the database's clock differs from this machine's, and is used for times", extra={"ahead_seconds": seconds})
 
     def _judge(self, unfit: str | None) -> None:
         """Record whether this version can work with the database."""

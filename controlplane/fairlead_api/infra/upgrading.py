@@ -77,7 +77,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ("55P03", "another transaction holds a lock on its tables: start again, or end that transaction"),
     ("0A000", "use a server that allows what Fairlead needs (PostgreSQL 14 or later), or let its administrator allow it"),
     ("53", "give the server more of what it lacks (disk, memory, connections), then start again"),
-    ("57", "somebody ended the connection or a limit of time did: start again"),
+    ("57", "the connection was ended by somebody or by a time limit: start again"),
     ("58", "the server's disk or files do not work: see its log"),
     ("22", "use a database with the encoding UTF8"),
     ("3F", "make the schema that the role's search_path names"),

@@ -342,7 +342,7 @@ class Simulations:
             raise Conflict("simulation-not-done", f"simulation {simulation_id} is {found.state}; only a done one can be planned from")
         place = found.winner if request.policy is None else request.policy
         if not 0 <= place < len(found.policies):
-            raise InvalidInput("policy", place, f"write the place of a policy, 0 to {len(found.policies) - 1}")
+            raise InvalidInput("policy", place, f"write the index of a policy, 0 to {len(found.policies) - 1}")
         chosen = found.policies[place]
         fields = {"policy": chosen.policy, "parameters": chosen.parameters}
         asked = PlanRequest(kind=PlanKind.POLICY, fields=fields)

@@ -210,7 +210,7 @@ ADVISED = "This is the simulation that recommended the plan."
 
 
 def _starting(asked: Asked) -> str:
-    return f"New instances serve at once in it; here they took {asked.startup_seconds:.0f} s to start."
+    return f"In the simulation new instances serve at once; in this pool they took {asked.startup_seconds:.0f} s to start."
 
 
 def _tried_change(question: Question, asked: Asked) -> PoolChange | None:
@@ -223,7 +223,7 @@ def _tried_change(question: Question, asked: Asked) -> PoolChange | None:
     return None
 
 
-TOO_LATE = f"its turn did not come within the {LIFE // timedelta(minutes=1)} minutes in which it can be applied"
+TOO_LATE = f"its simulation did not begin within the {LIFE // timedelta(minutes=1)} minutes in which the plan can be applied"
 
 
 def expectation_of(plan_id: str, kept: Kept) -> PlanExpectation:

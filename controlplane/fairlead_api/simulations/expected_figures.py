@@ -185,7 +185,7 @@ def _moved(runs: Iterable[RunFigures]) -> list[float]:
 
 def _unlike(found: _Found, simulated: float, recorded: float | None, words: str) -> str | None:
     if recorded is None:
-        return "what the pool itself achieved was not recorded, so the simulated pool cannot be compared with it"
+        return "the results of the pool itself were not recorded, so the simulated pool cannot be compared with it"
     if alike(simulated, recorded, found.least):
         return None
     return (

@@ -92,7 +92,7 @@ class ClusterSettings:
             "FAIRLEAD_CLUSTERS",
             Parsed(parser=read_clusters, wanted=_WANTED, unit="name=URL with commas"),
             "control planes of other clusters that the page Clusters shows, each with the address at which people open it, and "
-            "after a space that of its API where it is another one",
+            "after a space the address of its API if it differs",
             "without it there is no such page; docs/monitoring.md",
             default_shown="none",
         ),
@@ -102,8 +102,8 @@ class ClusterSettings:
         metadata=variable(
             "FAIRLEAD_CLUSTER_TOKENS_DIR",
             Text("the path of a directory", "directory"),
-            "where a file of a cluster's name has a token of role viewer for it; read each time, so it can be replaced",
-            "of a cluster without a file the page has only the link",
+            "directory with a file per cluster, named like the cluster, with a token of role viewer; read each time, so it can be replaced",
+            "for a cluster without a file, the page shows only the link",
             default_shown="none",
         ),
     )
@@ -218,7 +218,7 @@ async def _pools(api: ControlApi) -> Page[PoolSummary]:
     """Return the pools. Raises ClientError; _NotAsked for values that cannot be shown."""
     found = await api.pools(limit=MOST_POOLS)
     if (name := odd(found.items[:MOST_POOLS])) is not None:
-        raise _NotAsked(f"a pool of its answer has no {name} that can be true; is it a control plane of Fairlead?")
+        raise _NotAsked(f"a pool in its answer has an impossible {name}; is it a control plane of Fairlead?")
     return found
 
 

@@ -12,7 +12,7 @@ class DrainingQuestion(SpecQuestion):
 
     async def effect(self, _known: Known) -> PlanEffect:
         longest = format_duration(self.after.drain.timeout_seconds)
-        return PlanEffect(notes=[f"An instance that drains waits for its requests in flight at most {longest}, also one that drains now."])
+        return PlanEffect(notes=[f"An instance that drains waits for its requests in flight at most {longest}, even if it drains already."])
 
     def tried(self, _present: Present) -> Tried:
         raise CannotSimulate("it changes only how long an instance that drains waits")

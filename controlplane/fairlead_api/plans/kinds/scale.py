@@ -153,7 +153,7 @@ def _warnings(pool: PoolUse, role: Role, before: int, after: int, affected: int)
             found.append(f"{affected:,} of {total:,} sessions are lost with their cache: no instance is left to take them.")
     elif _is_too_much(pool, role, after):
         found.append(
-            "Prompt tokens arrive faster than this number of instances was measured to compute them; the TTFT target would be missed."
+            "Prompt tokens arrive faster than this number of instances computes them at the measured speed; the TTFT target would be missed."
         )
     if affected and after > 0:
         found.append(f"{affected:,} of {total:,} sessions move to other instances and lose their cache there.")
