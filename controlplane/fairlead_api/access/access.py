@@ -85,7 +85,7 @@ class Access:
         return self._cluster is not None
 
     async def identify(self, secret: str | None, now: datetime) -> tuple[Identity, bytes]:
-        """The identity and key of a secret's holder.
+        """Return the identity and key of a secret's holder.
 
         Raises NotAuthenticated; StoreUnavailable if the database is unreachable and the caller was not seen recently.
         """
@@ -123,7 +123,7 @@ class Access:
         return held.identity
 
     async def _of_cluster(self, secret: str, key: bytes, now: datetime) -> Identity:
-        """The identity of a Kubernetes token. Raises NotAuthenticated, ClusterUnavailable."""
+        """Return the identity of a Kubernetes token. Raises NotAuthenticated, ClusterUnavailable."""
         if self._cluster is None or secret.startswith("fll_"):
             raise NotAuthenticated("token-invalid", "the token is not known")
         known = self._reviewed.get(key)

@@ -77,7 +77,7 @@ class ClusterRights:
         self._asking = asyncio.Semaphore(_AT_ONCE)
 
     async def user_of(self, token: str) -> ClusterUser | None:
-        """The token's user. Raises ClusterUnavailable, Denied."""
+        """Return the token's user. Raises ClusterUnavailable, Denied."""
         return await self._reviews.user_of(token)
 
     async def of(self, user: ClusterUser, now: datetime) -> Granted:

@@ -90,7 +90,7 @@ def is_foreign(request: Request) -> bool:
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether a host, with or without port, is this machine, whatever name server is used."""
+    """Return whether a host, with or without port, is this machine, whatever name server is used."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
         return name == "localhost" or ip_address(name).is_loopback
@@ -99,7 +99,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def address_of(request: Request) -> str:
-    """The address of the calling person or program. The web UI in the same process passes on the address of its
+    """Return the address of the calling person or program. The web UI in the same process passes on the address of its
     visitor.
     """
     host = request.client.host if request.client else "unknown"

@@ -57,7 +57,7 @@ class Expected:
 
 
 def checked(token: str, keys: Mapping[str, Any], algorithms: Sequence[str], expected: Expected, now: datetime) -> dict[str, Any]:
-    """The claims of an ID token. `keys` is the provider's JWK set. Raises NoSuchKey, BadToken."""
+    """Return the claims of an ID token. `keys` is the provider's JWK set. Raises NoSuchKey, BadToken."""
     if len(token) > LONGEST_TOKEN:
         raise BadToken(f"the ID token is invalid: it has more than {LONGEST_TOKEN} characters")
     if any(nests_deeper(part, DEEPEST) for part in _parts(token)):
@@ -226,7 +226,7 @@ class OpenIdProvider:
         return Person(name=name, groups=tuple(one for one in groups if isinstance(one, str) and why_odd(one) is None)[:MOST_GROUPS])
 
     async def _claims(self, metadata: _Metadata, tokens: Mapping[str, Any], nonce: str, now: datetime) -> dict[str, Any]:
-        """The claims of the ID token. Raises BadToken, IdentityProviderUnavailable."""
+        """Return the claims of the ID token. Raises BadToken, IdentityProviderUnavailable."""
         token = tokens.get("id_token")
         if not isinstance(token, str):
             raise BadToken("the identity provider gave no ID token; is `openid` among FAIRLEAD_OIDC_SCOPES?")

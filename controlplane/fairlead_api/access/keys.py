@@ -92,7 +92,7 @@ STEPS = ((60, timedelta(hours=6)), (3600, timedelta(days=14)), (86_400, timedelt
 
 
 def step_of(start: datetime, end: datetime) -> int:
-    """The step length of a usage chart: a minute, an hour or a day, depending on the range. Pure."""
+    """Return the step length of a usage chart: a minute, an hour or a day, depending on the range. Pure."""
     return next(step for step, longest in STEPS if end - start <= longest)
 
 

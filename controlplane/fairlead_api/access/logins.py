@@ -117,7 +117,7 @@ class Logins:
         return self._provider.issuer if self._provider is not None else None
 
     async def login(self, secret: str, login: Login, now: datetime) -> WebSession:
-        """A web session for a login link (used up by this) or an API token.
+        """Return a web session for a login link (used up by this) or an API token.
 
         Raises NotAuthenticated, Denied; TooMany for a wrong secret of an address with too many failures.
         """

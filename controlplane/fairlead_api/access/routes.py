@@ -177,7 +177,7 @@ def gateway_key_routes(guard: Guard, keys: PostgresGatewayKeys, new_secret: Call
 
 
 def access_of(infra: Infra, kubernetes: Kubernetes) -> Access:
-    """The access control that the settings describe."""
+    """Return the access control that the settings describe."""
     settings, stored = infra.settings, PostgresAccess(infra.control)
     bootstrap = tuple(
         Bootstrap(role=AccessRole(token.role), name=token.name, key=digest(token.secret)) for token in settings.bootstrap_tokens

@@ -60,7 +60,7 @@ class SituationReader(Protocol):
     """The source of situations."""
 
     async def situations(self, pool: PoolKey | None, now: datetime) -> Situations:
-        """The situations of all existing pools, or of one. Raises NotFound for a pool that does not exist."""
+        """Return the situations of all existing pools, or of one. Raises NotFound for a pool that does not exist."""
 
 
 class Advising:
@@ -80,7 +80,7 @@ class Advising:
 
 
 def report(everything: Situations, now: datetime, sight: Sight = None) -> AdviceReport:
-    """The findings about visible pools, as resources. Pure."""
+    """Return the findings about visible pools, as resources. Pure."""
     within = [one for one in everything.pools if sight is None or one.pool.partition("/")[0] in sight]
     seen = replace(everything, pools=within)
     return AdviceReport(
@@ -114,7 +114,7 @@ def _evidence(evidence: Evidence, now: datetime) -> AdviceEvidence:
 
 
 def plan_request(remedy: Remedy) -> PlanRequest:
-    """The request for the plan that makes a remedy's change."""
+    """Return the request for the plan that makes a remedy's change."""
     return PlanRequest(
         kind=PlanKind(remedy.kind),
         replicas=remedy.replicas,

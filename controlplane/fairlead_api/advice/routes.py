@@ -56,7 +56,7 @@ class TrendReading:
 
 
 def advice_routes(guard: Guard, advising: Advising, trends: TrendReading, clock: Callable[[], datetime]) -> Routes:
-    """Advice and trends under /v1."""
+    """Return the routes of advice and trends under /v1."""
     routes = Routes(prefix="/v1", tags=["advice"])
     viewer, anywhere = guard.needs(AccessRole.VIEWER), guard.needs(AccessRole.VIEWER, somewhere=True)
 
@@ -87,7 +87,7 @@ def advice_routes(guard: Guard, advising: Advising, trends: TrendReading, clock:
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Advice and trends."""
+    """Return the feature of advice and trends."""
     advising, trends = Advising(PostgresSituations(infra.reads), infra.recent), TrendReading(PostgresTrends(infra.reads), infra.recent)
     return Feature(routes=(advice_routes(guard, advising, trends, infra.clock),))
 
@@ -98,6 +98,6 @@ def proposing_of(infra: Infra, plans: Plans, forecasts: Source) -> tuple[Proposi
 
 
 def sizing_of(infra: Infra) -> Sizing:
-    """The background job that simulates pools that miss their objectives."""
+    """Return the background job that simulates pools that miss their objectives."""
     store = PostgresSizings(infra.background)
     return Sizing(PostgresSituations(infra.background), store, partial(secrets.token_hex, 8), enabled=infra.simulates)

@@ -134,7 +134,7 @@ def busiest(pool: PoolSituation, present: PoolAtPresent) -> Role | None:
 
 
 def asked_of(pool: PoolSituation, present: PoolAtPresent, role: Role, startup_seconds: float) -> Asked:
-    """The simulation to request for a role."""
+    """Return the simulation to request for a role."""
     needed, routing = _needed(pool, role), present.facts.routing
     seen, found = pool.role(role), pool.simulated
     held = None if found is None or found.role is not role else enough_instances(found)

@@ -27,7 +27,7 @@ MACHINES = ("autoscaler", "controller", "operator")
 
 
 def kind_of(role: str, action: str, source: str) -> AuditKind:
-    """The kind of actor. The index `ix_audit_log_human` implements the same rule in SQL."""
+    """Return the kind of actor. The index `ix_audit_log_human` implements the same rule in SQL."""
     itself = role in SYSTEM_ROLES or action.startswith(OPERATOR_EVENT)
     machine = role == CLUSTER and any(word in source for word in MACHINES)
     return AuditKind.SYSTEM if itself or machine else AuditKind.HUMAN
@@ -169,7 +169,7 @@ def changers(changes: Iterable[ClusterChange], since: Seen, until: Seen) -> list
 
 
 def actors(changes: Sequence[ClusterChange]) -> str:
-    """The users who made the changes, each once, in order."""
+    """Return the users who made the changes, each once, in order."""
     return ", ".join(dict.fromkeys(one.actor if one.acted_as is None else f"{one.actor} as {one.acted_as}" for one in changes))
 
 

@@ -107,7 +107,7 @@ class Signer:
         return None if self._key is None else self._key.public_key().public_bytes_raw().hex()
 
     def sign(self, message: bytes) -> str | None:
-        """The signature in hexadecimal."""
+        """Return the signature in hexadecimal."""
         return None if self._key is None else self._key.sign(message).hex()
 
 
@@ -138,7 +138,7 @@ KeptChain = Annotated[str | None, Query(pattern="^[0-9a-f]{64}$")]
 
 
 def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit, signer: Signer, clock: Callable[[], datetime]) -> Routes:
-    """The audit log under /v1."""
+    """Return the routes of the audit log under /v1."""
     routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type

@@ -197,7 +197,7 @@ class PostgresAuditLog:
         return AuditFacets(start=start, end=end, entries=entries, actions=found["action"], actors=found["actor"], results=found["result"])
 
     async def entry(self, entry_id: int, sight: Sight) -> AuditEntry:
-        """One entry. Raises NotFound, also for an entry about an object that the caller may not see."""
+        """Return an entry. Raises NotFound, also for an entry about an object that the caller may not see."""
         async with self._database.reading() as connection:
             row = (await connection.execute(select(log).where(log.c.id == entry_id))).one_or_none() if entry_id < 2**63 else None
         if row is None or not in_sight(row.object, sight):

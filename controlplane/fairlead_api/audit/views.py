@@ -38,7 +38,7 @@ def new_view(view_id: str, request: AuditViewRequest, caller: Caller, now: datet
 
 
 def changed(view: AuditView, change: AuditViewChange) -> AuditView:
-    """The view after a change. Raises InvalidInput."""
+    """Return the view after a change. Raises InvalidInput."""
     if change.name is None and change.shared is None:
         raise InvalidInput("name", None, "give a new name, or shared, or both")
     name = view.name if change.name is None else _named(change.name)
@@ -77,7 +77,7 @@ def admitted(view: AuditView, others: Iterable[AuditView]) -> None:
 
 
 def seen(views: Sequence[AuditView], caller: Caller) -> list[AuditView]:
-    """The views that the caller sees, by name."""
+    """Return the views that the caller sees, by name."""
     return sorted((one for one in views if visible(one, caller)), key=lambda one: (one.name, one.owner))
 
 

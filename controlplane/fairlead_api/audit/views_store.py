@@ -31,7 +31,7 @@ class PostgresAuditViews:
         self._database = database
 
     async def views(self, caller: Caller) -> list[AuditView]:
-        """The views that the caller sees, by name."""
+        """Return the views that the caller sees, by name."""
         async with self._database.reading() as connection:
             return seen(await _near(connection, caller.identity.subject), caller)
 

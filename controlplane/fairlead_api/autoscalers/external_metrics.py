@@ -171,7 +171,7 @@ def parsed(text: str) -> Sequence[ExpressionSpec]:
 
 
 def holds(requirements: Sequence[ExpressionSpec], labels: Mapping[str, str]) -> bool:
-    """Whether these labels meet all requirements."""
+    """Return whether these labels meet all requirements."""
     return all(one.holds(labels) for one in requirements)
 
 

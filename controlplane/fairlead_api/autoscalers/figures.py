@@ -58,7 +58,7 @@ class LatestFigures:
         return tuple(one for one in _samples(self._figures, prefix))
 
     def at(self) -> datetime:
-        """The time at which the figures were read. Raises FiguresUnknown."""
+        """Return the time at which the figures were read. Raises FiguresUnknown."""
         if self._at is None or self._now() - self._read_at > OLDEST_SECONDS:
             raise FiguresUnknown("the figures for autoscalers are unknown now: they could not be read from the database", 10)
         return self._at

@@ -55,7 +55,7 @@ async def note_step(connection: AsyncConnection, pool_id: int, state: PoolState,
 
 
 async def read_verdict(connection: AsyncConnection, pool_id: int, step: str) -> CanaryVerdict | None:
-    """The newest verdict about a step."""
+    """Return the newest verdict about a step."""
     query = select(canary_looks).where(_LOOKS.pool_id == pool_id, _LOOKS.step == step).order_by(_LOOKS.at.desc()).limit(1)
     row = (await connection.execute(query)).one_or_none()
     return None if row is None else CanaryVerdict(step=step, verdict=row.verdict, reason=row.judgement["reason"])
@@ -68,7 +68,7 @@ class PostgresCanaries:
         self._database = database
 
     async def open_steps(self) -> list[OpenStep]:
-        """The steps in force."""
+        """Return the steps in force."""
         query = (
             select(canary_steps, pools.c.namespace, pools.c.name).join(pools, pools.c.id == _STEPS.pool_id).where(_STEPS.ended_at.is_(None))
         )

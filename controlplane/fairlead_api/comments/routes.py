@@ -65,5 +65,5 @@ def comment_routes(guard: Guard, stored: PostgresComments, clock: Callable[[], d
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Comments."""
+    """Return the feature of comments."""
     return Feature(routes=(comment_routes(guard, PostgresComments(infra.control), infra.clock),))

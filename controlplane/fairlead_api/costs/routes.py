@@ -26,7 +26,7 @@ By = Annotated[CostGroup, Query(description="What the cost is divided by.")]
 
 
 def cost_routes(guard: Guard, reader: PostgresCosts, clock: Callable[[], datetime]) -> Routes:
-    """Costs under /v1."""
+    """Return the routes of costs under /v1."""
     routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
@@ -56,7 +56,7 @@ def whole_hours(start: datetime, end: datetime, now: datetime) -> tuple[datetime
 
 
 def costs_of(infra: Infra) -> PostgresCosts:
-    """The store of costs."""
+    """Return the store of costs."""
     return PostgresCosts(infra.reads)
 
 
@@ -76,5 +76,5 @@ def budgets_of(infra: Infra) -> Budgets:
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Costs."""
+    """Return the feature of costs."""
     return Feature(routes=(cost_routes(guard, costs_of(infra), infra.clock),))

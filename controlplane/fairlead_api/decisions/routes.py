@@ -153,12 +153,12 @@ def kept_session_routes(guard: Guard, keeping: Keeping, clock: Callable[[], date
 
 
 def decisions_of(infra: Infra) -> PostgresDecisions:
-    """The store of decisions."""
+    """Return the store of decisions."""
     return PostgresDecisions(infra.reads, infra.policies, infra.settings.retention.decisions_days)
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Decisions, and sessions for which all decisions are kept."""
+    """Return the feature of decisions, and sessions for which all decisions are kept."""
     keeping = Keeping(PostgresKeptSessions(infra.control))
     decided = decision_routes(guard, decisions_of(infra), PostgresShadows(infra.reads), infra.clock)
     return Feature(routes=(decided, kept_session_routes(guard, keeping, infra.clock)))

@@ -83,7 +83,7 @@ def _figures(row: Any) -> dict[str, Any]:
 
 
 def mean_by_sessions(n: float, sessions: int, n_n: float, s: float, s_s: float, s_n: float) -> tuple[float | None, float | None]:
-    """The mean of `n` values in `sessions` clusters, and its standard error, from sums over the clusters.
+    """Return the mean of `n` values in `sessions` clusters, and its standard error, from sums over the clusters.
 
     A cluster has n_c values with the sum s_c; `n_n`, `s`, `s_s` and `s_n` are the sums of n_c n_c, s_c, s_c s_c and
     s_c n_c. The error is that of a ratio estimator (Cochran, Sampling Techniques, 1977, section 6.3); None with fewer

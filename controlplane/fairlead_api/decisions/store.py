@@ -84,7 +84,7 @@ class PostgresDecisions:
             return await self._lists.page(connection, (query, also), (columns.at, columns.id), self._build, span)
 
     async def decision(self, decision_id: str) -> RoutingDecision:
-        """One decision. Raises NotFound."""
+        """Return a decision. Raises NotFound."""
         query = select(decisions).where(decisions.c.id == decision_id).order_by(decisions.c.at.desc()).limit(1)
         try:
             return await self._lists.one(query, "decision", decision_id, self._build)

@@ -98,7 +98,7 @@ class Forecasting:
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def forecast(self, pool: PoolKey, now: datetime) -> PoolForecast:
-        """The forecast of a pool. Raises NotFound."""
+        """Return the forecast of a pool. Raises NotFound."""
         read = await self.records.read(pool, now)
         if read is None:
             return PoolForecast(pool=str(pool), mode="Disabled", time_zone="UTC", unknown="the pool has no usable spec")

@@ -24,7 +24,7 @@ LOOK_SECONDS = 60
 
 
 def forecast_routes(guard: Guard, forecasting: "Forecasting", clock: Callable[[], datetime]) -> Routes:
-    """Forecasts under /v1."""
+    """Return the routes of forecasts under /v1."""
     routes = Routes(prefix="/v1", tags=["schedules"])
     Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]  # noqa: N806 - it is a type
 

@@ -58,7 +58,7 @@ class PostgresForecasts:
         self._database = database
 
     async def followed(self) -> Sequence[FollowedPool]:
-        """The pools whose forecasts are made every day."""
+        """Return the pools whose forecasts are made every day."""
         pools = tables.pools
         query = select(pools.c.id, pools.c.namespace, pools.c.name, pools.c.spec_in_force, pools.c.departed)
         async with self._database.reading() as connection:

@@ -51,7 +51,7 @@ def described(kind: type[Any], *, several: bool = False) -> dict[str, Any]:
 
 
 def with_definitions(document: dict[str, Any], *kinds: type[Any]) -> dict[str, Any]:
-    """The OpenAPI document with the schemas of `kinds`."""
+    """Return the OpenAPI document with the schemas of `kinds`."""
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     for kind in kinds:
         schema = TypeAdapter(kind).json_schema(ref_template="#/components/schemas/{model}")
@@ -61,7 +61,7 @@ def with_definitions(document: dict[str, Any], *kinds: type[Any]) -> dict[str, A
 
 
 def described_answer(kind: str) -> dict[int | str, dict[str, Any]]:
-    """The OpenAPI responses of an endpoint whose answer is text of this media type."""
+    """Return the OpenAPI responses of an endpoint whose answer is text of this media type."""
     return {200: {"content": {kind: {"schema": {"type": "string"}}}}}
 
 
@@ -169,5 +169,5 @@ def _check_value(path: str, value: Any) -> None:
 
 
 def printable(text: str) -> str:
-    """The text without lone surrogates, which UTF-8 cannot encode."""
+    """Return the text without lone surrogates, which UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()

@@ -353,22 +353,22 @@ operator may conflict too.
 
 
 def responses() -> dict[str, Any]:
-    """The document's `components.responses`."""
+    """Return the document's `components.responses`."""
     return {status: _response(refusal) for status, refusal in REFUSALS.items()}
 
 
 def headers() -> dict[str, Any]:
-    """The document's `components.headers`."""
+    """Return the document's `components.headers`."""
     return {name: {"description": words, "schema": {"type": kind}} for name, (kind, words) in HEADERS.items()}
 
 
 def header(name: str) -> dict[str, Any]:
-    """A reference to one of `headers`."""
+    """Return a reference to one of `headers`."""
     return {name: {"$ref": f"#/components/headers/{name}"}}
 
 
 def statuses(path: str, method: str, operation: dict[str, Any]) -> set[str]:
-    """The statuses with which an endpoint may refuse, derived from its parameters and its kind."""
+    """Return the statuses with which an endpoint may refuse, derived from its parameters and its kind."""
     needs_token, has_body, parameters = path not in OPEN_PATHS, "requestBody" in operation, operation.get("parameters", ())
     internal = path.startswith("/internal")
     found = {

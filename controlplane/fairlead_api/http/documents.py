@@ -110,7 +110,7 @@ def attachment(name: str, kind: str) -> dict[str, str]:
 
 
 def line(cells: list[str]) -> bytes:
-    """A record of CSV."""
+    """Return a record of CSV."""
     text = io.StringIO()
     csv.writer(text).writerow(cells)
     return text.getvalue().encode()

@@ -24,12 +24,12 @@ IfMatch = Annotated[
 
 
 def tag_of(content: bytes) -> str:
-    """The strong tag of a representation: equal bytes, equal tag."""
+    """Return the strong tag of a representation: equal bytes, equal tag."""
     return f'"{xxhash.xxh3_128_hexdigest(content)}"'
 
 
 def matches(header: str, tag: str) -> bool:
-    """Whether If-None-Match names the tag, by weak comparison, as RFC 9110 requires."""
+    """Return whether If-None-Match names the tag, by weak comparison, as RFC 9110 requires."""
     return header.strip() == "*" or tag in re.findall(_TAG, header.replace("W/", ""))
 
 

@@ -106,7 +106,7 @@ class Telemetry:
             self.cost_per_hour.labels(pool, currency).set(micros / 1_000_000)
 
     def exposition(self) -> tuple[bytes, str]:
-        """The metrics as text, and the content type."""
+        """Return the metrics as text, and the content type."""
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
 
 

@@ -45,7 +45,7 @@ class Link:
 
 
 def genesis(day: date) -> str:
-    """The value used as the previous hash for the very first entry."""
+    """Return the value used as the previous hash for the very first entry."""
     return hashlib.sha256(f"fairlead audit {day.isoformat()}".encode()).hexdigest()
 
 

@@ -13,7 +13,7 @@ from fairlead_client.resources.audit import AuditAction, AuditResult
 
 
 def digest(secret: str) -> bytes:
-    """The hash that is stored instead of a secret."""
+    """Return the hash that is stored instead of a secret."""
     return hashlib.sha256(secret.encode()).digest()
 
 
@@ -35,7 +35,7 @@ class Caller:
         return self.identity.where(AccessRole.VIEWER)
 
     def sees(self, pool: str) -> bool:
-        """Whether the caller may see rows of a pool, given as namespace/name."""
+        """Return whether the caller may see rows of a pool, given as namespace/name."""
         return self.identity.reaches(AccessRole.VIEWER, pool.partition("/")[0])
 
     def draft(self, action: AuditAction, target: str, *, result: AuditResult = AuditResult.OK, reason: str | None = None) -> AuditDraft:

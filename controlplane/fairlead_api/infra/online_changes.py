@@ -22,7 +22,7 @@ _ATTACHED = sa.text(
 
 
 def index_name(table: str, columns: Sequence[str]) -> str:
-    """The index's name by the metadata's naming convention."""
+    """Return the index's name by the metadata's naming convention."""
     return f"ix_{table}_{'_'.join(columns)}"
 
 

@@ -211,7 +211,7 @@ class Lists:
     async def page(
         self, connection: AsyncConnection, chosen: Chosen, keys: Sequence["ColumnElement[Any]"], build: Build[Item], span: Span
     ) -> Page[Item]:
-        """One page, newest first by `keys`."""
+        """Return a page, newest first by `keys`."""
         query, also = await self.within(connection, chosen, span.sight)
         found = await page(connection, query, keys, _row, also=also, cursor=span.cursor, limit=span.limit, reverse=span.reverse)
         items = [item for _, item in await self._built(connection, found.items, build)]
@@ -290,7 +290,7 @@ def narrowed(query: "Select[Any]", filters: Sequence[tuple[Any, Any]], unserved:
 
 
 def equals(name: str, value: Any) -> Test:
-    """A test that the column of this name has this value."""
+    """Return a test that the column of this name has this value."""
     return lambda columns: columns[name] == value
 
 

@@ -15,7 +15,7 @@ _PARTITIONS = text("SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid
 
 
 def partition_name(table: str, day: date) -> str:
-    """The name of a day's partition: `decisions`, 2026-11-21 → `decisions_20261121`."""
+    """Return the name of a day's partition: `decisions`, 2026-11-21 → `decisions_20261121`."""
     return f"{table}_{day:%Y%m%d}"
 
 
@@ -26,7 +26,7 @@ def partition_day(name: str) -> tuple[str, date] | None:
 
 
 def is_partition(name: str) -> bool:
-    """Whether a table name is one of our daily partitions."""
+    """Return whether a table name is one of our daily partitions."""
     return _NAME.match(name) is not None
 
 

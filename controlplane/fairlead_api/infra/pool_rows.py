@@ -24,7 +24,7 @@ class PoolNames:
         self._by_name: dict[str, int] = {}
 
     async def id_of(self, connection: AsyncConnection, pool: PoolKey) -> int | None:
-        """The pool's id; None if there never was such a pool."""
+        """Return the pool's id; None if there never was such a pool."""
         if str(pool) not in self._by_name:
             await self._read(connection)
         return self._by_name.get(str(pool))
@@ -65,7 +65,7 @@ def slo_of(row: Any) -> SloFacts:
 
 
 def conditions_of(row: Any) -> list[PoolCondition]:
-    """The object's conditions in Kubernetes' own spelling; unreadable times are left out."""
+    """Return the object's conditions in Kubernetes' own spelling; unreadable times are left out."""
     found = []
     for item in row.conditions:
         since = item.get("lastTransitionTime")

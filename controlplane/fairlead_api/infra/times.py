@@ -23,7 +23,7 @@ def check_instant(field_name: str, written: object, instant: datetime) -> dateti
 
 
 def parse_time(field: str, text: str, now: datetime) -> datetime:
-    """The time that `text` means. Raises InvalidInput naming `field`."""
+    """Return the time that `text` means. Raises InvalidInput naming `field`."""
     try:
         found = read_time(text, now)
     except (ValueError, OverflowError) as error:

@@ -144,7 +144,7 @@ def kept_of(settings: Settings) -> Kept:
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Heatmaps and explanations of load."""
+    """Return the feature of heatmaps and explanations of load."""
     kept = kept_of(infra.settings)
     windows = PostgresLoadWindows(infra.reads)
     explaining = LoadExplaining(windows, kept, infra.of_hours)

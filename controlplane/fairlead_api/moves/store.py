@@ -194,7 +194,7 @@ class PostgresMoves(Generic[AnyMove]):
             return await self._lists.page(connection, chosen, (self._table.c.at, self._table.c.id), self._build, span)
 
     async def move(self, move_id: str) -> AnyMove:
-        """One move. Raises NotFound."""
+        """Return a move. Raises NotFound."""
         return await self._lists.one(select(self._table).where(self._table.c.id == move_id), self._noun, move_id, self._build)
 
     async def recent(self, pool: str | None, sight: Sight, since: datetime, limit: int) -> list[tuple[datetime, AnyMove]]:

@@ -61,14 +61,14 @@ class PoolUse:
         return sum(use.bound_sessions for use in self.instances)
 
     def instance(self, name: str) -> InstanceUse:
-        """The instance of this name. Raises NotFound."""
+        """Return the instance of this name. Raises NotFound."""
         for use in self.instances:
             if use.id == name:
                 return use
         raise NotFound("instance", name)
 
     def is_heavy(self, sessions: float) -> bool:
-        """Whether moving this many sessions is a heavy change."""
+        """Return whether moving this many sessions is a heavy change."""
         return sessions > 0 and sessions > HEAVY_SHARE * self.sessions
 
 

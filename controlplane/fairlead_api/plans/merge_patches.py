@@ -5,7 +5,7 @@ from typing import Any
 
 
 def merged(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """The document after the patch."""
+    """Return the document after the patch."""
     found = dict(document)
     for key, value in patch.items():
         if value is None:
@@ -19,7 +19,7 @@ def merged(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, A
 
 
 def between(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The smallest patch that turns `before` into `after`; empty if they are equal."""
+    """Return the smallest patch that turns `before` into `after`; empty if they are equal."""
     found: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
     for key, value in after.items():
         old = before.get(key)
@@ -32,7 +32,7 @@ def between(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, An
 
 
 def inverse(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """The patch that turns the patched document into `document` again."""
+    """Return the patch that turns the patched document into `document` again."""
     found: dict[str, Any] = {}
     for key, value in patch.items():
         before = document.get(key)

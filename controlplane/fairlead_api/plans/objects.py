@@ -102,7 +102,7 @@ class ClusterObject:
     changed_at: datetime | None = None
 
     def part(self, kind: TargetKind) -> Mapping[str, Any]:
-        """The part of the object that plans may change."""
+        """Return the part of the object that plans may change."""
         return self.annotations if kind.is_instance else self.spec
 
 

@@ -126,7 +126,7 @@ class Previews:
         return Known(pool=pool, use=use, policies=self._policies, evidence=self._evidence, now=now)
 
     async def _use(self, pool: PoolKey, now: datetime) -> PoolUse | None:
-        """The pool's present use; None if its spec was never usable."""
+        """Return the pool's present use; None if its spec was never usable."""
         try:
             return await self._evidence.use(pool, now)
         except NotFound:

@@ -78,7 +78,7 @@ class Question(Protocol):
     """A question about the effect of a change."""
 
     async def effect(self, known: Known) -> PlanEffect:
-        """The expected effect. Raises NotFound for an instance that does not exist."""
+        """Return the expected effect. Raises NotFound for an instance that does not exist."""
 
     def tried(self, present: Present) -> Tried:
         """Return the simulated pools that show the change. Raises CannotSimulate."""

@@ -44,7 +44,7 @@ class PlanExpecting(Protocol):
 
 
 def plan_routes(guard: Guard, plans: Plans, expectations: PlanExpecting, reader: PostgresPlanList, clock: Callable[[], datetime]) -> Routes:
-    """Plans under /v1."""
+    """Return the routes of plans under /v1."""
     routes = Routes(prefix="/v1", tags=["plans"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
@@ -142,13 +142,13 @@ def rollout_routes(guard: Guard, cluster: ClusterGateway) -> Routes:
 
 
 def plans_of(infra: Infra, cluster: ClusterGateway, expectations: Expecting) -> Plans:
-    """The plans of cluster objects and of session homes."""
+    """Return the plans of cluster objects and of session homes."""
     planned = PlannedObjects(cluster, PostgresSessionHomes(infra.control, infra.clock))
     new_id = partial(secrets.token_hex, 8)
     return Plans(PostgresPlans(infra.control), PostgresEvidence(infra.reads), planned, infra.policies, new_id, expectations)
 
 
 def feature(infra: Infra, guard: Guard, cluster: ClusterGateway, plans: Plans, expectations: PlanExpecting) -> Feature:
-    """Plans and rollouts."""
+    """Return the feature of plans and rollouts."""
     listed = PostgresPlanList(infra.reads, infra.clock)
     return Feature(routes=(plan_routes(guard, plans, expectations, listed, infra.clock), rollout_routes(guard, cluster)))

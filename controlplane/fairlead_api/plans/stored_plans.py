@@ -99,7 +99,7 @@ class PlanStore(Protocol):
     async def add(self, stored: StoredPlan, draft: AuditDraft, now: datetime) -> None: ...
 
     async def get(self, plan_id: str) -> StoredPlan:
-        """The stored plan. Raises NotFound."""
+        """Return the stored plan. Raises NotFound."""
 
     async def begin(self, plan_id: str, draft: AuditDraft, now: datetime, settling: timedelta) -> bool:
         """Record who begins to apply a plan. Returns False if the plan is no longer open, has expired, or somebody else

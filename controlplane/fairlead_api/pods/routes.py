@@ -59,5 +59,5 @@ def pod_routes(guard: Guard, pods: Pods, pages: EnginePages) -> Routes:
 
 
 def feature(infra: Infra, guard: Guard, cluster: Cluster) -> Feature:
-    """Pods and their engines."""
+    """Return the feature of pods and their engines."""
     return Feature(routes=(pod_routes(guard, Pods(cluster), EnginePages(EngineAddresses(infra.reads).metrics_of, infra.clock)),))

@@ -89,7 +89,7 @@ class EngineAddresses:
         self._reads = reads
 
     async def metrics_of(self, pool: PoolKey, instance: str) -> str:
-        """The URL of an engine's metrics page. Raises NotFound, and Conflict (no-address)."""
+        """Return the URL of an engine's metrics page. Raises NotFound, and Conflict (no-address)."""
         of = instances.c
         async with self._reads.reading() as connection:
             row = await pool_row(connection, pool)

@@ -128,7 +128,7 @@ def pool_routes(
 
 
 def pools_of(infra: Infra) -> PostgresPoolReads:
-    """The store of the pools' current state."""
+    """Return the store of the pools' current state."""
     return PostgresPoolReads(infra.reads, infra.present, LastMinutes(infra.reads, infra.recent))
 
 
@@ -155,7 +155,7 @@ _trained_model = msgspec.json.Decoder(TrainedModel)
 
 
 def internal_routes(guard: Guard, pools: PostgresPools, predictors: PostgresPredictors, clock: Callable[[], datetime]) -> Routes:
-    """The endpoints of pools at `fairlead_client.internal_paths`."""
+    """Return the endpoints of pools at `fairlead_client.internal_paths`."""
     routes = Routes(tags=["internal"], dependencies=[Depends(understood)])
     Operator = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_OPERATOR))]  # noqa: N806 - it is a type
     Router = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_ROUTER))]  # noqa: N806 - it is a type

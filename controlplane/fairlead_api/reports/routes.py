@@ -97,7 +97,7 @@ def report_routes(
     on_taken: Callable[[Counter[str], Counter[PoolKey]], None],
     clock: Callable[[], datetime],
 ) -> Routes:
-    """The endpoints that receive reports; `fairlead_client.internal_paths` has their paths."""
+    """Return the endpoints that receive reports; `fairlead_client.internal_paths` has their paths."""
     routes = Routes(tags=["internal"], dependencies=[Depends(understood)])
     Router = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_ROUTER))]  # noqa: N806 - it is a type
 
@@ -130,6 +130,6 @@ def report_ages(retention: Retention) -> Ages:
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Reports of routers."""
+    """Return the feature of reports of routers."""
     ingestion = Ingestion(PostgresReports(infra.reports, infra.partitions), report_ages(infra.settings.retention))
     return Feature(routes=(report_routes(guard, ingestion, infra.telemetry.count_report, infra.clock),))

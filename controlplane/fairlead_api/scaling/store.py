@@ -101,7 +101,7 @@ class Measuring:
         self._known: dict[int, tuple[datetime, PoolMeasures]] = {}
 
     async def read(self, connection: AsyncConnection, pool_id: int, now: datetime) -> PoolMeasures:
-        """The measurements of the pool."""
+        """Return the measurements of the pool."""
         at, known = self._known.get(pool_id, (None, None))
         if at is None or known is None or not 0 <= (now - at).total_seconds() < SHARED_SECONDS:
             known = await _read(connection, pool_id, now)
@@ -136,7 +136,7 @@ class PostgresScaling:
             return await self._lists.page(connection, chosen, (columns.at, columns.id), _item, span)
 
     async def scaling_decision(self, decision_id: str) -> ScalingDecisionItem:
-        """One decision. Raises NotFound."""
+        """Return a decision. Raises NotFound."""
         query = select(scaling_decisions).where(scaling_decisions.c.id == decision_id)
         return await self._lists.one(query, "scaling decision", decision_id, _item)
 

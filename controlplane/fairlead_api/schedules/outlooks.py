@@ -31,7 +31,7 @@ def spec_of(document: Mapping[str, Any] | None) -> PoolSpec | None:
 
 
 def schedule_item(pool: str, schedule: ScheduleSpec, owner: str | None, now: datetime) -> ScheduleItem:
-    """One schedule as an item of a list."""
+    """Return a schedule as an item of a list."""
     return ScheduleItem(
         pool=pool,
         name=schedule.name,

@@ -17,7 +17,7 @@ from fairlead_client.resources.search import SearchReport
 
 
 def search_routes(guard: Guard, reader: PostgresSearch) -> Routes:
-    """Search under /v1."""
+    """Return the routes of search under /v1."""
     routes = Routes(prefix="/v1", tags=["search"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
@@ -38,6 +38,6 @@ def search_routes(guard: Guard, reader: PostgresSearch) -> Routes:
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Search."""
+    """Return the feature of search."""
     days = infra.settings.retention.decisions_days
     return Feature(routes=(search_routes(guard, PostgresSearch(infra.reads, PostgresSessions(infra.reads), decisions_of(infra), days)),))

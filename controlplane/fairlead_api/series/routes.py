@@ -39,12 +39,12 @@ class FigureReading:
         return await self._recent.get(("figures", subject, where), lambda: self._store.figures(subject, where, now))
 
     async def instance_figures(self, subject: Subject, start: str, end: str, now: datetime) -> InstanceFigures:
-        """The figures of an instance. Raises InvalidInput naming the query field, NotFound."""
+        """Return the figures of an instance. Raises InvalidInput naming the query field, NotFound."""
         where = _covered(start, end, now)
         return await self._recent.get(("instance figures", subject, where), lambda: self._store.instance_figures(subject, where, now))
 
     async def by_instance(self, subject: Subject, start: str, end: str, now: datetime) -> FiguresByInstance:
-        """The figures of every instance of a pool. Raises InvalidInput naming the query field, NotFound."""
+        """Return the figures of every instance of a pool. Raises InvalidInput naming the query field, NotFound."""
         where = _covered(start, end, now)
         return await self._recent.get(("figures by instance", subject, where), lambda: self._store.by_instance(subject, where, now))
 
@@ -174,6 +174,6 @@ def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, 
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Series and figures."""
+    """Return the feature of series and figures."""
     figures = FigureReading(PostgresFigures(infra.reads), infra.recent)
     return Feature(routes=(series_routes(guard, SeriesReading(PostgresSeries(infra.reads)), figures, infra.clock),))

@@ -171,7 +171,7 @@ def _check_rates(rates: Sequence[float]) -> None:
 
 
 def fit_words(fit: EngineFit, now: datetime) -> str:
-    """The source, age and error of a fitted engine, in the words of simulations."""
+    """Return the source, age and error of a fitted engine, in the words of simulations."""
     days = (now - fit.fitted_at).days
     age = "today" if days < 1 else "a day ago" if days == 1 else f"{days} days ago"
     return (

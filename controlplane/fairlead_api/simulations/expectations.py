@@ -227,7 +227,7 @@ TOO_LATE = f"its simulation did not begin within the {LIFE // timedelta(minutes=
 
 
 def expectation_of(plan_id: str, kept: Kept) -> PlanExpectation:
-    """The expectation according to a plan's simulation."""
+    """Return the expectation according to a plan's simulation."""
     states = {"queued": ExpectationState.QUEUED, "running": ExpectationState.RUNNING, "done": ExpectationState.DONE}
     state = states.get(kept.state, ExpectationState.UNKNOWN)
     reason = kept.error or "its simulation was cancelled" if state is ExpectationState.UNKNOWN else None

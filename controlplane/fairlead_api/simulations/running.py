@@ -99,7 +99,7 @@ class Traffic:
 
     @staticmethod
     def uploaded(trace: list[TraceRequest]) -> "Traffic":
-        """The requests of an uploaded trace."""
+        """Return the requests of an uploaded trace."""
         return Traffic(requests=trace, weight=1.0, notes=[])
 
     @staticmethod

@@ -64,7 +64,7 @@ class Kept:
 
 
 def total(kept: Iterable[Kept]) -> Counts:
-    """The sum of all counts."""
+    """Return the sum of all counts."""
     found = list(kept)
     return Counts(**{one.name: sum(getattr(each.counts, one.name) for each in found) for one in fields(Counts)})
 

@@ -69,7 +69,7 @@ class SloStore(Protocol):
     async def goal(self, pool: PoolKey) -> Goal: ...
 
     async def percentiles(self, pool: PoolKey) -> Mapping[int, float]:
-        """The percentile of each version of the SLO."""
+        """Return the percentile of each version of the SLO."""
 
     async def kept(
         self,

@@ -76,7 +76,7 @@ def slo_routes(guard: Guard, versions: PostgresSlo, reading: SloReading, clock: 
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Objectives."""
+    """Return the feature of objectives."""
     store = PostgresSlo(infra.reads)
     reading = SloReading(store, timedelta(days=infra.settings.retention.rollups_1m_days))
     return Feature(routes=(slo_routes(guard, store, reading, infra.clock),))

@@ -63,7 +63,7 @@ Topic = Snapshot | Tail
 
 
 def event(topic: str, at: datetime, content: bytes) -> bytes:
-    """One server-sent event; its id is the time in milliseconds."""
+    """Return a server-sent event; its id is the time in milliseconds."""
     return b"event: %s\nid: %d\ndata: %s\n\n" % (topic.encode(), int(at.timestamp() * 1000), content)
 
 

@@ -52,10 +52,10 @@ class StreamStore(Protocol):
         """Return the newest table of every existing pool, with the known figures of its engines."""
 
     async def table(self, pool: PoolKey) -> TableLine:
-        """The newest table of one pool. Raises NotFound."""
+        """Return the newest table of one pool. Raises NotFound."""
 
     async def gateway_keys(self) -> list[GatewayKeyFacts]:
-        """All gateway keys that are not revoked."""
+        """Return all gateway keys that are not revoked."""
 
     async def kept_sessions(self) -> list[KeptSession]:
         """Return the sessions for which all decisions must still be kept."""

@@ -23,7 +23,7 @@ class Pools(Protocol):
     async def pools(self, span: Span, now: datetime) -> Page[PoolSummary]: ...
 
     async def pool(self, pool: PoolKey, now: datetime, *, instances: bool = True) -> PoolDetail:
-        """One pool. Raises NotFound."""
+        """Return a pool. Raises NotFound."""
 
 
 class Recent(Protocol):
@@ -40,7 +40,7 @@ class Rejections(Protocol):
 
 
 def topics(pools: Pools, migrations: Recent, reroutes: Recent, decisions: Recent, refused: Rejections) -> dict[str, Topic]:
-    """The topics of `/v1/live`."""
+    """Return the topics of `/v1/live`."""
 
     async def details(key: PoolKey, sight: Sight, now: datetime, *, instances: bool) -> list[PoolDetail]:
         """Return the pool in a list; empty if the pool does not exist or is not visible."""

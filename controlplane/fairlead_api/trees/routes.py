@@ -17,7 +17,7 @@ from fairlead_client.resources.trees import SessionTree, TaskFigures, TaskList, 
 
 
 def tree_routes(guard: Guard, reader: PostgresTrees) -> Routes:
-    """Trees, tasks and think times under /v1."""
+    """Return the routes of trees, tasks and think times under /v1."""
     routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
@@ -47,5 +47,5 @@ def tree_routes(guard: Guard, reader: PostgresTrees) -> Routes:
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Trees, tasks and think times."""
+    """Return the feature of trees, tasks and think times."""
     return Feature(routes=(tree_routes(guard, PostgresTrees(infra.reads)),))

@@ -38,6 +38,6 @@ def trial_routes(infra: Infra, guard: Guard, trials: Trials) -> Routes:
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Test requests."""
+    """Return the feature of test requests."""
     trials = Trials(infra.settings.gateway_url, partial(secrets.token_hex, 16))
     return Feature(routes=(trial_routes(infra, guard, trials),))

@@ -72,7 +72,7 @@ def _texts(found: RangeFigures) -> dict[str, str]:
 
 
 def shown_instance(found: InstanceFigures) -> ShownInstance:
-    """The figures of an instance with their texts."""
+    """Return the figures of an instance with their texts."""
     texts = {
         "requests": formats.count(found.sent),
         "failed": formats.count(found.failed_sends),

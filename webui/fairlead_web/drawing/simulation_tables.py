@@ -102,7 +102,7 @@ def compared(mine: Simulation, other: Simulation) -> list[tuple[str, float, tupl
 
 
 def conditions(mine: Simulation, other: Simulation) -> list[tuple[str, str, str]]:
-    """The conditions in which two simulations differ: a name, and the words for each simulation."""
+    """Return the conditions in which two simulations differ: a name, and the words for each simulation."""
     pairs = [(name, one, two) for (name, one), (_, two) in zip(_inputs(mine), _inputs(other), strict=True)]
     return [(name, one, two) for name, one, two in pairs if one != two]
 

@@ -77,7 +77,7 @@ def _place(path: str) -> str:
 
 
 def roles_of(spec: Mapping[str, Any]) -> tuple[RoleBounds, ...]:
-    """The roles of a pool, with their own bounds."""
+    """Return the roles of a pool, with their own bounds."""
     roles = spec.get("roles") or [{"name": Role.BOTH.value}]
     return tuple(
         RoleBounds(name=str(one["name"]), least=one.get("minReplicas", 0), most=one.get("maxReplicas", MOST_BY_DEFAULT)) for one in roles

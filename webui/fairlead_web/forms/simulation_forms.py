@@ -91,7 +91,7 @@ def again(form: SimulationForm, found: Simulation) -> SimulationForm:
 
 
 def typed(form: SimulationForm, given: Mapping[str, str], ticked: Sequence[str]) -> SimulationForm:
-    """The form with the submitted values."""
+    """Return the form with the submitted values."""
     values: dict[str, Any] = {name: given.get(name, "").strip() for name in _TYPED}
     return replace(form, ticked=frozenset(ticked) & {NOW, *form.boxes}, **values)
 

@@ -107,7 +107,7 @@ def _fault(words: str, text: str, line: int) -> Fault:
 
 @cache
 def schema_fields() -> tuple[SchemaField, ...]:
-    """The fields of a spec, as the CRD documents them."""
+    """Return the fields of a spec, as the CRD documents them."""
     return _fields(PoolSpec, "")
 
 

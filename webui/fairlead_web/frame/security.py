@@ -109,7 +109,7 @@ class Shield:
 
 
 def host_of(request: Request) -> str:
-    """The request's Host header."""
+    """Return the request's Host header."""
     return request.headers.get("host", "")
 
 

@@ -146,7 +146,7 @@ class Visit:
         return self.here.path.startswith("/pools/") and {"namespace", "name"} <= self.request.path_params.keys()
 
     def pool_key(self) -> PoolKey:
-        """The pool named by the path."""
+        """Return the pool named by the path."""
         return PoolKey(namespace=self.request.path_params["namespace"], name=self.request.path_params["name"])
 
     def link(self, path: str) -> str:
@@ -321,7 +321,7 @@ class Visit:
         return RedirectResponse(self.link(path), 303)
 
     async def form(self) -> FormData:
-        """The submitted form; its token has been checked."""
+        """Return the submitted form; its token has been checked."""
         return await self.request.form()
 
 

@@ -240,7 +240,7 @@ async def png(visit: Visit) -> Response:
 
 
 async def palette(visit: Visit) -> Response:
-    """A legend's bar: all levels of a palette in a row."""
+    """Return a legend's bar: all levels of a palette in a row."""
     kind = visit.request.path_params["kind"]
     if kind not in PALETTES:
         raise HTTPException(404)
@@ -281,7 +281,7 @@ async def as_json(visit: Visit) -> Response:
 
 
 async def as_csv(visit: Visit) -> Response:
-    """The picture as numbers."""
+    """Return the picture as numbers."""
     heatmap = (await layer(visit, _alone(visit))).heatmap
     name = f"heatmap-{heatmap.pool.replace('/', '-')}-{heatmap.metric}.csv"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}

@@ -172,7 +172,7 @@ def states_of(detail: PoolDetail, role: str | None = None) -> Counter[InstanceSt
 
 
 def role_rows(detail: PoolDetail) -> list[RoleRow]:
-    """A row per role that has desired or remaining instances."""
+    """Return a row per role that has desired or remaining instances."""
     rows = []
     for name in [role.value for role in Role if role in detail.desired or any(one.role == role for one in detail.counts)]:
         states = states_of(detail, name)
@@ -201,7 +201,7 @@ def ratio_of(detail: PoolDetail) -> str | None:
 
 
 def routing_facts(detail: PoolDetail) -> list[tuple[str, str]]:
-    """The pool's routing settings as words and values."""
+    """Return the pool's routing settings as words and values."""
     spec, pool = detail.spec, detail.pool
     engine = pool.engine if pool.engines_file is None else "runs already"
     facts = [("Model", pool.model), ("Engine", engine), ("Policy", pool.policy)]

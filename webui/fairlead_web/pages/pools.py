@@ -102,7 +102,7 @@ def _name(pool: PoolSummary) -> str:
 
 
 def chosen(pools: Sequence[PoolSummary], here: Here) -> list[PoolSummary]:
-    """The pools that match every facet of the URL and whose name or model contains `q`."""
+    """Return the pools that match every facet of the URL and whose name or model contains `q`."""
     wanted = (here.params.get("q") or "").lower()
     return [
         pool

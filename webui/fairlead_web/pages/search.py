@@ -89,7 +89,7 @@ async def show(visit: Visit) -> Response:
 
 
 def grouped(groups: Sequence[SearchGroup]) -> list[FoundGroup]:
-    """The kinds with at least one result."""
+    """Return the kinds with at least one result."""
     return [
         FoundGroup(
             key=group.kind.value,
@@ -157,7 +157,7 @@ def partly_of(groups: Sequence[SearchGroup]) -> list[tuple[str, datetime]]:
 
 
 def path_of(hit: SearchHit) -> str:
-    """The page of a search result."""
+    """Return the page of a search result."""
     pool = hit.pool or ""
     match hit.kind:
         case SearchKind.POOL:

@@ -142,7 +142,7 @@ async def create_login_link(visit: Visit) -> Response:
 
 
 def role_of(form: FormData) -> AccessRole | None:
-    """The role chosen in a form; None if the value is not a role."""
+    """Return the role chosen in a form; None if the value is not a role."""
     chosen = str(form.get("role", AccessRole.VIEWER))
     return next((role for role in PEOPLE if role == chosen), None)
 

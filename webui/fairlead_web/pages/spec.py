@@ -95,7 +95,7 @@ def _in_a_word(change: Change) -> Change:
 
 
 async def _revision(visit: Visit, listing: Listing[PoolRevision], text: str) -> PoolRevision:
-    """The revision that the URL names."""
+    """Return the revision that the URL names."""
     number = whole_number(text)
     found = None if number is None else await _newest(visit, listing, number)
     if found is None or found.number != number:

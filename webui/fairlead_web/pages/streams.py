@@ -162,7 +162,7 @@ class PageStream:
             self._due |= parts
 
     def _due_at(self) -> float:
-        """The time at which parts are due to be rendered for this tab."""
+        """Return the time at which parts are due to be rendered for this tab."""
         if not self._wanted:
             return float("inf")
         return self._pace.next_at if self._wanted > self._pace.round else 0.0

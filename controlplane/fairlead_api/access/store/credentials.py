@@ -193,7 +193,7 @@ class PostgresAccess:
         await self._database.writing(work)
 
     async def namespaces(self) -> Sequence[str]:
-        """The namespaces that have pools."""
+        """Return the namespaces that have pools."""
         pools = tables.pools
         async with self._database.reading() as connection:
             return (await connection.execute(select(pools.c.namespace).where(pools.c.deleted_at.is_(None)).distinct())).scalars().all()

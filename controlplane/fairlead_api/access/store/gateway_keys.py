@@ -70,7 +70,7 @@ class PostgresGatewayKeys:
         return replace(found, items=[replace(key, last_day=_totals(rows.get(key.id, ()))) for key in found.items])
 
     async def usage(self, key_id: str, start: datetime, end: datetime, step_seconds: int) -> GatewayKeyUsage:
-        """The use of the key in the minutes from `start` to before `end`. Raises NotFound."""
+        """Return the use of the key in the minutes from `start` to before `end`. Raises NotFound."""
         step = func.date_bin(text("make_interval(secs => :step)").bindparams(step=step_seconds), used.c.minute, _MIDNIGHT).label("at")
         within = (used.c.key_id == key_id, used.c.minute >= start, used.c.minute < end)
         async with self._database.reading() as connection:

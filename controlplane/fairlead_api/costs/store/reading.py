@@ -107,7 +107,7 @@ def _summed(by: CostGroup, allocations: Iterable[Allocation]) -> Sums:
 
 
 def microseconds(at: datetime) -> int:
-    """A time in microseconds since 1970, exactly."""
+    """Return a time in microseconds since 1970, exactly."""
     return (at - _EPOCH) // timedelta(microseconds=1)
 
 
@@ -250,7 +250,7 @@ def _unused(
 
 
 def _declared(spec: Mapping[str, Any], role: str) -> int:
-    """The number of a role's instances that a stored spec declares."""
+    """Return the number of a role's instances that a stored spec declares."""
     if role == Role.BOTH:
         return int(spec.get("replicas", 1))
     found = next((one for one in spec.get("roles") or () if isinstance(one, Mapping) and one.get("name") == role), {})

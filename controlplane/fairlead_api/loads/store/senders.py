@@ -61,7 +61,7 @@ class RecordedSenders:
     rows: Sequence[Any]
 
     def is_whole(self, sent: int) -> bool:
-        """Whether the record covers nearly all `sent` requests, and not just a sample."""
+        """Return whether the record covers nearly all `sent` requests, and not just a sample."""
         return bool(self.rows) and min(row.sample_rate for row in self.rows) >= 1 and self.recorded >= WHOLE_SHARE * sent
 
 

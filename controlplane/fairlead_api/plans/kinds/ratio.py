@@ -38,7 +38,7 @@ RATIO_MODES: Mapping[str, str] = MappingProxyType(
 
 
 def ratio_effect(after: PoolSpec) -> PlanEffect:
-    """The effect of the new mode of the ratio."""
+    """Return the effect of the new mode of the ratio."""
     return PlanEffect(notes=[RATIO_MODES[after.ratio.mode]])
 
 

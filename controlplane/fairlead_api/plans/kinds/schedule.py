@@ -55,7 +55,7 @@ def _is_part(before: Spec, after: Spec) -> bool:
 
 
 def schedule_patch(fields: Mapping[str, Any], spec: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """The merge patch that replaces the list of schedules. Raises InvalidInput for an impossible action."""
+    """Return the merge patch that replaces the list of schedules. Raises InvalidInput for an impossible action."""
     for name, value in fields.items():
         if name not in _FIELDS:
             raise InvalidInput(f"fields.{name}", value, f"remove it; a plan of kind schedule takes {', '.join(_FIELDS)}")

@@ -57,7 +57,7 @@ async def read_capability(connection: AsyncConnection, row: Any, now: datetime) 
 
 
 def engine_of(row: Any) -> EngineFigures:
-    """The engine that a row of the table pools declares; default values before any valid spec was seen."""
+    """Return the engine that a row of the table pools declares; default values before any valid spec was seen."""
     return EngineFigures() if row.facts is None else msgspec.convert(row.facts, MirroredFacts).table.engine
 
 
@@ -98,7 +98,7 @@ async def learnt_figures(connection: AsyncConnection, pool_id: int, instance: st
 
 
 async def stored_fit(connection: AsyncConnection, pool_id: int) -> EngineFit | None:
-    """The fit that simulations of the pool use."""
+    """Return the fit that simulations of the pool use."""
     found = (await connection.execute(select(tables.engine_fits.c.fit).where(tables.engine_fits.c.pool_id == pool_id))).scalar_one_or_none()
     return None if found is None else msgspec.convert(found, EngineFit)
 

@@ -163,7 +163,7 @@ class PostgresPools:
         return replace(found, canary=canary, ended=tuple(gone), record_lacks=self._lost_commits.words)
 
     async def held_pools(self) -> tuple[PoolKey, ...]:
-        """The pools for which live routers hold requests."""
+        """Return the pools for which live routers hold requests."""
         async with self._database.reading() as connection:
             return await read_held_pools(connection)
 

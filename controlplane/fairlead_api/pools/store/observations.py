@@ -47,7 +47,7 @@ _IDLE_ELSEWHERE = select(func.min(_UNHEARD_SECONDS + case((_ROUTERS.gone_at.is_n
 async def read_observations(
     connection: AsyncConnection, pool_id: int, table_version: int, facts: MirroredFacts | None, measuring: Measuring, now: datetime
 ) -> PoolObservations:
-    """The observations of routers and the database about a pool with this table and these facts."""
+    """Return the observations of routers and the database about a pool with this table and these facts."""
     routers = await live_routers(connection, pool_id)
     found = (await connection.execute(_INSTANCES, {"pool": pool_id})).all()
     instances = [
@@ -86,7 +86,7 @@ async def _traffic(connection: AsyncConnection, pool_id: int, now: datetime) -> 
 
 
 async def live_routers(connection: AsyncConnection, pool_id: int) -> list[RouterView]:
-    """The live routers: see `IS_LIVE`."""
+    """Return the live routers: see `IS_LIVE`."""
     rows = await connection.execute(_LIVE_ROUTERS, {"pool": str(pool_id)})
     views = []
     for acknowledged, in_flight, use, troubled, unheard_seconds in rows:
@@ -122,7 +122,7 @@ def _use(told: list[float], unheard_seconds: float) -> PoolUseView:
 
 
 async def read_held_pools(connection: AsyncConnection) -> tuple[PoolKey, ...]:
-    """The pools for which live routers hold requests."""
+    """Return the pools for which live routers hold requests."""
     pools = tables.pools
     used = func.jsonb_each(_ROUTERS.use).table_valued("key", column("value", JSONB)).lateral()
     holding = (

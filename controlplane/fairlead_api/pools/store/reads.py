@@ -94,7 +94,7 @@ class PostgresRings:
         self._database = database
 
     async def ring(self, pool: PoolKey) -> tuple[RoutingTable, int, dict[str, int]]:
-        """The present table, anchors per instance, and bound sessions by instance.
+        """Return the present table, anchors per instance, and bound sessions by instance.
 
         Raises NotFound, also for a pool without a table yet.
         """
@@ -246,7 +246,7 @@ class PostgresScalingFigures:
         self._database = database
 
     async def read(self, now: datetime) -> ScalingFigures:
-        """The current figures."""
+        """Return the current figures."""
         async with self._database.reading() as connection:
             rows = list(await connection.execute(select(tables.pools).where(tables.pools.c.deleted_at.is_(None))))
             advised = await _advised(connection, rows)

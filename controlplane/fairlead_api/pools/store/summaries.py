@@ -289,7 +289,7 @@ async def engine_conditions(connection: AsyncConnection, pool_id: int, instance:
 
 
 async def rank_loads(connection: AsyncConnection, pool_id: int, instance: str, now: datetime) -> list[RankLoad]:
-    """The data-parallel ranks that routers reported in the last seconds."""
+    """Return the data-parallel ranks that routers reported in the last seconds."""
     rows = await connection.execute(text(_RANKS), {"pool": pool_id, "instance": instance, "now": now})
     return [read(RankLoad, row) for row in rows]
 

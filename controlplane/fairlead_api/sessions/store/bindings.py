@@ -147,7 +147,7 @@ async def _hold_pools(connection: AsyncConnection, pools: Collection[int]) -> No
 
 
 async def _alive(connection: AsyncConnection, instances: set[str]) -> set[Key]:
-    """The named instances that exist and are not gone, with their pools."""
+    """Return the named instances that exist and are not gone, with their pools."""
     if not instances:
         return set()
     table = tables.instances

@@ -98,7 +98,7 @@ class PostgresSessions:
             return await self._lists.page(connection, (query, also), keys, _summary, replace(span, reverse=span.reverse != span.whole))
 
     async def session(self, pool: PoolKey, session: str) -> SessionDetail:
-        """One session. Raises NotFound."""
+        """Return a session. Raises NotFound."""
         async with self._lists.database.reading() as connection:
             of_pool = sessions.c.pool_id == await self._lists.pool_id(connection, str(pool))
             query = select(sessions).where(of_pool, sessions.c.session == session, sessions.c.version > 0)

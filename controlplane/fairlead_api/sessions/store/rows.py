@@ -52,7 +52,7 @@ class SessionRow:
 
     @classmethod
     def stored(cls, row: Any, pool: PoolKey) -> "SessionRow":
-        """A session's row, as read from the table `sessions`."""
+        """Return a session's row, as read from the table `sessions`."""
         return read(cls, row, pool=pool, held=read(Held, row))
 
     def binding(self) -> Binding:

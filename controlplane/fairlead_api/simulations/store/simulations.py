@@ -197,7 +197,7 @@ class PostgresSimulations:
         return await self._database.writing(work)
 
     async def traffic(self, claimed: Claimed) -> Traffic:
-        """The requests to simulate, oldest first."""
+        """Return the requests to simulate, oldest first."""
         async with self._database.reading() as connection:
             if claimed.window is None:
                 trace = (await connection.execute(select(runs.c.trace).where(runs.c.id == claimed.id))).scalar_one()

@@ -75,7 +75,7 @@ def _targets(slo: SloFacts) -> tuple[float, float, float]:
 
 
 async def kept_sizing(connection: AsyncConnection, pool_id: int, simulation: str) -> KeptSizing | None:
-    """A finished simulation for advice."""
+    """Return a finished simulation for advice."""
     of_it = (runs.c.id == simulation, runs.c.pool_id == pool_id, runs.c.sized.is_not(None))
     row = (await connection.execute(select(runs).where(*of_it))).one_or_none()
     if row is None:
