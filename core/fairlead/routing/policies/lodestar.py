@@ -1,11 +1,11 @@
-"""Lodestar: chooses the instance where a trained model expects the shortest TTFT for the request and for later ones;
-falls back on a heuristic outside the model's training data.
+"""Lodestar: chooses the instance on which a trained model expects the shortest TTFT for the request and for later
+requests; falls back on a heuristic outside the model's training data.
 
-The model is a small network over features of each instance and the request (`instance_features`), trained outside on
-the results of this router's own requests (`fairlead.predictors`). It follows Lodestar (arXiv 2606.00946), Algorithms 3
-and 4, with two changes. The tie-break works; the published one compares with a bound above the best and never acts. And
-it considers later requests; the published policy minimises the TTFT of each request alone, which close to saturation
-gives up so much of the cache that all wait longer.
+The model is a small network over features of each instance and the request (`instance_features`), trained outside the
+policy on the results of this router's own requests (`fairlead.predictors`). It follows Lodestar (arXiv 2606.00946),
+Algorithms 3 and 4, with two changes. First, the tie-break works: the published tie-break compares with a bound above
+the best and never acts. Second, the policy considers later requests: the published policy minimises the TTFT of each
+request alone, which close to saturation gives up so much of the cache that all requests wait longer.
 """
 
 from dataclasses import dataclass, replace
@@ -211,8 +211,8 @@ class Lodestar(LearnsTtfts):
         )
 
     def _costs(self, request: RoutingRequest, view: PoolView, hits: IntVector, ttfts: FloatVector) -> "_Costs":
-        """The costs of a request. The prefill's delay to others uses the pool's speed even on a slow instance: the
-        prefill takes longer there, but correspondingly fewer requests wait.
+        """Return the costs of a request. The delay that the prefill causes other requests uses the pool's speed even on
+        a slow instance: the prefill takes longer there, but correspondingly fewer requests wait.
         """
         worth = affinity(view.pool_load(), self._parameters.most_affinity)
         others: FloatVector = (worth - 1) * view.prefill_vector(request, hits)
@@ -291,8 +291,8 @@ def _learner_settings(given: LodestarParameters) -> LearnerSettings:
 
 
 class _Costs(NamedTuple):
-    """What a request costs on each instance, in seconds: the TTFT predicted by the model, and the delay that its
-    prefill causes other requests. `affinity` is the worth of a second of prefill. Each [n].
+    """The cost of a request on each instance, in seconds: the TTFT predicted by the model, and the delay that its
+    prefill causes other requests. `affinity` is the value of a second of prefill in seconds of waiting. Each [n].
     """
 
     affinity: float
