@@ -1,5 +1,5 @@
-"""`fairlead simulate`: a trace through the routers' own policies on model engines; figures as a table, JSON and
-plots.
+"""`fairlead simulate`: runs a trace through the routers' own policies on model engines, and shows figures as a table,
+JSON and plots.
 """
 
 from collections.abc import Sequence
@@ -269,7 +269,7 @@ def _simulate(options: dict[str, Any]) -> None:
 
 
 def _check_routers(spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> None:
-    """Options that need several routers are refused for one router."""
+    """Refuse options that need several routers if there is only one."""
     if spec.routers == 1 and spec.clients != "in-turn":
         raise click.UsageError("--clients spreads requests over routers; say how many with --routers")
     if spec.routers == 1 and spec.asking_seconds is not None:
@@ -294,7 +294,7 @@ def _kv_events(options: dict[str, Any], spec: SimulatedPool) -> KvEventQuality |
 
 
 def _engine(options: dict[str, Any]) -> EnginePreset:
-    """The preset, or the fitted engine of a file."""
+    """Return the preset, or the fitted engine of a file."""
     if options["engine"] is None:
         return preset(options["preset_name"])
     if click.get_current_context().get_parameter_source("preset_name") is ParameterSource.COMMANDLINE:

@@ -28,7 +28,9 @@ from fairlead_simulator.workloads.kinds import KINDS
 _RATE = NumberOption(most=1e6, positive=True)
 _COUNT = WholeOption(1, 1_000_000_000)
 TYPICAL_TOKENS = 2_000
-"""Length of the prompt by which routers know from the beginning how fast a simulated engine is."""
+"""Prompt length in tokens at which the prefill speed of a simulated engine is computed, which routers know from the
+beginning.
+"""
 
 
 @click.group()
