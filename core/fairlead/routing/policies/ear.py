@@ -250,8 +250,8 @@ def session_of(request: RoutingRequest) -> str | None:
 
 
 def prefix_session(request: RoutingRequest) -> str:
-    """Return the binding name for a request without a session: a hash of its first two blocks, or of the whole prompt if
-    it is shorter.
+    """Return the binding name for a request without a session: a hash of its first two blocks, or of the whole prompt
+    if it is shorter.
     """
     known = request.blocks[:2]
     return f"prefix:{known[-1] if known else request.first_bytes_hash:016x}"
