@@ -110,7 +110,7 @@ class TraceMemory(KvMemory):
         host_watcher: PrefixCacheWatcher | None = None,
     ) -> None:
         if host_tokens and dram_tokens is not None:
-            raise ValueError("a host cache stands behind the GPU's cache, and this engine has none there")
+            raise ValueError("a host cache needs a prefix cache on the GPU, and this engine has none")
         super().__init__(capacity, block_tokens, caching=dram_tokens is None, watcher=watcher)
         self._block_tokens = block_tokens
         self._watching = watcher

@@ -45,7 +45,7 @@ _POSITIVE = NumberOption(most=1e6, positive=True)
     "--url",
     "urls",
     multiple=True,
-    help="A router (or an engine); several take turns and stand in for one another. Without it those of this folder's sandbox.",
+    help="Address of a router or an engine; if repeated, they take turns and replace each other. Default: this folder's sandbox.",
 )
 @click.option("--model", help="Model to request; default: the first one that the router lists.")
 @click.option("--pool", metavar=METAVAR, help="The pool, sent as x-fairlead-pool.")

@@ -48,10 +48,10 @@ class SimulatedScaling:
         "Never fewer instances of a role than this; with 0 and `scaling.mode` SLO the pool goes to zero as a whole.", 1, maximum=10_000
     )
     max_replicas: int = whole("Never more instances of a role than this.", 64, minimum=1, maximum=10_000)
-    startup_seconds: float = duration("From a pod's creation until it serves.", "30s", minimum=0.0, maximum=86400.0)
+    startup_seconds: float = duration("Time from a pod's creation until it serves.", "30s", minimum=0.0, maximum=86400.0)
     asleep: int = whole("Surplus instances of a role that sleep instead of being deleted, as `roles[].warm.asleep`.", 0, maximum=10_000)
-    wake_seconds: float = duration("From the decision to wake an instance until it serves.", "5s", minimum=0.0, maximum=3600.0)
-    round_seconds: float = duration("From one round of the operator to the next.", "5s", minimum=1.0, maximum=3600.0)
+    wake_seconds: float = duration("Time from the decision to wake an instance until it serves.", "5s", minimum=0.0, maximum=3600.0)
+    round_seconds: float = duration("Time from one round of the operator to the next.", "5s", minimum=1.0, maximum=3600.0)
 
     def range_of(self, role: Role) -> tuple[int, int]:
         """Return the minimum and the maximum number of a role's instances."""

@@ -41,9 +41,13 @@ class ApproximateMatches:
 class PreciseMatches:
     """The parameters of `precise-prefix-cache-producer` that are obeyed."""
 
-    speculative_indexing: bool = truth("Whether a prompt's blocks count as held where it was sent before events say so.", False)
+    speculative_indexing: bool = truth("Whether an instance counts as holding a prompt's blocks from dispatch on.", False)
     speculative_ttl_seconds: float = duration(
-        "At most this long after the request's prefill.", "2s", minimum=0.0, maximum=60.0, document_name="speculativeTTL"
+        "Longest time after the prefill that blocks count without a KV event.",
+        "2s",
+        minimum=0.0,
+        maximum=60.0,
+        document_name="speculativeTTL",
     )
 
     @property

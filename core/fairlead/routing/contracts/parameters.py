@@ -36,9 +36,9 @@ class QueueParameters:
     """
 
     queue_discipline: str = text(
-        "Order in which an instance's queued requests are sent: `fifo` by arrival, `longest_hit` most cached tokens first, "
-        "`slack` first what must start soonest to meet the TTFT target, last those that no longer can, "
-        "`deadline` in the order in which most requests meet it.",
+        "Order in which an instance's queued requests are sent. `fifo`: by arrival; `longest_hit`: most cached tokens first; "
+        "`slack`: the request that must start soonest to meet the TTFT target first, requests that can no longer meet it "
+        "last; `deadline`: so that most requests meet the target.",
         "fifo",
         enum=DISCIPLINES,
     )

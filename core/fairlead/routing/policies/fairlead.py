@@ -70,7 +70,7 @@ class FairleadParameters(HomeParameters):
         maximum=60.0,
     )
     most_affinity: float = number(
-        "Maximum worth of a second of prefill, in seconds of waiting. On an idle pool it is worth one second, at load x 1 / (1 - x).",
+        "Maximum worth of a second of prefill, in seconds of waiting. The worth is 1 / (1 - x) at load x: one second in an idle pool.",
         8.0,
         minimum=1.0,
         maximum=100.0,
@@ -89,16 +89,16 @@ class FairleadParameters(HomeParameters):
     )
     keep_weight: float = number(
         (
-            "Where a request's new blocks would evict contexts of sessions whose next turn is likely, by the pauses seen "
-            "in this pool, the time to compute those again counts this many times, and also for the delay it causes "
-            "others; 0 = contexts are not followed."
+            "Weight of contexts that a request's new blocks would evict. The time to compute such a context again, times the "
+            "likelihood of its session's next turn by the pauses seen in this pool, counts this many times as prefill; "
+            "0 = contexts are not followed."
         ),
         0.0,
         minimum=0.0,
         maximum=100.0,
     )
     learned_ttft: bool = truth(
-        "Learn TTFTs online as `lodestar` does, and compare those in place of the formula's while they err less on the same requests.",
+        "Learn TTFTs online as `lodestar` does, and use them instead of the formula's while their error on the same requests is smaller.",
         False,
     )
 
@@ -364,7 +364,7 @@ ENTRY = PolicyEntry(
         ),
         terms=(
             Term(name="wait_seconds", words="wait", unit=Unit.SECONDS),
-            Term(name="rest_seconds", words="until decodes there had their time", unit=Unit.SECONDS),
+            Term(name="rest_seconds", words="rest that decodes there need first", unit=Unit.SECONDS),
             Term(name="weighted_prefill_seconds", words="prefill, and the delay it causes others", unit=Unit.SECONDS),
             Term(name="kv_seconds", words="for a full KV cache", unit=Unit.SECONDS),
             Term(name="apart_seconds", words="preferred by other routers", unit=Unit.SECONDS),

@@ -62,17 +62,17 @@ class LodestarParameters(PrefixCacheLoadParameters):
     )
     out_of_distribution: str = text(
         (
-            "When the heuristic decides: `candidates` if the request is unlike the training data (a candidate "
-            "that is unlike it is predicted from the nearest row that the model knows, plus the router's own "
-            "formula); `pool` if any feature of any instance is, as published."
+            "When the heuristic decides. `candidates`: if the request is unlike the training data; a candidate that is unlike "
+            "the data gets the model's prediction for the nearest known row, corrected by the router's own formula. "
+            "`pool`, as published: if any feature of any instance is unlike the data."
         ),
         "candidates",
         enum=("candidates", "pool"),
     )
     near_best: float = number(
         (
-            "Instances whose cost is within this part of the lowest count as equal (published: 0.1); the most "
-            "cached tokens decide, then the fewest waiting ones."
+            "Instances whose cost exceeds the lowest by at most this share of it count as equal (published: 0.1); among "
+            "them, the most cached tokens decide, then the fewest waiting tokens."
         ),
         0.0,
         minimum=0.0,
@@ -314,7 +314,7 @@ MOST_CACHED = ("hit_tokens", "pending_tokens")
 EXPECTED = "the TTFT that the model expected there, plus the wait that its prefill causes others, was the lowest"
 NEAR = (
     "the TTFT that the model expected there, plus the wait that its prefill causes others, was close to the lowest, and it held the most "
-    "of the prompt among the instances that close"
+    "of the prompt among the instances as close as that"
 )
 FILTERED = "memory is short, so prompts with the same beginning are kept together; within the prefix group's instances "
 

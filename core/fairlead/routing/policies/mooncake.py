@@ -47,8 +47,8 @@ class MooncakeParameters(QueueParameters):
     )
     transfer_rule: str = text(
         (
-            "Beyond theta an instance is judged with the fetch (`threshold`, Algorithm 1), or by the shorter of "
-            "fetching and computing (`shorter`)."
+            "TTFT of an instance that may fetch by theta: `threshold` always includes the fetch (Algorithm 1), `shorter` is "
+            "the shorter of fetching and computing."
         ),
         "threshold",
         enum=("threshold", "shorter"),

@@ -89,7 +89,9 @@ class _Inputs:
         if mode == "input_length":
             length = record.tokens("input_length", 1)
             if not given_ids:
-                self._notes.say("rows without hash_ids do not say what prompts hold: each is new but for its own session's")
+                self._notes.say(
+                    "rows without hash_ids say nothing of a prompt's content: each is taken as new, except for its own session's text"
+                )
                 return length, self._names.fresh(length)
             return length, self._names.of_ids(checked_ids(record, length, self._block_tokens), length, self._block_tokens)
         text = self._text(record, mode)

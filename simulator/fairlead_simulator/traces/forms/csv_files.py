@@ -109,7 +109,7 @@ class _Reader:
             _instant_ms(cells, self._when) if self._form == "azure" else cells.time_ms(self._when, 1e3 if self._form == "burstgpt" else 1.0)
         )
         if self._form != "csv" and cells.given(self._input) == 0:
-            self._notes.leave_out("that have no prompt, as failed ones")
+            self._notes.leave_out("that have no prompt, such as failed requests")
             return None
         length = cells.tokens(self._input, 1)
         if self._form == "azure" and self._given is None:
@@ -128,7 +128,7 @@ class _Reader:
     def _ids(self, cells: Cells, length: int) -> tuple[int, ...]:
         is_given = self._form == "csv" and cells.given("hash_ids") is not None
         if self._given is not None and is_given is not self._given:
-            raise cells.refusal("hash_ids", "must be in all rows or in none: ids made up here could be those of other rows")
+            raise cells.refusal("hash_ids", "must be in all rows or in none: an id made up here could equal an id of another row")
         self._given = is_given
         if not is_given:
             return self._names.fresh(length)

@@ -107,7 +107,7 @@ def test_azures_times_are_read_in_both_their_forms(tmp_path: Path, separator: st
     later = "2024-05-10 00:00:00.009930+00:00,2162,5\n2024-05-10 02:00:00+02:00,2399,6\n2024-05-09 19:00:01-0500,0,0\n"
     found = Converted(tmp_path, AZURE + later, sort=True)
     assert found.facts == [(0, 2399, 6), (9.93, 2162, 5)]
-    assert "1 request left out that have no prompt, as failed ones" in found.notes
+    assert "1 request left out that have no prompt, such as failed requests" in found.notes
 
 
 def test_columns_without_a_place_are_told(tmp_path: Path) -> None:
