@@ -85,7 +85,7 @@ def engine_of(target: SimulatedTarget) -> tuple[EnginePreset, str]:
     """
     base, known = preset(target.engine.value), target.prefill_tokens_per_second
     if target.simulated is not None:
-        words = f"Engines: simulated as the pool declares them, at {known:,.0f} prompt tokens/s."
+        words = f"Engines: simulated as the pool declares them; they compute {known:,.0f} prompt tokens/s."
         return _as_served(base, target, target.simulated), words
     if target.fitted is not None:
         fitted = replace(with_costs(base, target.fitted), kv_tokens=target.kv_cache_tokens, dram_tokens=None)

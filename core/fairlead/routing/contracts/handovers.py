@@ -2,8 +2,8 @@
 answer, so the prompt is computed twice.
 
 An engine without a KV connector accepts such a request and answers as usual. After a few such answers in a row the
-engine *rests*: sessions leave it without their blocks, and prompts are divided with other prefill instances, or not
-divided. Now and then the engine is asked once more, as a try. All times are Unix seconds.
+engine *rests*: sessions leave it without their blocks, and no request is divided between it and a decode instance. Now
+and then the engine is asked once more, as a try. All times are Unix seconds.
 """
 
 ENOUGH = 3

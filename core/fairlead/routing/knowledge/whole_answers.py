@@ -48,7 +48,7 @@ LEAST_ERROR = 0.05
 """The least error assumed for an answer. Without it, answers that are all alike would seem to determine the speed
 exactly, although any split of their time into prompt and steps fits them."""
 ERRORS_P90 = 1.28
-"""Standard errors from the middle of a normal distribution to its 90th percentile."""
+"""Number of standard errors between the median of a normal distribution and its 90th percentile."""
 
 
 class WholeAnswers:
