@@ -89,7 +89,7 @@ def generate_command(kind: str, requests: int, rate: float | None, seed: int, me
 @click.option("--to", "target_form", type=click.Choice([*FORMS][:2]), default="jsonl", show_default=True, help="The form to write.")
 @click.option("--block-size", type=WholeOption(1, 65_536), help="Tokens per block id of FILE; default: 512, or 16 for alibaba.")
 @click.option("--sort", is_flag=True, help="Sort rows by time, instead of refusing a file that is not sorted.")
-@click.option("--spread", type=click.Choice(["none", "even", "random"]), default="none", show_default=True, help="Spread of equal stamps.")
+@click.option("--spread", type=click.Choice(["none", "even", "random"]), default="none", show_default=True, help="How equal stamps spread.")
 @click.option("--rate", type=_RATE, help="Stretch times to this many requests per second; needed if FILE has no times.")
 @click.option(
     "--speed",

@@ -39,8 +39,8 @@ _KEYS = {
 its sets.
 """
 _UNTIMED = {
-    (b"data", b"session_id", b"payloads"): "aiperf's inputs.json, which says of no request when it came",
-    (b"input_config",): "aiperf's summary of a run, which has no single requests",
+    (b"data", b"session_id", b"payloads"): "aiperf's inputs.json, which has no times of requests",
+    (b"input_config",): "aiperf's summary of a run, which lists no requests",
 }
 """Documents that cannot be converted, recognised by the names of fields in them, each with the reason."""
 _ORDER = ("alibaba", "jsonl", "aiperf", "guidellm")

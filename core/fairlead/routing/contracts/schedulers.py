@@ -317,7 +317,7 @@ class Scheduler(Protocol):
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Dispatch | Refusal, ...]:
         """Put a newer table in force: rings are rebuilt, queued requests of instances that stopped accepting are
-        re-routed, dispatched ones stay.
+        re-routed, and dispatched requests stay.
         """
 
     def apply_bindings(self, bindings: Sequence[Binding], now: float, lost: Collection[str] = ()) -> int:

@@ -187,7 +187,7 @@ def verdict(move: TimedMove) -> str:
     """Say whether moving was faster than predicted for staying, and whether that had been predicted."""
     stay, actual = move.predicted_source_ttft_seconds, move.actual_ttft_seconds
     if actual is None:
-        return "Whether it was faster is not known: no first token was reported for the request that went."
+        return "Whether it was faster is not known: no first token was reported for the moved request."
     if stay is None:
         return f"Whether it was faster is not known; the first token came after {_words(actual)}."
     if actual >= stay:

@@ -330,8 +330,8 @@ class SessionBindings:
         return 0
 
     def _give_way(self, known: _Known, place: int, binding: Binding) -> int:
-        """Settle all pending changes after the change at `place`, or an earlier one that is no longer kept, lost. The
-        changes after it lost too. Returns the number of moves lost.
+        """Settle all pending changes when the change at `place`, or an earlier change that is no longer kept, has lost.
+        The changes after it have lost too. Returns the number of moves lost.
         """
         lost = sum(change.previous is not None for change in known.pending[place:])
         if place == 0:  # of those forgotten, as many are bound as there are versions before the winner's

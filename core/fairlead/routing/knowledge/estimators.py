@@ -41,12 +41,12 @@ LONGEST_STEP_SECONDS = 10.0
 LONGEST_PREFILL_SECONDS = 600.0
 """Longest plausible prefill; a longer one means that the engine stood still."""
 STEPS_OBSERVED = 24
-"""Observations after which decode steps count as known. A fit to so few observations says little more than their mean,
-but that is within a fifth of the truth in a full pool. Waiting for more is worse: until then no time is reserved for
-decodes.
+"""Number of observations after which decode steps count as known. A fit to this few observations says little more than
+their mean, but in a full pool the mean is within a fifth of the truth. Waiting for more is worse: until then no time is
+reserved for decodes.
 """
 RECALLED_UNTIL = 100
-"""Number of observations after which a fit no longer uses a recalled one as its prior."""
+"""Number of observations after which a fit no longer uses a recalled fit as its prior."""
 MOST_TOKENS = 10_000_000.0
 """Upper bound for context tokens: more than any engine holds."""
 MOST_REQUESTS = 100_000.0

@@ -18,7 +18,7 @@ from fairlead.tables import EVERY_MOVE
 from fairlead.targets import instance_of, rank_of
 
 PATIENCE_SECONDS = 10.0
-"""Minimum number of seconds that a request without a waiting client may wait for its KV blocks."""
+"""Minimum seconds after which a transfer is given up if no client waits for its request."""
 
 
 def can_fetch(state: SchedulerState, tracked: TrackedRequest, source: str, target: str, now: float) -> bool:

@@ -35,7 +35,7 @@ class _Upload:
 
 
 class Audio:
-    """One of the two paths. Translations have no usage, as in vLLM."""
+    """The handler of one of the two audio paths. Translations have no usage, as in vLLM."""
 
     def __init__(self, task: str, chunk_id: str, *, tells_usage: bool) -> None:
         self._task = task

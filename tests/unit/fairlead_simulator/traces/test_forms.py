@@ -276,9 +276,9 @@ def test_rows_are_sorted_when_asked_for(tmp_path: Path) -> None:
         (b"[\n  {}\n]", ": is a JSON list; write one JSON object per line"),
         (
             b'{\n  "data": [{\n  "session_id": "a", "payloads": [{}]}]\n}',
-            ": is aiperf's inputs.json, which says of no request when it came",
+            ": is aiperf's inputs.json, which has no times of requests",
         ),
-        (jsonl({"request_count": 5, "input_config": {}}), ": is aiperf's summary of a run, which has no single requests; convert the prof"),
+        (jsonl({"request_count": 5, "input_config": {}}), ": is aiperf's summary of a run, which lists no requests; convert the prof"),
         (b"timestamp,timestamp,input_length,output_length\n", ":1: timestamp: is the name of two columns"),
         (AZURE.encode() + b"16.11.2023,1,1\n", ":2: TIMESTAMP: '16.11.2023' must be a time since 1970, as 2023-11-16 18:15:46.680590"),
         (AZURE.encode() + b"2023-02-30 00:00:00,1,1\n", ":2: TIMESTAMP: '2023-02-30 00:00:00' must be a time"),
