@@ -24,7 +24,9 @@ class KeyLimits:
         self._requests = None if facts.requests_per_minute is None else RateLimit(facts.requests_per_minute / routers, now)
         self._tokens = None if facts.tokens_per_minute is None else RateLimit(facts.tokens_per_minute / routers, now)
         self._answer_tokens: float | None = None
-        """The mean length of the key's answers, newer ones count more; None before the first."""
+        """The mean length of the key's answers, newer ones count more; None before the first. A request may have
+        several.
+        """
         self._promised = 0
         """Tokens that are reserved for unfinished answers."""
 
@@ -64,15 +66,15 @@ class KeyLimits:
         self._promised += answer_tokens
         return 0.0
 
-    def expected_answer(self, most: int) -> int:
-        """Tokens to reserve for an answer with this upper bound (0 = no bound): the mean length of the key's answers,
-        the bound itself before the first answer, and never more than a minute's worth.
+    def expected_answer(self, most: int, answers: int = 1) -> int:
+        """Tokens to reserve for so many answers, each with this upper bound (0 = no bound): the mean length of the
+        key's answers, the bound itself before the first answer, and never more than a minute's worth.
         """
         per_minute = self._facts.tokens_per_minute
         if per_minute is None:
             return 0
-        expected = most if self._answer_tokens is None else int(self._answer_tokens)
-        return min(expected, most or expected, per_minute)
+        expected = most if self._answer_tokens is None else self._answer_tokens
+        return min(int(min(expected, most or expected) * answers), per_minute)
 
     def spend(self, tokens: int, promised: int, now: float) -> None:
         """Take tokens without a check; a negative number gives tokens back. `promised` changes the tokens reserved for
@@ -82,7 +84,7 @@ class KeyLimits:
             self._promised += promised
             self._tokens.take(tokens, now)
 
-    def learn_answer(self, tokens: int) -> None:
+    def learn_answer(self, tokens: float) -> None:
         """Learn the length of a finished answer."""
         before = self._answer_tokens
         self._answer_tokens = tokens if before is None else before + (tokens - before) * ANSWER_WEIGHT
@@ -90,10 +92,11 @@ class KeyLimits:
 
 class Charge:
     """What one request takes from its key. The tokens reserved for its prompt and answer are already taken from the
-    limit; `most_tokens` is the largest count that an engine can truthfully report for either.
+    limit; `most_tokens` is the largest count that an engine can truthfully report for either, `answers` the number of
+    answers that it asks for.
     """
 
-    __slots__ = ("_answer", "_follows", "_key", "_limits", "_output", "_prompt", "_taken", "_use", "has_ended", "most_tokens")
+    __slots__ = ("_answer", "_answers", "_follows", "_key", "_limits", "_output", "_prompt", "_taken", "_use", "has_ended", "most_tokens")
 
     def __init__(
         self,
@@ -105,8 +108,10 @@ class Charge:
         answer_tokens: int,
         most_tokens: int,
         follows: bool = False,
+        answers: int = 1,
     ) -> None:
         self._key = key
+        self._answers = answers
         self._limits = limits
         self._use = use
         self._taken = prompt_tokens + answer_tokens
@@ -143,6 +148,6 @@ class Charge:
         self._limits.spend(total - self._taken, -self._answer, now)
         self._taken, self._answer = total, 0
         if more_output:
-            self._limits.learn_answer(self._output)
+            self._limits.learn_answer(self._output / self._answers)
         if more_prompt or more_output:
             self._use.add(self._key, now, prompt_tokens=more_prompt, output_tokens=more_output)

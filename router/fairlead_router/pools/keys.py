@@ -162,15 +162,17 @@ class GatewayKeys:
         """Count a request that its key opens a pool for."""
         self.use.add(key.facts.id, now, requests=1)
 
-    def reserve(self, key: GatewayKey, request: RoutingRequest, most_tokens: int, now: float, *, follows: bool = False) -> Charge:
+    def reserve(
+        self, key: GatewayKey, request: RoutingRequest, most_tokens: int, now: float, *, follows: bool = False, answers: int = 1
+    ) -> Charge:
         """Count a request that goes to a pool, and take its tokens from the key's limit: its prompt's, and those that
-        its answer is expected to have. Its pool settles the charge when it ends.
+        its `answers` are expected to have. Its pool settles the charge when it ends.
 
-        Of prompt and answer no more than `most_tokens` each can be true. `follows`: the answer is made in the
+        Of prompt and answers no more than `most_tokens` each can be true. `follows`: the answer is made in the
         background, after the request has ended. Raises BadRequest 429 if no token is left,
         which nobody could know before the body was read.
         """
-        answer_tokens = key.limits.expected_answer(request.max_output_tokens)
+        answer_tokens = key.limits.expected_answer(request.max_output_tokens, answers)
         if seconds := key.limits.reserve(request.prompt_tokens, answer_tokens, now):
             raise self._too_many(key, KeyRefusal.OVER_TOKENS, seconds, now)
         self.sent_to_pool(key, now)
@@ -182,6 +184,7 @@ class GatewayKeys:
             answer_tokens=answer_tokens,
             most_tokens=most_tokens,
             follows=follows,
+            answers=answers,
         )
 
     def _unknown(self, *, shown: bool, expired: bool) -> BadRequest:

@@ -211,11 +211,12 @@ class Pool:
             return 0.0
         return max(0.0, now - self._figures_off.setdefault(quantity, now))
 
-    def most_tokens(self, body_bytes: int) -> int:
-        """The most tokens that a prompt with a body of `body_bytes`, or its answer, can truly have. A token of text has
-        a byte; what the bytes do not show (media, a conversation that its engine keeps) must fit into a KV cache.
+    def most_tokens(self, body_bytes: int, answers: int = 1) -> int:
+        """The most tokens that a prompt with a body of `body_bytes`, or all of its `answers`, can truly have. A token
+        of text has a byte; what the bytes do not show (media, a conversation that its engine keeps) must fit into a KV
+        cache, and so must each answer.
         """
-        return body_bytes + (self.engines.cache_tokens or self.table.engine.kv_cache_tokens)
+        return body_bytes + (self.engines.cache_tokens or self.table.engine.kv_cache_tokens) * answers
 
     # ── names ──
 

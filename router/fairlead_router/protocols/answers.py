@@ -435,6 +435,7 @@ class _Document(msgspec.Struct):
     code: Any = None
     message: Any = None
     status: Any = None
+    stop_reason: Any = None
     error: Any = None
     usage: Any = None
     choices: msgspec.Raw = msgspec.Raw()
@@ -444,7 +445,7 @@ class _Document(msgspec.Struct):
 
 
 _DOCUMENT = msgspec.json.Decoder(_Document)
-_FAILED = re.compile(rb'"finish_reason"\s*:\s*"error"')
+_GAVE_UP = re.compile(rb'"finish_reason"\s*:\s*"(?:error|abort)"')
 _ENDED = re.compile(rb'"finish_reason"\s*:\s*"')
 _NO_CHOICES = (b"", b"null", b"[]")
 _PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
@@ -468,11 +469,15 @@ def read_whole(body: bytes, *, has_input: bool = True) -> WholeAnswer:
         failure = failure_of(document.error or {"message": document.message, "type": document.type, "code": document.code})
     elif (document.error and bytes(document.choices).strip() in _NO_CHOICES) or document.status == "failed":
         failure = failure_of(document.error or {"message": "its status is failed"})
-    elif b'"error"' in body and _FAILED.search(document.choices):
-        failure = Failure("it ended with finish_reason error")
-    elif not (_ENDED.match(body, max(0, body.rfind(b'"finish_reason"'))) or _is_filled(document)):
+    elif _may_have_given_up(document, body) or not (_ENDED.match(body, max(0, body.rfind(b'"finish_reason"'))) or _is_filled(document)):
         failure = shortfall(decoded(body), has_input=has_input)
     return WholeAnswer(None if document.usage is None else read_usage(document.usage), failure, document.id)
+
+
+def _may_have_given_up(document: _Document, body: bytes) -> bool:
+    if document.status == "cancelled" or (document.type == "message" and document.stop_reason is None):
+        return True
+    return (b'"error"' in body or b'"abort"' in body) and _GAVE_UP.search(document.choices) is not None
 
 
 def _is_filled(document: _Document) -> bool:
@@ -485,7 +490,7 @@ def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
     squeezed = Squeezed(0)
     squeezed.feed(body)
     document = squeezed.document()
-    if document is None and not nests_deeper(body):
+    if (document is None and not nests_deeper(body)) or _GAVE_UP.search(body):
         document = decoded(body)
         if document is None and is_cut(body):
             return WholeAnswer(failure=Failure("the answer ends within its document"))

@@ -1,4 +1,5 @@
-"""Whether a document with a status of success holds an answer at all, in any protocol.
+"""Whether a document with a status of success holds an answer at all, in any protocol, and not one that its engine gave
+up.
 
 A document without content is an answer if it says why it ended: after `max_tokens: 0`, or of a response that is made in
 the background. It is empty if the field for the answer is there and empty, or if no field could hold one. An unknown
@@ -14,7 +15,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from fairlead_router.protocols.spoken_events import Failure, failure_of
+from fairlead_router.protocols.spoken_events import GAVE_UP, Failure, failure_of
 
 _EXPLAINS = frozenset({"code", "detail", "details", "error", "errors", "message", "msg", "param", "title"})
 """Fields that say why there is no answer."""
@@ -47,9 +48,24 @@ def shortfall(document: Any, *, has_input: bool = True) -> Failure | None:
     """
     if not isinstance(document, dict):
         return None
+    if reason := _why_given_up(document):
+        return Failure(reason)
     if any(document.get(word) for word in ("code", "detail", "message")) and not _holds_answer(document):
         return failure_of({"message": document.get("message") or document.get("detail"), "code": document.get("code")})
     return Failure("the answer has no content, and no reason for its end") if _is_empty(document, has_input=has_input) else None
+
+
+def _why_given_up(document: Mapping[str, Any]) -> str:
+    """Why the engine, not the model, ended the answer; "" where it did not. Of a message vLLM then leaves the reason
+    out; of a response that nobody could cancel it says that it is cancelled.
+    """
+    choices = document.get("choices")
+    for choice in choices if isinstance(choices, list) else ():
+        if isinstance(choice, dict) and choice.get("finish_reason") in GAVE_UP:
+            return f"it ended with finish_reason {choice['finish_reason']}"
+    if document.get("type") == "message" and document.get("role") == "assistant":
+        return "it ended without a stop_reason" if document.get("content") and document.get("stop_reason") is None else ""
+    return "it was cancelled" if document.get("status") == "cancelled" and document.get("background") is False else ""
 
 
 def is_cut(body: bytes) -> bool:

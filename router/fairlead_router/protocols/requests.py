@@ -25,10 +25,10 @@ class ParsedRequest:
     """The parts of a body that routing and proxying need.
 
     `body` is UTF-8; `prompt` are the canonical bytes; `document` the decoded JSON; `model` None if the client names
-    none, which leaves it to the engine.
+    none, which leaves it to the engine; `answers` is how many answers are asked for.
     """
 
-    __slots__ = ("body", "document", "include_usage", "max_output_tokens", "model", "prompt", "stream")
+    __slots__ = ("answers", "body", "document", "include_usage", "max_output_tokens", "model", "prompt", "stream")
 
     def __init__(self, body: bytes, document: Document, endpoint: Endpoint) -> None:
         self.body = body
@@ -45,7 +45,8 @@ class ParsedRequest:
         if options is not None and not isinstance(options, dict):
             raise bad_field("stream_options", options, 'use an object such as {"include_usage": true}')
         self.include_usage = options is not None and _flag("stream_options.include_usage", options.get("include_usage"))
-        self.max_output_tokens = _limit(document, endpoint.dialect) if endpoint.streams else 0
+        self.max_output_tokens = _limit(document, endpoint.dialect) if endpoint.streams or endpoint.several else 0
+        self.answers = 1 if not endpoint.several and _ASKS_FOR_MORE.isdisjoint(document) else _answers(document, endpoint)
 
     def renamed(self, model: str) -> bytes:
         """The body with the model's name that the engine knows; nothing else changes."""
@@ -172,6 +173,17 @@ def _limit(document: Document, dialect: Dialect) -> int:
     if number is None or number < 0:
         raise bad_field(field, value, "give a whole number of tokens")
     return number if number < _LARGEST else _LARGEST
+
+
+_ASKS_FOR_MORE = frozenset({"n", "best_of", "prompt"})
+
+
+def _answers(document: Document, endpoint: Endpoint) -> int:
+    """How many answers an engine makes: `n` for each prompt. What engines would refuse counts as one."""
+    each = max(_whole(document.get(field)) or 1 for field in ("n", "best_of"))
+    prompts = document.get("messages" if endpoint.several else "prompt")
+    are_several = isinstance(prompts, list) and bool(prompts) and (endpoint.several or isinstance(prompts[0], str | list))
+    return min(max(1, each), _LARGEST) * (len(prompts) if are_several else 1)
 
 
 def _whole(value: object) -> int | None:

@@ -162,3 +162,32 @@ async def test_a_request_that_its_key_does_not_open_takes_nothing_from_the_limit
     world.api.state.set_table(world.table(version=3))
     await until(lambda: all(pool.table.version == 3 for pool in running.router.pools.all()))
     assert [(await running.ask(headers=SHOWN)).status_code for _ in range(2)] == [200, 200]
+
+
+@pytest.mark.parametrize(
+    ("path", "document"),
+    [
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "n": 100}),
+        ("/v1/completions", {"prompt": ["x"] * 50, "n": 2}),
+        ("/v1/chat/completions/batch", {"messages": [[{"role": "user", "content": "x"}]] * 100}),
+    ],
+)
+async def test_a_hundred_answers_at_once_are_limited_as_a_hundred_requests(world: World, path: str, document: dict[str, Any]) -> None:
+    running = await limited(world)
+    body = {"model": "mock", "max_tokens": 1000, **document}
+    held = [asyncio.create_task(running.client.post(path, json=body, headers={**SHOWN, "x-script": "silent"})) for _ in range(3)]
+    await until(lambda: sum(task.done() for task in held) == 2)
+    assert [task.result().status_code for task in held if task.done()] == [429, 429], "the first one takes the minute's tokens"
+    for task in held:
+        task.cancel()
+    await asyncio.gather(*held, return_exceptions=True)
+
+
+async def test_what_several_answers_cost_may_exceed_what_one_can_have(world: World) -> None:
+    running = await limited(world)
+    cache = running.pool.engines.cache_tokens or running.pool.table.engine.kv_cache_tokens
+    tells(world, {"prompt_tokens": 100, "completion_tokens": cache * 3})
+    body = {"model": "mock", "max_tokens": cache, "n": 4, "messages": [{"role": "user", "content": "x"}]}
+    answer = await running.client.post("/v1/chat/completions", json=body, headers={**SHOWN, "x-script": "raw"})
+    assert answer.status_code == 200
+    assert (await charged(world, running))[:3] == (1, 100, cache * 3)

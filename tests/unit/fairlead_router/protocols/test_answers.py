@@ -336,6 +336,34 @@ def test_an_error_event_is_a_failure_wherever_it_is_cut_and_wherever_it_stands(d
             assert (reader.finished, reader.began) == (False, before == content)
 
 
+VOIDED = {"object": "response", "status": "cancelled", "background": False, "output": [{"type": "message"}]}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "gives_up", "why"),
+    [
+        (OPENAI, chunk(None, "abort"), "finish_reason abort"),
+        (OPENAI, chunk("x", "error"), "finish_reason error"),
+        (OPENAI, choice("abort", text=""), "finish_reason abort"),
+        (OPENAI, chunk("x", "stop", 1) + chunk("", "abort"), "finish_reason abort"),
+        (ANTHROPIC, named({"type": "message_delta", "delta": {"stop_reason": None, "stop_sequence": None}, "usage": {}}), "stop_reason"),
+        (RESPONSES, named({"type": "response.completed", "response": VOIDED}), "cancelled"),
+    ],
+)
+@pytest.mark.parametrize("ends", ["", DONE, named({"type": "message_stop"})])
+def test_an_answer_that_its_engine_gives_up_is_a_failure_in_every_protocol(dialect: Dialect, gives_up: str, why: str, ends: str) -> None:
+    reader, _ = read(gives_up + ends, dialect)
+    assert reader.failure is not None
+    assert why in reader.failure.message
+    assert not reader.finished
+
+
+def test_what_its_client_may_have_cancelled_is_no_failure() -> None:
+    for response in ({**VOIDED, "background": True}, {"status": "cancelled"}):
+        assert read(named({"type": "response.completed", "response": response}), RESPONSES)[0].failure is None
+        assert read_whole(orjson.dumps({"id": "resp_1", **response})).failure is None
+
+
 @pytest.mark.parametrize("text", ["", "\n\n", ": ping\n\n", DONE, chunk("") + DONE, event({"choices": [], "usage": USAGE}) + DONE])
 def test_a_stream_without_content_and_without_a_reason_is_no_answer(text: str) -> None:
     reader, _ = read(text)
@@ -602,6 +630,11 @@ def test_usage_of_whole_answers_is_read_leniently(document: dict[str, Any], expe
     assert (said.usage, said.failure) == (expected, None)
 
 
+def test_an_answer_with_numbers_that_json_has_not_is_given_up_too() -> None:
+    body = b'{"choices": [{"text": "x", "logprobs": [NaN], "finish_reason": "abort"}]}'
+    assert read_whole(body).failure == Failure("it ended with finish_reason abort")
+
+
 def test_usage_is_read_beside_numbers_that_json_has_not() -> None:
     assert read_whole(b'{"data": [{"embedding": [NaN, -Infinity]}], "usage": {"prompt_tokens": 4}}').usage == Usage(0, None, 4)
 
@@ -616,6 +649,13 @@ def test_usage_is_read_beside_numbers_that_json_has_not() -> None:
         ({"type": "error", "error": {"type": "rate_limit_error", "message": "boom"}}, Failure("boom", 429)),
         ({"id": "resp_1", "status": "failed", "error": {"code": "server_error", "message": "boom"}}, Failure("boom")),
         ({"choices": [{"message": {"content": ""}, "finish_reason": "error"}]}, Failure("it ended with finish_reason error")),
+        ({"choices": [{"message": {"content": "x"}, "finish_reason": "abort"}]}, Failure("it ended with finish_reason abort")),
+        ({"choices": [{"finish_reason": "stop"}, {"finish_reason": "abort"}]}, Failure("it ended with finish_reason abort")),
+        ({"choices": [{"message": {"content": '"finish_reason": "abort"'}, "finish_reason": "stop"}]}, None),
+        ({"choices": [{"text": "x", "finish_reason": "stop"}], "metadata": {"finish_reason": "abort"}}, None),
+        ({"type": "message", "role": "assistant", "content": [{"text": "x"}]}, Failure("it ended without a stop_reason")),
+        ({"type": "message", "role": "assistant", "content": [{"text": "x"}], "stop_reason": "end_turn"}, None),
+        ({"id": "resp_1", **VOIDED}, Failure("it was cancelled")),
         ({"choices": [{"message": {"content": '"finish_reason": "error"'}, "finish_reason": "stop"}], "error": None}, None),
         ({"choices": [{"message": {"content": '{"error": "boom"}'}, "finish_reason": "length"}]}, None),
         ({"id": "resp_1", "status": "incomplete", "error": None}, None),
