@@ -19,7 +19,7 @@ from fairlead_router.pools.settling import LaterAnswer
 from fairlead_router.pools.side_circuits import Tries
 from fairlead_router.pools.side_circuits import fault_of as fault_of_kind
 from fairlead_router.pools.tickets import Ticket
-from fairlead_router.protocols.answers import StreamReader, Usage, WholeAnswer, is_response_id, read_whole, usage_of
+from fairlead_router.protocols.answers import StreamReader, Usage, WholeAnswer, is_response_id, read_whole, usage_of, usage_of_head
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.kept_headers import decision_headers
 from fairlead_router.protocols.squeezing import Squeezed
@@ -94,6 +94,8 @@ class RoutedAccount:
         self._failed = False
         self._remembered = False
         self._whole = WholeAnswer()
+        self._in_head: Usage | None = None
+        """The usage that a header reports."""
         self._reader: StreamReader | None = None
         self._pieces: list[bytes] | None = []
         self._size = 0
@@ -116,6 +118,8 @@ class RoutedAccount:
         elif self.ticket.request.streamed and event_stream and self._status < 400:
             hides_usage = self.asks_usage and not any(name == b"content-length" for name, _ in headers)
             self._reader = self.ticket.stream = StreamReader(self._dialect, hides_usage=hides_usage)
+        else:
+            self._in_head = usage_of_head(headers)
         return self._named(dispatch)
 
     def _follow(self, dispatch: Dispatch, served: str, now: float) -> Dispatch:
@@ -226,7 +230,7 @@ class RoutedAccount:
         if self._reader is not None:
             return self._reader.usage()
         usage = self._whole.usage if self._long is None else usage_of(self._long)
-        return usage or Usage()
+        return usage or self._in_head or Usage()
 
     def _note_refusal(self, dispatch: Dispatch) -> None:
         """No proxy can send the request again, but the next request must not be refused for this."""

@@ -96,7 +96,7 @@ class Charge:
     answers that it asks for.
     """
 
-    __slots__ = ("_answer", "_answers", "_follows", "_key", "_limits", "_output", "_prompt", "_taken", "_use", "has_ended", "most_tokens")
+    __slots__ = ("_answer", "_answers", "_follows", "_key", "_limits", "_output", "_prompt", "_use", "has_ended", "most_tokens", "taken")
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Charge:
         self._answers = answers
         self._limits = limits
         self._use = use
-        self._taken = prompt_tokens + answer_tokens
+        self.taken = prompt_tokens + answer_tokens
         """Tokens taken from the limit so far."""
         self._answer = answer_tokens
         """The part of the taken tokens that is reserved for the answer; 0 once the request has ended."""
@@ -133,7 +133,7 @@ class Charge:
         more = tokens - self._answer
         if more > 0:
             self._answer += more
-            self._taken += more
+            self.taken += more
             self._limits.spend(more, more, now)
 
     def settle(self, prompt_tokens: int, output_tokens: int, now: float) -> None:
@@ -145,8 +145,8 @@ class Charge:
         self._prompt += more_prompt
         self._output += more_output
         total = self._prompt + self._output + (self._follows if self._prompt and not self._output else 0)
-        self._limits.spend(total - self._taken, -self._answer, now)
-        self._taken, self._answer = total, 0
+        self._limits.spend(total - self.taken, -self._answer, now)
+        self.taken, self._answer = total, 0
         if more_output:
             self._limits.learn_answer(self._output / self._answers)
         if more_prompt or more_output:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,6 +28,9 @@ it passes.
 
 _CHOICE_WITHIN = 4096
 """An event with a choice has it within this many bytes; until then it may be one that has only counts."""
+
+METADATA_HEADER = b"metadata"
+"""Says of an answer in bytes what the bytes are; nobody can read them without it."""
 
 _RELEARNED = 64
 """How often the shape of events is derived again; streams whose every event differs are decoded."""
@@ -501,6 +505,15 @@ def usage_of(squeezed: Squeezed) -> Usage | None:
     """The usage of an unstreamed answer that was too long to hold."""
     document = squeezed.document()
     return read_usage(document.get("usage")) if isinstance(document, dict) else None
+
+
+def usage_of_head(headers: Iterable[tuple[bytes, bytes]]) -> Usage | None:
+    """The usage of an answer in bytes (`encoding_format: bytes`), which vLLM puts into a header."""
+    for name, value in headers:
+        if name == METADATA_HEADER:
+            document = decoded(value)
+            return read_usage(document.get("usage")) if isinstance(document, dict) else None
+    return None
 
 
 def is_response_id(value: Any) -> bool:
