@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,8 +19,10 @@ from fairlead_router.protocols.dialects import Dialect
 
 MOST_TEXT = 1024 * 1024
 """Most characters of an answer that are kept: a quarter of a million tokens. A longer answer is not carried on."""
-SETTLED_AT = 512
-"""Pieces that are read at the next look, so that a long answer is kept as its text, a fiftieth of its events."""
+SETTLED_BYTES = 128 * 1024
+"""Bytes of pieces that are read at the next look, so that a long answer is kept as its text, a fiftieth of its events,
+and events with much beside their text are not kept.
+"""
 
 _TEXT = re.compile(rb'"(?:content|text)" ?: ?"([^"\\]+)"')
 _THOUGHTS = ("reasoning", "reasoning_content")
@@ -30,8 +33,8 @@ class AnswerSoFar:
     """The kept part of one answer. `pieces` are whole events that the client has had, to be read by `settle`."""
 
     __slots__ = (
-        "_after", "_alike", "_before", "_texts", "_thoughts", "choices", "deltas", "first", "has_end", "has_ids", "has_logprobs", "has_others",
-        "is_too_long", "length", "pieces", "prompt_ids", "token_ids",
+        "_after", "_alike", "_before", "_prompt_ids", "_texts", "_thoughts", "_token_ids", "_weighed", "_weight", "choices", "deltas", "first", "has_end", "has_ids", "has_logprobs", "has_others",
+        "is_too_long", "length", "pieces",
     )  # fmt: skip
 
     def __init__(self, pieces: list[bytes]) -> None:
@@ -50,16 +53,16 @@ class AnswerSoFar:
         self.has_end = False
         """Whether the reason why it ends was there."""
         self.has_logprobs = False
-        self.prompt_ids: list[int] = []
-        """The prompt's token ids, where the client asked for them."""
-        self.token_ids: list[int] = []
+        self._prompt_ids, self._token_ids = array("I"), array("I")
         self.has_ids = True
-        """Whether `token_ids` are those of all the text."""
+        """Whether the engine gave the ids of all the text."""
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._before = b"\0"
         self._after = b""
         self._alike: list[bytes] = []
+        self._weighed = self._weight = 0
+        """How many of the pieces are counted, and their bytes."""
 
     @property
     def text(self) -> str:
@@ -74,12 +77,24 @@ class AnswerSoFar:
     @property
     def has_content(self) -> bool:
         """Whether the client has had any of what the model generated."""
-        return bool(self._texts or self._thoughts or self.has_others)
+        return bool(self._texts or self._thoughts or self.has_others or self.is_too_long)
 
     @property
     def ids(self) -> list[int]:
         """The token ids of the text, if the engine gave them; empty if not."""
-        return self.token_ids if self.has_ids else []
+        return list(self._token_ids) if self.has_ids else []
+
+    @property
+    def prompt_ids(self) -> list[int]:
+        """The prompt's token ids, where the client asked for them."""
+        return list(self._prompt_ids)
+
+    def settle_if_large(self) -> None:
+        """Read the pieces that have come since, if they are many."""
+        self._weight += sum(map(len, self.pieces[self._weighed :]))
+        self._weighed = len(self.pieces)
+        if self._weight > SETTLED_BYTES:
+            self.settle()
 
     def settle(self) -> None:
         """Read the pieces that have come since."""
@@ -87,6 +102,7 @@ class AnswerSoFar:
             return
         data = b"".join(self.pieces)
         self.pieces.clear()
+        self._weighed = self._weight = 0
         if self.is_too_long:
             return
         before, after = self._before, self._after
@@ -101,8 +117,13 @@ class AnswerSoFar:
         self._take_alike()
         if self.length > MOST_TEXT:
             self.is_too_long = True
-            self._texts.clear()
-            self._thoughts.clear()
+            self.forget()
+
+    def forget(self) -> None:
+        """Keep nothing more of the answer but that it was too long."""
+        self._texts.clear()
+        self._thoughts.clear()
+        self._prompt_ids, self._token_ids = array("I"), array("I")
 
     def _take_alike(self) -> None:
         if self._alike:
@@ -155,7 +176,7 @@ class ChunksSoFar(AnswerSoFar):
             self.choices.add(index)
         self.has_end = self.has_end or choice.get("finish_reason") is not None
         self.has_logprobs = self.has_logprobs or bool(choice.get("logprobs"))
-        self.prompt_ids = self.prompt_ids or _ids(chunk.get("prompt_token_ids")) or _ids(choice.get("prompt_token_ids"))
+        self._prompt_ids = self._prompt_ids or _ids(chunk.get("prompt_token_ids")) or _ids(choice.get("prompt_token_ids"))
         delta = choice.get("delta")
         said = choice if not isinstance(delta, dict) else delta
         text = said.get("text" if said is choice else "content")
@@ -169,7 +190,7 @@ class ChunksSoFar(AnswerSoFar):
         if text or thoughts:
             self.deltas += 1
             self.has_ids = self.has_ids and bool(ids)
-        self.token_ids += ids
+        self._token_ids.extend(ids)
 
 
 class MessageSoFar(AnswerSoFar):
@@ -260,12 +281,18 @@ class ResponseSoFar(AnswerSoFar):
             self.part = True
         elif kind == "output_item.done":
             self.items.append(item)
+            self.length += len(encoded(document))
             self.open_item, self.part = "", False
             self.ended.clear()
         elif kind.endswith(".done"):
             self.ended.add(kind)
         elif kind.endswith(".delta"):
             self._hear_delta(kind, document.get("delta"))
+
+    def forget(self) -> None:
+        """See `AnswerSoFar`."""
+        super().forget()
+        self.items.clear()
 
     def _hear_delta(self, kind: str, delta: object) -> None:
         self.deltas += 1
@@ -279,8 +306,12 @@ class ResponseSoFar(AnswerSoFar):
             self.has_others = True
 
 
-def _ids(given: object) -> list[int]:
-    return given if isinstance(given, list) and all(type(one) is int for one in given) else []
+def _ids(given: object) -> array[int]:
+    """Token ids in four bytes each; none where one is not an id."""
+    try:
+        return array("I", given if isinstance(given, list) and all(type(one) is int for one in given) else ())
+    except OverflowError:
+        return array("I")
 
 
 def answer_so_far(dialect: Dialect, pieces: list[bytes]) -> AnswerSoFar:

@@ -27,6 +27,8 @@ from fairlead_router.protocols.peer_fields import KV_TRANSFER
 from fairlead_router.protocols.prompts import Document
 
 CHAT_PATH = b"/v1/chat/completions"
+LONGEST_STOPS = 4096
+"""Characters of all stop strings together with which the end of a text is compared, each with each of its beginnings."""
 OWN_LIMIT = 16
 """Tokens of a completion whose client sets no limit."""
 
@@ -182,10 +184,13 @@ def _of_answer(document: Document, sent: AnswerSoFar) -> Uncarried | None:
 
 def _may_stop(document: Document, text: str) -> bool:
     """Whether the text ends in the beginning of a stop string: engines that hold such text back never send it, of the
-    others the rest of the string would come from an engine that does not know its beginning.
+    others the rest of the string would come from an engine that does not know its beginning. More stop strings than
+    are compared count as if it did.
     """
     given = document.get("stop_sequences", document.get("stop"))
     stops = [given] if isinstance(given, str) else [stop for stop in given or () if isinstance(stop, str)]
+    if sum(map(len, stops)) > LONGEST_STOPS:
+        return True
     return any(text.endswith(stop[:size]) for stop in stops for size in range(1, len(stop)))
 
 

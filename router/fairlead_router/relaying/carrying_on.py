@@ -34,7 +34,7 @@ from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.pools import Pools
 from fairlead_router.pools.tickets import Ticket
 from fairlead_router.protocols.answers import StreamReader
-from fairlead_router.protocols.answers_so_far import SETTLED_AT, AnswerSoFar, ResponseSoFar
+from fairlead_router.protocols.answers_so_far import AnswerSoFar, ResponseSoFar
 from fairlead_router.protocols.continuations import Rest, Uncarried, rest, stops, unlike, why_not
 from fairlead_router.protocols.dialects import Dialect, error_event
 from fairlead_router.protocols.prompts import Document
@@ -307,8 +307,8 @@ class HandOvers:
         }
         self._since = {place: self._since.get(place, now) for place in draining}
         for call in self._calls.under_way():
-            if call.sent is not None and len(call.sent) > SETTLED_AT and call.kept is not None:
-                call.kept.settle()
+            if call.sent and call.kept is not None:
+                call.kept.settle_if_large()
             if draining:
                 self._hand_over(call, draining, now)
 
