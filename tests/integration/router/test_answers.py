@@ -398,6 +398,28 @@ async def test_an_engine_that_refuses_to_be_asked_gets_what_its_client_sent_and_
     assert answer.status_code == 400, "it is the client who asks"
 
 
+class Picky(ScriptedEngine):
+    """An engine that refuses a sampling parameter, in words of its client's choice."""
+
+    async def _answer(self, script: str, document: dict[str, Any], *streams: Any) -> None:
+        if "top_k" in document:
+            self._write(streams[0], 400, json.dumps({"error": {"message": f"bad top_k: {document['top_k']}"}}).encode())
+        else:
+            await super()._answer(script, document, *streams)
+
+
+async def test_no_client_can_end_that_engines_are_asked_for_usage(world: World) -> None:
+    world.engines.append(Picky(name="i0"))
+    await world.engines[0].start()
+    world.api.state.set_table(world.table())
+    running = await world.start_router()
+    await until(lambda: running.router.informing.synced)
+    refused = await _ask(running, CHAT, top_k="stream_options")
+    assert (refused.status_code, refused.json()["error"]["message"]) == (400, "bad top_k: stream_options")
+    await _ask(running, CHAT)
+    assert world.engines[0].seen[-1]["body"]["stream_options"] == {"include_usage": True}
+
+
 async def test_an_engines_other_refusals_pass_unchanged(world: World) -> None:
     running = await world.ready(1)
     answer = await _ask(running, CHAT, script="bad-request")
