@@ -442,6 +442,7 @@ class _Document(msgspec.Struct):
     stop_reason: Any = None
     error: Any = None
     usage: Any = None
+    meta: Any = None
     choices: msgspec.Raw = msgspec.Raw()
     content: msgspec.Raw = msgspec.Raw()
     output: msgspec.Raw = msgspec.Raw()
@@ -475,7 +476,10 @@ def read_whole(body: bytes, *, has_input: bool = True) -> WholeAnswer:
         failure = failure_of(document.error or {"message": "its status is failed"})
     elif _may_have_given_up(document, body) or not (_ENDED.match(body, max(0, body.rfind(b'"finish_reason"'))) or _is_filled(document)):
         failure = shortfall(decoded(body), has_input=has_input)
-    return WholeAnswer(None if document.usage is None else read_usage(document.usage), failure, document.id)
+    usage = document.usage
+    if usage is None and isinstance(document.meta, dict):  # Cohere's protocol
+        usage = document.meta.get("billed_units")
+    return WholeAnswer(None if usage is None else read_usage(usage), failure, document.id)
 
 
 def _may_have_given_up(document: _Document, body: bytes) -> bool:

@@ -88,6 +88,7 @@ ENDPOINTS = (
     _routed("/v1/messages", anthropic_prompt, streams=True, dialect=Dialect.ANTHROPIC),
     _routed("/invocations", invocation_prompt, streams=True),
     _routed("/v1/embeddings", embedding_prompt),
+    _routed("/v2/embed", texts_of("texts", "inputs", "images")),
     _routed("/v1/rerank", _RERANKED),
     _routed("/v2/rerank", _RERANKED),
     _routed("/rerank", _RERANKED),

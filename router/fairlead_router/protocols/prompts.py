@@ -138,7 +138,9 @@ def no_prompt(document: Document) -> Prompt:
 
 
 def texts_of(*fields: str) -> PromptReader:
-    """A reader that joins the texts of those of these fields that are present; `messages` are a chat."""
+    """A reader that joins the texts of those of these fields that are present; `messages` are a chat, `images` media in
+    one text each.
+    """
 
     def read(document: Document) -> Prompt:
         into = Pieces()
@@ -147,6 +149,8 @@ def texts_of(*fields: str) -> PromptReader:
             value = document.get(field)
             if field == "messages" and isinstance(value, list):
                 kinds |= render_chat(document, value, into, generates=False)
+            elif field == "images" and isinstance(value, list):
+                kinds |= _collect([{"type": "image_url", "image_url": image} for image in value], into, 0)
             elif value is not None:
                 kinds |= _collect(value, into, 0)
         return Prompt(b"".join(into), kinds, _root(document))

@@ -25,6 +25,7 @@ ROUTED: dict[str, dict[str, Any]] = {
     "/v1/messages": {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 3},
     "/invocations": {"messages": [{"role": "user", "content": "hello"}]},
     "/v1/embeddings": {"input": "hello"},
+    "/v2/embed": {"texts": ["hello"], "input_type": "search_query", "embedding_types": ["float"]},
     "/v1/rerank": {"query": "q", "documents": ["a", "b"]},
     "/v2/rerank": {"query": "q", "documents": ["a", "b"]},
     "/rerank": {"query": "q", "documents": ["a", "b"]},

@@ -635,6 +635,12 @@ def test_an_answer_with_numbers_that_json_has_not_is_given_up_too() -> None:
     assert read_whole(body).failure == Failure("it ended with finish_reason abort")
 
 
+def test_usage_of_coheres_protocol_is_what_it_bills() -> None:
+    said = read_whole(b'{"embeddings": {"float": [[0.1]]}, "meta": {"billed_units": {"input_tokens": 4, "image_tokens": null}}}')
+    assert (said.usage, said.failure) == (Usage(0, None, 4), None)
+    assert read_whole(b'{"results": [], "meta": {"api_version": {}}}').usage is None
+
+
 def test_usage_is_read_beside_numbers_that_json_has_not() -> None:
     assert read_whole(b'{"data": [{"embedding": [NaN, -Infinity]}], "usage": {"prompt_tokens": 4}}').usage == Usage(0, None, 4)
 
