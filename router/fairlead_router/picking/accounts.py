@@ -19,7 +19,16 @@ from fairlead_router.pools.settling import LaterAnswer
 from fairlead_router.pools.side_circuits import Tries
 from fairlead_router.pools.side_circuits import fault_of as fault_of_kind
 from fairlead_router.pools.tickets import Ticket
-from fairlead_router.protocols.answers import StreamReader, Usage, WholeAnswer, is_response_id, read_whole, usage_of, usage_of_head
+from fairlead_router.protocols.answers import (
+    StreamReader,
+    Usage,
+    WholeAnswer,
+    content_type,
+    is_response_id,
+    read_whole,
+    usage_of,
+    usage_of_head,
+)
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.kept_headers import decision_headers
 from fairlead_router.protocols.squeezing import Squeezed
@@ -96,6 +105,7 @@ class RoutedAccount:
         self._whole = WholeAnswer()
         self._in_head: Usage | None = None
         """The usage that a header reports."""
+        self._kind = b""
         self._reader: StreamReader | None = None
         self._pieces: list[bytes] | None = []
         self._size = 0
@@ -119,7 +129,7 @@ class RoutedAccount:
             hides_usage = self.asks_usage and not any(name == b"content-length" for name, _ in headers)
             self._reader = self.ticket.stream = StreamReader(self._dialect, hides_usage=hides_usage)
         else:
-            self._in_head = usage_of_head(headers)
+            self._in_head, self._kind = usage_of_head(headers), content_type(headers)
         return self._named(dispatch)
 
     def _follow(self, dispatch: Dispatch, served: str, now: float) -> Dispatch:
@@ -219,7 +229,8 @@ class RoutedAccount:
             return (self._reader.shortfall if self._is_known else self._reader.failure) is None
         if self._pieces is not None:
             body = b"".join(self._pieces)
-            self._whole = read_whole(body, has_input=self.ticket.request.prompt_bytes > 0)
+            has_input = self.ticket.request.prompt_bytes > 0
+            self._whole = read_whole(body, has_input=has_input, kind=self._kind, dialect=self._dialect)
             if self._dialect is Dialect.RESPONSES:
                 self._remember(self._whole.response_id)
             if not self._is_known and b'"error"' not in body:

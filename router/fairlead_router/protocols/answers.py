@@ -457,10 +457,14 @@ _PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
 _RESPONSE_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
 
-def read_whole(body: bytes, *, has_input: bool = True) -> WholeAnswer:
-    """The facts of a body with a status of success. Without `has_input` an empty list is an answer too."""
+def read_whole(body: bytes, *, has_input: bool = True, kind: bytes = b"", dialect: Dialect = Dialect.OPENAI) -> WholeAnswer:
+    """The facts of a body with a status of success and this content type. Without `has_input` an empty list is an
+    answer too. An engine may also answer with events that nobody asked for.
+    """
     if not body or (body[0] <= 32 and body.isspace()):
         return WholeAnswer(failure=Failure("the answer is empty"))
+    if kind.startswith(b"text/") and body[:1] not in b"{[":
+        return _read_text(body, kind, dialect)
     if not body.startswith(b"{") and _PAGE.match(body):
         return WholeAnswer(failure=Failure("the answer is a page of markup"))
     if body[:1] not in b"{ \r\n\t":  # not a JSON object: vectors in bytes, say
@@ -480,6 +484,20 @@ def read_whole(body: bytes, *, has_input: bool = True) -> WholeAnswer:
     if usage is None and isinstance(document.meta, dict):  # Cohere's protocol
         usage = document.meta.get("billed_units")
     return WholeAnswer(None if usage is None else read_usage(usage), failure, document.id)
+
+
+def _read_text(body: bytes, kind: bytes, dialect: Dialect) -> WholeAnswer:
+    if not kind.startswith(b"text/event-stream"):
+        return WholeAnswer(failure=Failure("the answer is a page of markup" if _PAGE.match(body) else "the answer is plain text"))
+    reader = StreamReader(dialect)
+    reader.feed(body)
+    reader.end()
+    return WholeAnswer(reader.usage(), reader.shortfall, reader.response_id)
+
+
+def content_type(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The content type of an answer, in lower case; empty without one."""
+    return next((value.lower() for name, value in headers if name == b"content-type"), b"")
 
 
 def _may_have_given_up(document: _Document, body: bytes) -> bool:

@@ -21,7 +21,7 @@ from fairlead_router.pools.charges import Charge
 from fairlead_router.pools.kept_prompts import KeptPrompt, KeptPrompts
 from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.tickets import Ticket
-from fairlead_router.protocols.answers import StreamReader, Usage, is_response_id, read_whole, usage_of, usage_of_head
+from fairlead_router.protocols.answers import StreamReader, Usage, content_type, is_response_id, read_whole, usage_of, usage_of_head
 from fairlead_router.protocols.continued_streams import RestReader
 from fairlead_router.protocols.dialects import Dialect
 from fairlead_router.protocols.kept_headers import decision_headers
@@ -251,7 +251,8 @@ class Proxy:
             return
         usage: Usage | None = None
         if status < 400:
-            said = read_whole(body, has_input=exchange.ticket.request.prompt_bytes > 0)
+            kind, has_input = content_type(connection.headers), exchange.ticket.request.prompt_bytes > 0
+            said = read_whole(body, has_input=has_input, kind=kind, dialect=call.dialect)
             if said.failure is not None:
                 self._sender.release(call, connection)
                 raise answer_failed(connection, said.failure)

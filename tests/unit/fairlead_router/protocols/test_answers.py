@@ -635,6 +635,29 @@ def test_an_answer_with_numbers_that_json_has_not_is_given_up_too() -> None:
     assert read_whole(body).failure == Failure("it ended with finish_reason abort")
 
 
+@pytest.mark.parametrize(
+    ("dialect", "events", "failure", "output"),
+    [
+        (OPENAI, chunk("x") + chunk(None, "stop") + event({"choices": [], "usage": USAGE}) + DONE, None, 7),
+        (OPENAI, chunk("x") + event({"error": ERROR}), Failure("KV load failed", 500), 1),
+        (OPENAI, DONE, Failure("the stream has no content, and no reason for its end"), 0),
+        (ANTHROPIC, named({"type": "content_block_delta", "delta": {"text": "x"}}) + named({"type": "message_stop"}), None, 1),
+        (RESPONSES, named({"type": "response.output_text.delta", "delta": "x"}), Failure("the stream ended before its answer did"), 1),
+    ],
+)
+def test_events_that_nobody_asked_for_are_judged_as_events(dialect: Dialect, events: str, failure: Failure | None, output: int) -> None:
+    said = read_whole(events.encode(), kind=b"text/event-stream; charset=utf-8", dialect=dialect)
+    assert said.usage is not None
+    assert (said.failure, said.usage.output_tokens) == (failure, output)
+
+
+def test_plain_text_is_no_answer_but_a_document_by_that_name_is() -> None:
+    assert read_whole(b"Internal Server Error", kind=b"text/plain; charset=utf-8").failure == Failure("the answer is plain text")
+    assert read_whole(b'{"score": 0.5}', kind=b"text/plain").failure is None
+    assert read_whole(b'[{"score": 0.5}]', kind=b"text/plain").failure is None
+    assert read_whole(b"Internal", kind=b"application/octet-stream").failure is None
+
+
 def test_usage_of_coheres_protocol_is_what_it_bills() -> None:
     said = read_whole(b'{"embeddings": {"float": [[0.1]]}, "meta": {"billed_units": {"input_tokens": 4, "image_tokens": null}}}')
     assert (said.usage, said.failure) == (Usage(0, None, 4), None)
