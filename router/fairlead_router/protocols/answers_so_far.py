@@ -33,8 +33,8 @@ class AnswerSoFar:
     """The kept part of one answer. `pieces` are whole events that the client has had, to be read by `settle`."""
 
     __slots__ = (
-        "_after", "_alike", "_before", "_prompt_ids", "_texts", "_thoughts", "_token_ids", "_weighed", "_weight", "choices", "deltas", "first", "has_end", "has_ids", "has_logprobs", "has_others",
-        "is_too_long", "length", "pieces",
+        "_after", "_alike", "_before", "_prompt_ids", "_texts", "_thoughts", "_token_ids", "_weighed", "_weight", "choices", "deltas",
+        "first", "has_end", "has_ids", "has_logprobs", "has_others", "is_too_long", "length", "pieces",
     )  # fmt: skip
 
     def __init__(self, pieces: list[bytes]) -> None:

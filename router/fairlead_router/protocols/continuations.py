@@ -28,7 +28,7 @@ from fairlead_router.protocols.prompts import Document
 
 CHAT_PATH = b"/v1/chat/completions"
 LONGEST_STOPS = 4096
-"""Characters of all stop strings together with which the end of a text is compared, each with each of its beginnings."""
+"""Characters of all stop strings together whose beginnings the end of a text is compared with."""
 OWN_LIMIT = 16
 """Tokens of a completion whose client sets no limit."""
 

@@ -182,8 +182,9 @@ def _answers(document: Document, endpoint: Endpoint) -> int:
     """How many answers an engine makes: `n` for each prompt. What engines would refuse counts as one."""
     each = max(_whole(document.get(field)) or 1 for field in ("n", "best_of"))
     prompts = document.get("messages" if endpoint.several else "prompt")
-    are_several = isinstance(prompts, list) and bool(prompts) and (endpoint.several or isinstance(prompts[0], str | list))
-    return min(max(1, each), _LARGEST) * (len(prompts) if are_several else 1)
+    if not isinstance(prompts, list) or not prompts or not (endpoint.several or isinstance(prompts[0], str | list)):
+        prompts = [prompts]
+    return min(max(1, each), _LARGEST) * len(prompts)
 
 
 def _whole(value: object) -> int | None:

@@ -57,7 +57,7 @@ class RoutingRequest:
     """The client's name for the session, if it turned out to be shared, so that `session` is another name or None."""
     max_output_tokens: int = 0
     answers: int = 1
-    """Answers that its engine makes at the same time (`n`, several prompts): their tokens say nothing of a step's time."""
+    """Answers that its engine makes at the same time (`n`, several prompts); their tokens say nothing of a step."""
     streamed: bool = True
     """False: the caller cannot see the first token, so the scheduler takes the prefill as finished once its
     predicted time has passed.
