@@ -1,7 +1,7 @@
-"""What a client has had of a streamed answer, from which another engine can go on.
+"""The part of a streamed answer that a client has received, from which another engine can continue.
 
-While an answer passes, only its pieces are kept. They are read when they become many, or when the answer is to go on
-elsewhere: events alike an earlier one by comparing bytes, the others by decoding them.
+While an answer passes, its pieces are only kept. They are read when there are many, or when another engine is to
+continue the answer: events like an earlier event are read by comparing bytes, other events by decoding.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from fairlead_router.protocols.answers import decoded, parse_event, split_events
 from fairlead_router.protocols.dialects import Dialect
 
 MOST_TEXT = 1024 * 1024
-"""Most characters of an answer that are kept: a quarter of a million tokens. A longer answer is not carried on."""
+"""Maximum number of characters of an answer that are kept: a quarter of a million tokens. A longer answer is not
+continued.
+"""
 SETTLED_BYTES = 128 * 1024
-"""Bytes of pieces that are read at the next look, so that a long answer is kept as its text, a fiftieth of its events,
-and events with much beside their text are not kept.
+"""Bytes of pieces from which on they are read at the next check. So a long answer is kept as its text, which is a
+fiftieth of the size of its events, and nothing is kept of what events have beside their text.
 """
 
 _TEXT = re.compile(rb'"(?:content|text)" ?: ?"([^"\\]+)"')
@@ -30,7 +32,7 @@ _OTHERS = ("tool_calls", "function_call", "audio", "refusal")
 
 
 class AnswerSoFar:
-    """The kept part of one answer. `pieces` are whole events that the client has had, to be read by `settle`."""
+    """The kept part of one answer. `pieces` are whole events that the client has received, to be read by `settle`."""
 
     __slots__ = (
         "_after", "_alike", "_before", "_prompt_ids", "_texts", "_thoughts", "_token_ids", "_weighed", "_weight", "choices", "deltas",
@@ -42,16 +44,16 @@ class AnswerSoFar:
         self.first: dict[str, Any] = {}
         """What identifies the answer: the fields of its first event."""
         self.deltas = 0
-        """Events with generated content: at most one token less than there are."""
+        """Number of events with generated content: at most one less than the number of generated tokens."""
         self.length = 0
         self.is_too_long = False
-        """It exceeded `MOST_TEXT` and is not kept any more."""
+        """Whether the answer exceeded `MOST_TEXT` and is no longer kept."""
         self.choices: set[int] = set()
-        """The choices that began."""
+        """The numbers of the choices that have begun."""
         self.has_others = False
         """Whether there was content besides text and thoughts, such as a call of a tool."""
         self.has_end = False
-        """Whether the reason why it ends was there."""
+        """Whether the reason for the answer's end has been read."""
         self.has_logprobs = False
         self._prompt_ids, self._token_ids = array("I"), array("I")
         self.has_ids = True
@@ -66,17 +68,17 @@ class AnswerSoFar:
 
     @property
     def text(self) -> str:
-        """The text so far. Raises UnicodeError where the two halves of a character are not both there."""
+        """The text so far. Raises UnicodeError if only one half of a surrogate pair has arrived."""
         return "".join(self._texts).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
     @property
     def thoughts(self) -> str:
-        """The thoughts so far, as `text`."""
+        """The thoughts so far, with the same error as `text`."""
         return "".join(self._thoughts).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
     @property
     def has_content(self) -> bool:
-        """Whether the client has had any of what the model generated."""
+        """Whether the client has received any generated content."""
         return bool(self._texts or self._thoughts or self.has_others or self.is_too_long)
 
     @property
@@ -86,18 +88,18 @@ class AnswerSoFar:
 
     @property
     def prompt_ids(self) -> list[int]:
-        """The prompt's token ids, where the client asked for them."""
+        """The prompt's token ids, if the client asked for them."""
         return list(self._prompt_ids)
 
     def settle_if_large(self) -> None:
-        """Read the pieces that have come since, if they are many."""
+        """Read the pieces that have arrived since the last call, if they are large together."""
         self._weight += sum(map(len, self.pieces[self._weighed :]))
         self._weighed = len(self.pieces)
         if self._weight > SETTLED_BYTES:
             self.settle()
 
     def settle(self) -> None:
-        """Read the pieces that have come since."""
+        """Read the pieces that have arrived since the last call."""
         if not self.pieces:
             return
         data = b"".join(self.pieces)
@@ -153,12 +155,12 @@ class AnswerSoFar:
             self._before, self._after = raw[: found.start(1)], raw[found.end(1) :]
 
     def hear(self, name: bytes, document: dict[str, Any]) -> None:
-        """Take an event's facts."""
+        """Read an event."""
         raise NotImplementedError
 
 
 class ChunksSoFar(AnswerSoFar):
-    """The answer so far of a chat or a completion."""
+    """The answer so far in a chat or a completion."""
 
     __slots__ = ()
 
@@ -194,7 +196,7 @@ class ChunksSoFar(AnswerSoFar):
 
 
 class MessageSoFar(AnswerSoFar):
-    """Of Anthropic's protocol."""
+    """The answer so far in Anthropic's protocol."""
 
     __slots__ = ("block", "block_kind")
 
@@ -203,7 +205,7 @@ class MessageSoFar(AnswerSoFar):
         self.block = -1
         """The number of the last block."""
         self.block_kind = ""
-        """The kind of the block that is open, "" while none is."""
+        """The kind of the open block; "" while no block is open."""
         self.has_ids = False
 
     def hear(self, name: bytes, document: dict[str, Any]) -> None:
@@ -238,11 +240,11 @@ class MessageSoFar(AnswerSoFar):
 
 
 BEGINNINGS = frozenset({"created", "in_progress", "queued"})
-"""Events of a response before its first item."""
+"""Types of the events of a response before its first item."""
 
 
 class ResponseSoFar(AnswerSoFar):
-    """Of OpenAI's Responses."""
+    """The answer so far in OpenAI's Responses protocol."""
 
     __slots__ = ("begun", "ended", "items", "open_item", "output_index", "part", "sequence")
 
@@ -254,13 +256,13 @@ class ResponseSoFar(AnswerSoFar):
         self.items: list[Any] = []
         """The items of the output that are complete."""
         self.open_item = ""
-        """The id of the item that is open, "" while none is."""
+        """The id of the open item; "" while no item is open."""
         self.part = False
-        """Whether a part of it has begun."""
+        """Whether a content part of the open item has begun."""
         self.begun: set[str] = set()
-        """What was said of the response before its first item."""
+        """The types of the events before the first item that have been read."""
         self.ended: set[str] = set()
-        """The events that ended a part of it."""
+        """The types of the events that have ended a part of the open item."""
         self.output_index = 0
 
     def hear(self, name: bytes, document: dict[str, Any]) -> None:
@@ -307,7 +309,7 @@ class ResponseSoFar(AnswerSoFar):
 
 
 def _ids(given: object) -> array[int]:
-    """Token ids in four bytes each; none where one is not an id."""
+    """Return token ids in four bytes each; none if one of them is no id."""
     try:
         return array("I", given if isinstance(given, list) and all(type(one) is int for one in given) else ())
     except OverflowError:
@@ -315,14 +317,16 @@ def _ids(given: object) -> array[int]:
 
 
 def answer_so_far(dialect: Dialect, pieces: list[bytes]) -> AnswerSoFar:
-    """The answer in this protocol, of which these pieces came; further ones may be put behind them."""
+    """Return the answer so far in this protocol. `pieces` are the pieces that have arrived; further pieces may be
+    appended.
+    """
     if dialect is Dialect.OPENAI:
         return ChunksSoFar(pieces)
     return MessageSoFar(pieces) if dialect is Dialect.ANTHROPIC else ResponseSoFar(pieces)
 
 
 def encoded(document: dict[str, Any]) -> bytes:
-    """A document as the data of an event."""
+    """Return a document as the data of an event."""
     try:
         return orjson.dumps(document)
     except TypeError:  # a half of a character, or an integer beyond 64 bits
@@ -330,5 +334,5 @@ def encoded(document: dict[str, Any]) -> bytes:
 
 
 def events_of(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The name and the data of each event."""
+    """Yield the name and the data of each event."""
     return (parse_event(raw) for raw in split_events(data))
