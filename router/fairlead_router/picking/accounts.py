@@ -346,7 +346,7 @@ def status_and_kind(headers: HeaderList) -> tuple[int, bool]:
         if name == b":status":
             status = int(value) if value.isdigit() and len(value) == 3 else 0
         elif name == b"content-type":
-            events = value.startswith(b"text/event-stream")
+            events = value.lower().startswith(b"text/event-stream")
     return status, events
 
 

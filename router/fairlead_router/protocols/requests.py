@@ -301,4 +301,6 @@ def request_head(scope: Mapping[str, Any], forwarded: bytes, request_id: bytes, 
     query: bytes = scope["query_string"]
     target = scope["raw_path"] + b"?" + query if query else scope["raw_path"]
     framing = b"content-length: %d\r\n" % length if length is not None else b"transfer-encoding: chunked\r\n" if chunked else b""
-    return b"%s %s HTTP/1.1\r\n%sx-request-id: %s\r\n%s" % (scope["method"].encode(), target, framing, request_id, forwarded)
+    return b"%s %s HTTP/1.1\r\naccept-encoding: identity\r\n%sx-request-id: %s\r\n%s" % (
+        scope["method"].encode(), target, framing, request_id, forwarded,
+    )  # fmt: skip

@@ -22,6 +22,7 @@ from fairlead_router.pools.pool import Pool
 from fairlead_router.pools.served_names import refuses_name
 from fairlead_router.pools.settling import LaterAnswer
 from fairlead_router.pools.side_circuits import Tries, fault_of
+from fairlead_router.protocols.answers import content_type
 from fairlead_router.protocols.dialects import error_event
 from fairlead_router.protocols.refusals import BadRequest, ErrorAnswer, closed, nobody_serves, upstream_failed
 from fairlead_router.protocols.requests import forwarded_headers
@@ -259,7 +260,7 @@ class DirectRelay:
             last = await connection.pipe(client.write if later is None else read)
         except UpstreamFailure as failure:
             self._note(call, pool, instance, failure)
-            if any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in connection.headers):
+            if content_type(connection.headers).startswith(b"text/event-stream"):
                 message = f"the answer ended early, {instance} was lost: {failure.shown('it')}"
                 client.end(error_event(call.dialect, "rejected-upstream-failed", message, mid_event=True))
             else:

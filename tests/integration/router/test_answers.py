@@ -514,6 +514,25 @@ async def test_a_whole_answer_that_its_engine_gives_up_is_made_elsewhere(world: 
     assert _counted(running)[:3] == (2, 0, 1)
 
 
+@pytest.mark.parametrize("picked", [False, True])
+async def test_content_types_are_read_in_any_letters_and_engines_are_asked_not_to_compress(
+    world: World, proxies: list[Proxy], *, picked: bool
+) -> None:
+    running, proxy = await _picked(world, proxies)
+    whole = {"choices": [{"index": 0, "message": {"content": "tok"}, "finish_reason": "length"}], "usage": CHAT_USAGE}
+    document = _whole(whole).replace(b"application/json", b"Application/JSON")
+    for number, raw in enumerate((document, _raw(CHAT.good, kind="TEXT/Event-Stream; charset=utf-8")), start=1):
+        world.engines[0].raw = raw
+        if picked:
+            await proxy.request(_body(CHAT), path=CHAT.path, headers={"x-script": "raw"})
+            await _all_settled(running)
+        else:
+            assert (await _ask(running, CHAT, script="raw")).status_code == 200
+            assert world.engines[0].seen[-1]["headers"]["accept-encoding"] == "identity"
+            await _settled(running)
+        assert (running.pool.counters.served, running.pool.counters.output_tokens) == (number, 200 * number)
+
+
 # ── clients that leave ──
 
 
