@@ -79,7 +79,12 @@ class AnswerSoFar:
     @property
     def has_content(self) -> bool:
         """Whether the client has received any generated content."""
-        return bool(self._texts or self._thoughts or self.has_others or self.is_too_long)
+        return bool(self._texts or self._thoughts or self._token_ids or self.has_others or self.is_too_long)
+
+    @property
+    def has_token_ids(self) -> bool:
+        """Whether the client has received token ids."""
+        return bool(self._token_ids)
 
     @property
     def ids(self) -> list[int]:

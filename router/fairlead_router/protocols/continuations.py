@@ -181,6 +181,8 @@ def _of_answer(document: Document, sent: AnswerSoFar) -> Uncarried | None:
         return Uncarried.UNREADABLE
     if thoughts and not text:
         return Uncarried.REASONING
+    if sent.has_token_ids and (stops(document) or not sent.ids):  # the client has ids of text that it lacks
+        return Uncarried.STOP_STRING
     return Uncarried.STOP_STRING if _may_stop(document, text) else None
 
 
@@ -227,6 +229,8 @@ def rest(
     """
     if not sent.has_content:
         return Rest(path=None, body=body, dialect=dialect, document=document, given_tokens=0, exact=True)
+    if not sent.text and not ids:
+        return None
     limits, only_end = _limited(document, dialect, given_tokens)
     longer = _longer(document, dialect, sent, ids)
     if longer is None:

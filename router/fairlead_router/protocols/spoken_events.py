@@ -159,7 +159,7 @@ class Spoken:
                 self.closed.add(index)
         if reason in GAVE_UP:
             self.failure = self.failure or Failure(f"it ended with finish_reason {reason}")
-        if choice.get("text"):
+        if choice.get("text") or choice.get("token_ids"):  # tokens may come before their text, or without any
             return True
         delta = choice.get("delta")
         return isinstance(delta, dict) and bool(delta.get("content") or any(delta.get(text) for text in _TEXTS))

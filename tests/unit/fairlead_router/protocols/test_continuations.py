@@ -337,6 +337,29 @@ def test_token_ids_go_along_where_they_are_known() -> None:
     assert json.loads(made.body)["prompt"] == [7, 8, 3, 4]
 
 
+def _with_ids(*ids: int, text: str = "") -> bytes:
+    return b"data: " + json.dumps({"id": "a", "choices": [{"index": 0, "delta": {"content": text}, "token_ids": ids}]}).encode() + b"\n\n"
+
+
+def test_tokens_without_text_are_not_made_again() -> None:
+    document = DOCUMENTS[Dialect.OPENAI]
+    sent = answer_so_far(Dialect.OPENAI, [_with_ids(3), _with_ids(4)])
+    sent.settle()
+    assert why_not(document, Dialect.OPENAI, sent, "vllm") is None
+    made = rest(json.dumps(document).encode(), document, Dialect.OPENAI, sent, given_tokens=2, ids=[7, 8, *sent.ids])
+    assert made is not None
+    assert json.loads(made.body)["kv_transfer_params"] == {"prompt_token_ids": [7, 8, 3, 4]}
+    assert rest(json.dumps(document).encode(), document, Dialect.OPENAI, sent, given_tokens=2) is None, "from where, is not known"
+    for stop in ("Bahn", ["Bahn"]):
+        assert why_not({**document, "stop": stop}, Dialect.OPENAI, sent, "vllm") is Uncarried.STOP_STRING
+
+
+def test_ids_of_a_part_of_the_text_alone_say_nothing_of_where_it_goes_on() -> None:
+    sent = answer_so_far(Dialect.OPENAI, [_with_ids(3, text="Die "), _chunk(content="Straße")])
+    sent.settle()
+    assert why_not(DOCUMENTS[Dialect.OPENAI], Dialect.OPENAI, sent, "vllm") is Uncarried.STOP_STRING
+
+
 def test_ids_that_no_token_has_are_none() -> None:
     for ids in ([2**32], [-1], [2**70], ["7"], [True], 7):
         sent = answer_so_far(Dialect.OPENAI, [])
