@@ -458,6 +458,8 @@ class _Document(msgspec.Struct):
 
 
 _DOCUMENT = msgspec.json.Decoder(_Document)
+LONGEST_ERROR = 64 * 1024
+_OF_ERRORS = frozenset({"error", "type", "request_id", "code", "status"})
 _GAVE_UP = re.compile(rb'"finish_reason"\s*:\s*"(?:error|abort)"')
 _ENDED = re.compile(rb'"finish_reason"\s*:\s*"')
 _NO_CHOICES = (b"", b"null", b"[]")
@@ -506,6 +508,16 @@ def _read_text(body: bytes, kind: bytes, dialect: Dialect) -> WholeAnswer:
 def content_type(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Return the content type of an answer, in lower case; empty without one."""
     return next((value.lower() for name, value in headers if name == b"content-type"), b"")
+
+
+def reported_error(body: bytes) -> Failure | None:
+    """Return the failure that a document reports in place of an answer of any form; None for all other bytes."""
+    document = decoded(body) if len(body) <= LONGEST_ERROR and body.startswith(b"{") and b'"error"' in body else None
+    if not isinstance(document, dict):
+        return None
+    error = document.get("error")
+    is_error = document.get("object") == "error" or (error and not any(given for name, given in document.items() if name not in _OF_ERRORS))
+    return failure_of(error or document) if is_error else None
 
 
 def _may_have_given_up(document: _Document, body: bytes) -> bool:

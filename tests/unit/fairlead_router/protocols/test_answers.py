@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead_router.protocols.answers import EVENT_BYTES, Failure, StreamReader, Usage, read_whole
+from fairlead_router.protocols.answers import EVENT_BYTES, Failure, StreamReader, Usage, read_whole, reported_error
 from fairlead_router.protocols.dialects import Dialect
 
 OPENAI, ANTHROPIC, RESPONSES = Dialect.OPENAI, Dialect.ANTHROPIC, Dialect.RESPONSES
@@ -653,6 +653,25 @@ def test_events_that_nobody_asked_for_are_judged_as_events(dialect: Dialect, eve
     said = read_whole(events.encode(), kind=b"text/event-stream; charset=utf-8", dialect=dialect)
     assert said.usage is not None
     assert (said.failure, said.usage.output_tokens) == (failure, output)
+
+
+@pytest.mark.parametrize(
+    ("document", "failure"),
+    [
+        ({"object": "error", "message": "boom", "code": 500}, Failure("boom", 500)),
+        ({"object": "error", "error": {"message": "boom"}}, Failure("boom")),
+        ({"error": ERROR}, Failure("KV load failed", 500)),
+        ({"type": "error", "error": {"type": "overloaded_error", "message": "boom"}, "request_id": "r"}, Failure("boom", 503)),
+        ({"error": None, "prompt": ""}, None),
+        ({"text": "", "error": None}, None),
+        ({"count": 2, "tokens": [1, 2], "token_strs": ["error", "x"]}, None),
+        ({"prompt": '{"error": "boom"}'}, None),
+        ({"id": "resp_1", "status": "failed", "error": {"message": "boom"}, "output": []}, None),
+        ({"tokens": [], "error": "x" * 100_000}, None),
+    ],
+)
+def test_a_document_of_any_form_may_be_an_error(document: dict[str, Any], failure: Failure | None) -> None:
+    assert reported_error(orjson.dumps(document)) == failure
 
 
 def test_plain_text_is_no_answer_but_a_document_by_that_name_is() -> None:
