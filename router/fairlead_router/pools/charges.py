@@ -69,8 +69,8 @@ class KeyLimits:
         return 0.0
 
     def expected_answer(self, most: int, answers: int = 1) -> int:
-        """Return the tokens to reserve for so many answers, each with this upper bound (0 = no bound): the mean length
-        of the key's answers, the bound itself before the first answer, and never more than a minute's worth.
+        """Return the tokens to reserve for this number of answers, each with this upper bound (0 = no bound): the mean
+        length of the key's answers, the bound itself before the first answer, and never more than a minute's worth.
         """
         per_minute = self._facts.tokens_per_minute
         if per_minute is None:

@@ -32,7 +32,7 @@ counts.
 """
 
 METADATA_HEADER = b"metadata"
-"""Says of an answer in bytes what the bytes are; nobody can read them without it."""
+"""The header that describes the bytes of an answer in bytes, so that a client can read them."""
 
 _RELEARNED = 64
 """Maximum number of times that the shape of events is derived again; after that, a stream whose events all differ is

@@ -314,7 +314,7 @@ class ResponseSoFar(AnswerSoFar):
 
 
 def _ids(given: object) -> array[int]:
-    """Return token ids in four bytes each; none if one of them is no id."""
+    """Return token ids in four bytes each; empty if one of them is not an id."""
     try:
         return array("I", given if isinstance(given, list) and all(type(one) is int for one in given) else ())
     except OverflowError:
