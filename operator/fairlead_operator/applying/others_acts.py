@@ -50,7 +50,11 @@ class OthersActs:
     async def restore_marks(
         self, identity: PoolIdentity, documents: Iterable[Mapping[str, Any]], spec: PoolSpec | None, last_ordinal: int
     ) -> bool:
-        """Put back the marks that own pods among these lack; whether there were any."""
+        """Put back the marks that own pods lack or have otherwise, of these and of those that a label of another pool
+        keeps out of them; whether there were any. Raises ClusterError.
+        """
+        documents = tuple(documents)
+        documents = [*documents, *await self._relabelled(identity, documents)]
         lost = [one for one in self._marks.lost(documents, identity, spec, last_ordinal) if not self._was_restored(one)]
         return any([await self._restore(identity, one) for one in lost])
 
@@ -64,12 +68,15 @@ class OthersActs:
             if one.id in self._told:
                 self._told.discard(one.id)
                 continue
-            found = await self._cluster.get(Resource.PODS, identity.namespace, one.id)
-            if found is not None and is_owned(found["metadata"], identity.uid) and not found["metadata"].get("deletionTimestamp"):
-                present.append(found)
-            else:
+            found = await self._own(identity, one.id)
+            lost = None if found is None else self._marks.of(found, identity, spec, last_ordinal)
+            if lost is None:
                 self._tell_of_end(identity, one)
-        return any([await self._restore(identity, self._marks.of(one, identity, spec, last_ordinal)) for one in present])
+            elif self._was_restored(lost):
+                self._tell_of_loss(identity, one, lost)
+            else:
+                present.append(lost)
+        return any([await self._restore(identity, one) for one in present])
 
     def unreplaced(self) -> Mapping[str, Role]:
         """Instances that went and were not replaced yet, with their roles."""
@@ -82,6 +89,22 @@ class OthersActs:
             self._unreplaced = {}
         for action in creations:
             self._unreplaced.pop(action.replaces, None)
+
+    async def _relabelled(self, identity: PoolIdentity, documents: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """The pods of the last reading that are there and are not among these."""
+        names = sorted(self._marks.missing(documents) - self._told)
+        return [found for name in names if (found := await self._own(identity, name)) is not None]
+
+    async def _own(self, identity: PoolIdentity, name: str) -> Mapping[str, Any] | None:
+        """The pool's own pod of this name; None if it is gone or being deleted."""
+        found = await self._cluster.get(Resource.PODS, identity.namespace, name)
+        is_there = found is not None and is_owned(found["metadata"], identity.uid) and not found["metadata"].get("deletionTimestamp")
+        return found if is_there else None
+
+    def _tell_of_loss(self, identity: PoolIdentity, one: EndedInstance, lost: LostMarks) -> None:
+        self._unreplaced[one.id] = one.role
+        words = f"{one.id} has left the pool and runs on without requests: it again {lost.words} ({_last_writer(lost.pod['metadata'])})"
+        self._recorder.record(identity, self._clock(), "InstanceVanished", words, instance=one.id)
 
     def _tell_of_end(self, identity: PoolIdentity, one: EndedInstance) -> None:
         served = one.state in ACCEPTING or one.state is InstanceState.CORDONED
@@ -103,7 +126,7 @@ class OthersActs:
         if not await self._retries.attempt(identity, ("marks", (metadata["name"], lost.names)), act):
             return False
         self._restored[str(metadata.get("uid")), lost.names] = self._clock()
-        words = f"{metadata['name']} lacked {lost.names}, which somebody had removed ({_last_writer(metadata)}); they are back"
+        words = f"{metadata['name']} {lost.words} ({_last_writer(metadata)}); it is put back as it was"
         self._recorder.record(identity, self._clock(), "InstanceMarksRestored", words, instance=metadata["name"])
         return True
 

@@ -66,6 +66,9 @@ KUEUE_JOB_LABEL = "kueue.x-k8s.io/job-uid"
 """The label of a Workload: the uid of the object that it stands for."""
 
 _ENDED = frozenset({"Failed", "Succeeded"})
+_RECORDED = frozenset(InstanceState) - {InstanceState.GONE}
+"""The states that a pod can have: one that is there is not gone."""
+_MOST_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +160,7 @@ def read_pod(document: Mapping[str, Any]) -> Pod:
     annotations = metadata.get("annotations") or {}
     created_at = parse_time(annotations.get(CREATED_ANNOTATION)) or parse_time(metadata.get("creationTimestamp")) or 0.0
     recorded = annotations.get(STATE_ANNOTATION)
-    state = InstanceState(recorded) if recorded in set(InstanceState) else InstanceState.PENDING
+    state = InstanceState(recorded) if recorded in _RECORDED else InstanceState.PENDING
     role = (metadata.get("labels") or {}).get(ROLE_LABEL)
     flip_to = annotations.get(FLIP_ANNOTATION)
     restarts = sum(int(container.get("restartCount") or 0) for container in status.get("containerStatuses") or [])
@@ -294,6 +297,6 @@ def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _count(annotations: Mapping[str, str], name: str) -> int:
-    """A number in an annotation; 0 if it is missing or invalid."""
+    """A number in an annotation; 0 if it is missing, invalid or beyond what can be counted."""
     text = annotations.get(name, "")
-    return int(text) if text.isdecimal() else 0
+    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else 0
