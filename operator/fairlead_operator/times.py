@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 
 def parse_time(text: str | None) -> float | None:
-    """RFC 3339 → Unix seconds; None for None or an invalid text."""
+    """RFC 3339 → Unix seconds; None for None, an invalid text, and an instant that UTC cannot show."""
     if not text:
         return None
     try:
         return datetime.fromisoformat(text).astimezone(UTC).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

@@ -1,11 +1,15 @@
 """What others do to a pool's pods is put right or said, whoever did it and whether an operator ran. In virtual time."""
 
+import asyncio
 import copy
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairlead_operator.cluster import Resource
+from fairlead_testing.examples import examples
 from fairlead_testing.worlds.operator_crashes import TERMINATING
 from fairlead_testing.worlds.operator_stages import VirtualStage
 
@@ -230,3 +234,31 @@ async def test_an_instance_is_never_taken_to_be_gone_because_an_annotation_says_
         stage.apply(replicas=2, slo={"ttft": f"{len(state)}s"})
         await stage.settle()
         assert stage.cluster.objects[Resource.PODS, victim]["metadata"]["annotations"]["fairlead.dev/state"] == "Serving"
+
+
+WRITTEN = [
+    *((Resource.PODS, name) for name in ("cordoned", "drain", "weight", "kv-revision", "spec-hash", "state", "state-since", "state-reason")),
+    *((Resource.PODS, name) for name in ("draining-since", "drain-reason", "flip-to", "warmed-restarts", "created-at", "ordinal", "failures")),
+    *((Resource.POOLS, name) for name in ("changed-by", "change-reason", "plan", "owner", "engines-file")),
+    (Resource.BUDGETS, "replicas"),
+    (Resource.REVISIONS, "rollout"),
+]
+NONSENSE = ["", "x", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "0001-01-01", "-1", "9" * 5000, "nan", "1e999", "{}", "[1]", "²"]
+
+
+@given(st.sampled_from(WRITTEN), st.sampled_from(NONSENSE), st.booleans())
+@examples(200)
+def test_no_annotation_that_anybody_writes_ends_the_work_on_a_pool(place: tuple[Resource, str], text: str, is_split: bool) -> None:
+    asyncio.run(_live_with(place, text, SPLIT if is_split else {"replicas": 2}))
+
+
+async def _live_with(place: tuple[Resource, str], text: str, spec: dict[str, Any]) -> None:
+    stage = await settled(**spec)
+    resource, name = place
+    stage.cluster.all(resource)[0]["metadata"].setdefault("annotations", {})[f"fairlead.dev/{name}"] = text
+    stage.pool().pop("status")
+    for restarted in (False, True):
+        if restarted:
+            stage.restart()
+        await stage.settle()
+    assert stage.condition("Ready")["status"] == "True"
