@@ -20,7 +20,8 @@ from fairlead_operator.observing.lost_marks import KnownMarks, LostMarks
 from fairlead_operator.pool_identity import PoolIdentity
 
 AGAIN_SECONDS = 60.0
-"""Pause before a mark that went again is put back again."""
+"""Pause before a mark that went again is put back again. It doubles each time, up to an hour."""
+_LONGEST_SECONDS = 3600.0
 
 
 class OthersActs:
@@ -34,8 +35,10 @@ class OthersActs:
         self._marks = KnownMarks()
         self._told: set[str] = set()
         """Instances that leave and of which an event says so."""
-        self._restored: dict[tuple[str, str], float] = {}
-        """When each mark of a pod was put back last: somebody else, such as a webhook, may take it off at once."""
+        self._restored: dict[tuple[str, str], tuple[float, float]] = {}
+        """When each mark of a pod was put back last, and for how long it is left then: somebody else, such as a webhook,
+        may take it off at once.
+        """
         self._unreplaced: dict[str, Role] = {}
         """Instances that went and have no successor yet."""
 
@@ -116,8 +119,8 @@ class OthersActs:
         self._recorder.record(identity, self._clock(), "InstanceVanished" if served else "InstanceGone", words, instance=one.id)
 
     def _was_restored(self, lost: LostMarks) -> bool:
-        at = self._restored.get((str(lost.pod["metadata"].get("uid")), lost.names))
-        return at is not None and 0 <= self._clock() - at < AGAIN_SECONDS
+        at, pause = self._restored.get((str(lost.pod["metadata"].get("uid")), lost.names), (0.0, 0.0))
+        return 0 <= self._clock() - at < pause
 
     async def _restore(self, identity: PoolIdentity, lost: LostMarks) -> bool:
         metadata = lost.pod["metadata"]
@@ -125,7 +128,9 @@ class OthersActs:
         act = partial(self._cluster.patch, Resource.PODS, identity.namespace, metadata["name"], body)
         if not await self._retries.attempt(identity, ("marks", (metadata["name"], lost.names)), act):
             return False
-        self._restored[str(metadata.get("uid")), lost.names] = self._clock()
+        mark, now = (str(metadata.get("uid")), lost.names), self._clock()
+        _, pause = self._restored.get(mark, (now, AGAIN_SECONDS / 2))
+        self._restored[mark] = now, min(_LONGEST_SECONDS, 2 * pause)
         words = f"{metadata['name']} {lost.words} ({_last_writer(metadata)}); it is put back as it was"
         self._recorder.record(identity, self._clock(), "InstanceMarksRestored", words, instance=metadata["name"])
         return True

@@ -214,6 +214,20 @@ async def test_a_mark_that_somebody_changes_is_put_back_and_moves_nothing(
         assert all({one.id for one in state.instances} == set(before) for state in stage.api.states[told_before:]), "none left the table"
 
 
+async def test_a_mark_that_somebody_overwrites_for_good_is_put_back_less_and_less_often() -> None:
+    stage = await settled(replicas=2)
+    victim, tries = sorted(names(stage))[0], []
+    for _ in range(6 * 60):
+        change(stage, victim, "app.kubernetes.io/managed-by", "Helm")
+        stage.now += 60
+        await stage.round()
+        if stage.cluster.objects[Resource.PODS, victim]["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "fairlead":
+            tries.append(stage.now)
+    pauses = [round(after - before) for before, after in zip(tries, tries[1:], strict=False)]
+    assert pauses[:6] == [60, 120, 240, 480, 960, 1920]
+    assert max(pauses) == 3600
+
+
 async def test_an_operator_whose_restored_label_does_not_stay_goes_on_with_the_pool() -> None:
     stage = await settled(replicas=2)
     victim = sorted(names(stage))[0]
