@@ -36,8 +36,8 @@ class OthersActs:
         self._told: set[str] = set()
         """Instances that leave and of which an event says so."""
         self._restored: dict[tuple[str, str], tuple[float, float]] = {}
-        """When each mark of a pod was put back last, and for how long it is left then: somebody else, such as a webhook,
-        may take it off at once.
+        """When each mark of a pod was put back last, and for how long it is left then: somebody else, such as a
+        webhook, may take it off at once.
         """
         self._unreplaced: dict[str, Role] = {}
         """Instances that went and have no successor yet."""

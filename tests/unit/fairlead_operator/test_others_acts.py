@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -223,7 +224,7 @@ async def test_a_mark_that_somebody_overwrites_for_good_is_put_back_less_and_les
         await stage.round()
         if stage.cluster.objects[Resource.PODS, victim]["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "fairlead":
             tries.append(stage.now)
-    pauses = [round(after - before) for before, after in zip(tries, tries[1:], strict=False)]
+    pauses = [round(after - before) for before, after in pairwise(tries)]
     assert pauses[:6] == [60, 120, 240, 480, 960, 1920]
     assert max(pauses) == 3600
 
@@ -251,13 +252,32 @@ async def test_an_instance_is_never_taken_to_be_gone_because_an_annotation_says_
 
 
 WRITTEN = [
-    *((Resource.PODS, name) for name in ("cordoned", "drain", "weight", "kv-revision", "spec-hash", "state", "state-since", "state-reason")),
-    *((Resource.PODS, name) for name in ("draining-since", "drain-reason", "flip-to", "warmed-restarts", "created-at", "ordinal", "failures")),
+    *(
+        (Resource.PODS, name)
+        for name in ("cordoned", "drain", "weight", "kv-revision", "spec-hash", "state", "state-since", "state-reason")
+    ),
+    *(
+        (Resource.PODS, name)
+        for name in ("draining-since", "drain-reason", "flip-to", "warmed-restarts", "created-at", "ordinal", "failures")
+    ),
     *((Resource.POOLS, name) for name in ("changed-by", "change-reason", "plan", "owner", "engines-file")),
     (Resource.BUDGETS, "replicas"),
     (Resource.REVISIONS, "rollout"),
 ]
-NONSENSE = ["", "x", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "0001-01-01", "-1", "9" * 5000, "nan", "1e999", "{}", "[1]", "²"]
+NONSENSE = [
+    "",
+    "x",
+    "0001-01-01T00:00:00+23:59",
+    "9999-12-31T23:59:59-23:59",
+    "0001-01-01",
+    "-1",
+    "9" * 5000,
+    "nan",
+    "1e999",
+    "{}",
+    "[1]",
+    "²",
+]
 
 
 @given(st.sampled_from(WRITTEN), st.sampled_from(NONSENSE), st.booleans())

@@ -20,8 +20,8 @@ from fairlead.schemas.shapes import document_name
 from fairlead.tables import InstanceEngine
 from fairlead_operator.cluster import Resource
 from fairlead_operator.manifests import pod
-from fairlead_operator.observing.pods import read_pods
 from fairlead_operator.observing.pod_engines import PodEngine, by_template, pod_engine, shown_ports
+from fairlead_operator.observing.pods import read_pods
 from fairlead_operator.pod_templates import SELECTED_HASH
 from fairlead_operator.pool_identity import PoolIdentity
 from fairlead_testing.examples import examples
