@@ -30,5 +30,5 @@ def engine_container_of(names: Sequence[str], annotations: Mapping[str, str] | N
     """Which of a pod's containers serves: `engine`, else the pod's default container, else the first; empty without
     any. An injected side-car may stand first, and always does in a status where its name does.
     """
-    wanted = (ENGINE_CONTAINER, (annotations or {}).get(DEFAULT_CONTAINER_ANNOTATION))
+    wanted = (ENGINE_CONTAINER, (annotations or {}).get(DEFAULT_CONTAINER_ANNOTATION, ""))
     return next((name for name in wanted if name in names), names[0] if names else "")
