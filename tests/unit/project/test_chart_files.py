@@ -54,7 +54,8 @@ def test_a_null_is_refused_by_name_for_every_value_that_the_templates_need() -> 
     defaults = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
     schema = jsonschema.Draft202012Validator(json.loads((CHART / "values.schema.json").read_text(encoding="utf-8")))
     assert schema.is_valid(defaults)
-    refused, taken = set(), set()
+    refused: set[str] = set()
+    taken: set[str] = set()
     for path in values(defaults):
         errors = [error.message for error in schema.iter_errors(without(defaults, path))]
         assert errors in ([], [f"{path[-1]!r} is a required property"]), errors
