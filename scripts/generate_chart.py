@@ -94,14 +94,14 @@ def router_memory() -> str:
 
 
 NULLABLE = frozenset({"replicas"})
-"""Values whose null means something: Kubernetes' own number, as beside an autoscaler."""
+"""Values for which null has a meaning: Kubernetes' own number, as beside an autoscaler."""
 FREE = frozenset({"#/$defs/resources"})
-"""Groups that are Kubernetes' own; a null in them takes a default of the chart away."""
+"""Groups that are Kubernetes' own: null removes a default of the chart."""
 
 
 def require(schema: dict[str, Any], shared: dict[str, Any], defaults: Mapping[str, Any]) -> None:
-    """Write into a schema that values with a default must be there. Helm takes a null for no value at all, so without
-    this it says of one, if anything, where a template failed.
+    """Demand in a schema the values that have a default. Helm takes a null as no value at all, so without this its
+    message says where a template failed, if anything.
     """
     inner = {name: schema["properties"][name] for name in defaults}
     groups = {name for name, one in inner.items() if isinstance(defaults[name], dict) and "properties" in _resolved(one, shared)}

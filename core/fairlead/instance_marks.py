@@ -1,5 +1,5 @@
-"""Labels and annotations on an instance's pod that the control API writes or queries by, and that the
-operator obeys.
+"""Labels and annotations on an instance's pod that the control API writes or queries by, and that the operator
+follows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,8 +27,8 @@ DEFAULT_CONTAINER_ANNOTATION = "kubectl.kubernetes.io/default-container"
 
 
 def engine_container_of(names: Sequence[str], annotations: Mapping[str, str] | None) -> str:
-    """Which of a pod's containers serves: `engine`, else the pod's default container, else the first; empty without
-    any. An injected side-car may stand first, and always does in a status where its name does.
+    """Return the name of the container that serves: `engine`, else the pod's default container, else the first; empty
+    without any. The first may be an injected side-car, and a status lists containers by name.
     """
     wanted = (ENGINE_CONTAINER, (annotations or {}).get(DEFAULT_CONTAINER_ANNOTATION, ""))
     return next((name for name in wanted if name in names), names[0] if names else "")

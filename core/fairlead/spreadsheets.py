@@ -1,4 +1,4 @@
-"""Cells of CSV that no spreadsheet runs as a formula, whatever separator its country gives to lists."""
+"""Makes cells of CSV that no spreadsheet runs as formulas, whatever separator its country uses for lists."""
 
 import re
 
@@ -8,9 +8,9 @@ _FIRST = re.compile(r" *[=+\-@＝＋－＠\t\r\n]")
 
 
 def harmless(cell: str) -> str:
-    """The cell with an apostrophe before anything that a spreadsheet would run as a formula: at its beginning, and
-    after a semicolon, a tab and an end of line, where one that separates by those begins another cell. Plain numbers
-    stay numbers.
+    """Put an apostrophe before anything in a cell that a spreadsheet would run as a formula: at the beginning, and
+    after a semicolon, a tab or an end of line, where a spreadsheet with another separator begins another cell. Plain
+    numbers stay numbers.
     """
     if _NUMBER.fullmatch(cell):
         return cell

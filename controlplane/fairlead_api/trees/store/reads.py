@@ -21,16 +21,16 @@ from fairlead_api.trees.telling import StoredTurn, Told, in_order, spreads, told
 from fairlead_client.resources.trees import SessionTree, TaskFigures, TaskList, ThinkTime, ThinkTimes, TreeSession, TreeTurn
 
 MOST_SESSIONS = 200
-"""Sessions of a tree that are shown: the first ones."""
+"""Maximum number of sessions of a tree, the first ones, that are shown."""
 MOST_TURNS = 2_000
-"""Turns of a tree that are shown: the newest ones."""
+"""Maximum number of turns of a tree, the newest ones, that are shown."""
 MOST_TASKS = 100
 MOST_RECENT = 1_000
-"""The newest pairs of session and task of each pool among which tasks are found."""
+"""Maximum number of pairs of session and task of each pool, the newest ones, in which tasks are found."""
 MOST_COUNTED = 10_000
-"""Sessions of a tree that are counted."""
+"""Maximum number of sessions of a tree that are counted."""
 MOST_WAITED = 20_000
-"""The newest turns of a pool that think times are of."""
+"""Maximum number of turns of a pool, the newest ones, from which think times are computed."""
 
 _joined = task_turns.join(
     session_trees, (task_turns.c.pool_id == session_trees.c.pool_id) & (task_turns.c.session == session_trees.c.session)
@@ -38,11 +38,11 @@ _joined = task_turns.join(
 _moves = sessions.c.migrations
 _with_moves = _joined.outerjoin(sessions, (sessions.c.pool_id == task_turns.c.pool_id) & (sessions.c.session == task_turns.c.session))
 _NAMES: Mapping[bool, Any] = {True: task_turns.c.task, False: session_trees.c.root}
-"""The name of a task, by whether clients named it."""
+"""The column with the name of a task: the first if clients named the task, otherwise the session tree's root."""
 
 
 def _summed(name: Any, of: Any) -> "Select[Any]":
-    """The sums of tasks by their names."""
+    """Return a query for the sums of tasks by their names."""
     return (
         select(
             task_turns.c.pool_id,
@@ -70,7 +70,9 @@ class PostgresTrees:
         self._lists = Lists(database)
 
     async def tasks(self, pool: str | None, sight: Sight) -> TaskList:
-        """The tasks with the newest turns, of all visible pools or of one. Each has the sums of all its turns."""
+        """Return the tasks with the newest turns, of all visible pools or of one. Each has the sums of all
+        its turns.
+        """
         newest = (
             select(task_turns.c.task, task_turns.c.ended_at, session_trees.c.root)
             .select_from(_joined)
@@ -91,7 +93,9 @@ class PostgresTrees:
             return TaskList(tasks=await self._figures(connection, keys))
 
     async def _figures(self, connection: AsyncConnection, keys: Sequence[tuple[int, str, bool]]) -> list[TaskFigures]:
-        """The figures of these tasks, in the same order. A key has the pool, the name, and whether clients named it."""
+        """Return the figures of these tasks, in the same order. A key has the pool, the task's name, and whether
+        clients named the task.
+        """
         found: dict[tuple[int, str, bool], Any] = {}
         for named in {named for _, _, named in keys}:
             own = [(pool, name) for pool, name, kind in keys if kind is named]
@@ -102,8 +106,8 @@ class PostgresTrees:
         return [_task(found[key], pool_names[key[0]], named=key[2]) for key in keys if key in found]
 
     async def tree(self, pool: PoolKey, session: str) -> SessionTree:
-        """The tree of a session: without sessions, if none of its requests is recorded. Raises NotFound for a session
-        that nobody knows, and for the pool.
+        """Return the tree of a session. The tree has no sessions if no request of the session is recorded. Raises
+        NotFound for the pool, and for a session that is not known at all.
         """
         async with self._lists.database.reading() as connection:
             number = (await pool_row(connection, pool)).id
@@ -124,7 +128,7 @@ class PostgresTrees:
         return _tree(str(pool), root, rows, counted, sums, turns, tasks)
 
     async def think_times(self, pool: PoolKey) -> ThinkTimes:
-        """How long sessions waited between turns, of the pool's newest recorded requests. Raises NotFound."""
+        """Return how long sessions waited between turns, from the pool's newest recorded requests. Raises NotFound."""
         columns = recorded_requests.c
         async with self._lists.database.reading() as connection:
             number = (await pool_row(connection, pool)).id
@@ -140,7 +144,7 @@ class PostgresTrees:
 
 
 async def _unrecorded(connection: AsyncConnection, pool: PoolKey, number: int, session: str) -> SessionTree:
-    """The tree of a session that exists, and of which no request is recorded. Raises NotFound."""
+    """Return the empty tree of a session that exists but has no recorded request. Raises NotFound."""
     known = select(sessions.c.session).where(sessions.c.pool_id == number, sessions.c.session == session)
     if (await connection.execute(known)).first() is None:
         raise NotFound("session", session)
@@ -152,7 +156,7 @@ def _is_any(column: Any, values: Sequence[str], name: str) -> Any:
 
 
 def _seconds(row: Any) -> dict[str, Any]:
-    """The sums of a row as `TurnSums` has them."""
+    """Return the sums of a row in the form of `TurnSums`, with times in seconds."""
     whole = {name: int(getattr(row, name)) for name in FIGURE_NAMES}
     queued, model = whole.pop("queued_microseconds"), whole.pop("model_microseconds")
     return {**whole, "queued_seconds": queued / 1e6, "model_seconds": model / 1e6}
@@ -187,13 +191,13 @@ async def _sums_of(connection: AsyncConnection, pool: int, names: Sequence[str])
 
 
 def _tasks_of(sums: Sequence[Any], root: str) -> list[tuple[str, bool]]:
-    """Names of the tasks of a tree, newest first, and whether clients named them."""
+    """Return the names of the tasks of a tree, newest first, and whether clients named them."""
     ordered = sorted(sums, key=lambda row: row.ended_at, reverse=True)
     return list(dict.fromkeys((row.task or root, row.task != "") for row in ordered))
 
 
 async def _turns_of(connection: AsyncConnection, pool: int, rows: Sequence[Any]) -> list[Any]:
-    """The newest recorded requests of these sessions, in the order of their arrival."""
+    """Return the newest recorded requests of these sessions, in the order of their arrival."""
     columns = recorded_requests.c
     numbers = bindparam("numbers", [row.number for row in rows], type_=ARRAY(BigInteger))
     query = select(recorded_requests).where(
@@ -230,7 +234,7 @@ def _tree(
 
 
 def _with_tools(task: TaskFigures, root: str, notes: Mapping[str, list[tuple[Any, StoredTurn, Told]]], *, complete: bool) -> TaskFigures:
-    """The task with the time between its turns, if all of them are here."""
+    """Return the task with the total time between its turns, if all turns are present; otherwise unchanged."""
     own = [note for found in notes.values() for _, turn, note in found if (turn.task == task.task if task.named else turn.task is None)]
     if not complete or len(own) != task.turns or task.root != root:
         return task
