@@ -38,8 +38,8 @@ class OthersActs:
         self._told: set[str] = set()
         """Instances whose leaving was already recorded by an event."""
         self._restored: dict[tuple[str, str], tuple[float, float]] = {}
-        """When each mark of a pod was last restored, and the seconds until it is restored again: somebody else, such as a
-        webhook, may remove or change it at once.
+        """When each mark of a pod was last restored, and the seconds until it is restored again: somebody else, such as
+        a webhook, may remove or change it at once.
         """
         self._unreplaced: dict[str, Role] = {}
         """Instances that went and have no successor yet, with their roles."""
