@@ -38,6 +38,18 @@ class Evidence(StrEnum):
     """The prompts show it."""
 
 
+class TaskVerdict(StrEnum):
+    """How a task did by the target of its class."""
+
+    OPEN = "open"
+    """It is not over, and in time so far."""
+    IN_TIME = "in-time"
+    LATE = "late"
+    """It took longer than its target, though it may go on."""
+    BROKEN_OFF = "broken-off"
+    """It is over, and its last turn was refused or failed."""
+
+
 @value
 class Lineage:
     """What a client says with one request about its session's place; None where it says nothing.

@@ -15,7 +15,7 @@ import yaml
 from fairlead.engine_specs import MetricsSpec, adapter_names
 from fairlead.errors import InvalidInput
 from fairlead.instances import LEAST_WEIGHT, MOST_WEIGHT, Role
-from fairlead.pool_rules import NEEDS_PREFILL_ROLE
+from fairlead.pool_rules import NEEDS_PREFILL_ROLE, UNKNOWN_TASK_CLASS, unknown_task_classes
 from fairlead.pools import MAX_NAME, DrainSpec, parse_spec
 from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead.routing_specs import RoutingSpec
@@ -107,6 +107,12 @@ class ServedPool:
             holds=lambda pool: pool.early_rejection.mode != AFTER_PREFILL or pool.roles != {Role.BOTH},
             field="earlyRejection",
             message=NEEDS_PREFILL_ROLE,
+        ),
+        Rule(
+            cel="",
+            holds=lambda pool: not list(unknown_task_classes(pool)),
+            fault=lambda pool: next(unknown_task_classes(pool)),
+            message=UNKNOWN_TASK_CLASS,
         ),
         Rule(
             cel="",

@@ -4,7 +4,7 @@ They are those of the pool's page: the number that the operator wants, or would 
 requests within the objective.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,3 +16,5 @@ class ScalingFigures:
 
     wanted: dict[tuple[str, str], int]
     headroom: dict[str, float]
+    task_headroom: dict[tuple[str, str], float] = field(default_factory=dict)
+    """The same of whole tasks that were over in the last hour, by pool and priority class with a target."""

@@ -105,5 +105,5 @@ def feature(
 async def _told(read: Callable[[datetime], Awaitable[ScalingFigures]], latest: LatestFigures, telemetry: Telemetry, now: datetime) -> None:
     """Reads the figures for autoscalers, and shows them at all doors."""
     figures = await read(now)
-    telemetry.tell_scaling(figures.wanted, figures.headroom)
+    telemetry.tell_scaling(figures.wanted, figures.headroom, figures.task_headroom)
     latest.take(figures, now)

@@ -60,6 +60,7 @@ class RecordedRequest:
     its end, whatever its `outcome`; `rejection` says why it was refused. `tenant` is the id of its key, "" without one;
     `tool` the tool whose result it brings, and `window_number` its client's count of compactions. `name` and `parent`
     are names of sessions, only for the tree: with the requests themselves no name of a session is stored.
+    `priority_class` is for the tree too, as the class of its task.
     """
 
     pool: PoolKey
@@ -86,3 +87,4 @@ class RecordedRequest:
     window_number: int | None = None
     name: str | None = _unstored()
     parent: str | None = _unstored()
+    priority_class: str | None = _unstored()
