@@ -77,7 +77,7 @@ def task_slo_met(facts: PoolFacts) -> Condition:
         return Condition(type=kind, status="Unknown", reason="NoTasks", message=message)
     met = all(one.in_time * 100 >= goals[one.name] * one.tasks for one in seen)
     words = "; ".join(_task_words(one, goals[one.name]) for one in seen)
-    message = f"Of the tasks that were over in the last hour: {words}"
+    message = f"Tasks that were over in the last hour: {words}"
     return Condition(type=kind, status="True" if met else "False", reason="TargetMet" if met else "TargetMissed", message=message)
 
 

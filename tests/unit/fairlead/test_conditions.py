@@ -215,13 +215,13 @@ def of_tasks(name: str, tasks: int, in_time: int, broken_off: int = 0) -> TaskOb
         (
             (of_tasks("agents", 40, 38, 1), of_tasks("default", 10, 9)),
             "True",
-            "Of the tasks that were over in the last hour: agents: 95% of 40 were in time, wanted 95%, and 1 more broke off; "
+            "Tasks that were over in the last hour: agents: 95% of 40 were in time, wanted 95%, and 1 more broke off; "
             "default: 90% of 10 were in time, wanted 90%",
         ),
         (
             (of_tasks("agents", 1000, 949), of_tasks("default", 0, 0, 2)),
             "False",
-            "Of the tasks that were over in the last hour: agents: 94.9% of 1000 were in time, wanted 95%; default: none, and 2 more broke off",
+            "Tasks that were over in the last hour: agents: 94.9% of 1000 were in time, wanted 95%; default: none, and 2 more broke off",
         ),
         ((of_tasks("batch", 9, 0),), "Unknown", "No task with a target was over in the last hour"),
         ((of_tasks("agents", 0, 0, 3),), "Unknown", "No task with a target was over in the last hour, and 3 broke off"),
