@@ -20,7 +20,7 @@ from fairlead_testing.examples import examples
 from fairlead_testing.running.api import CHAT, SPEC, ApiInstance, a_report, a_state, an_instance
 from fairlead_testing.running.postgres import plain
 
-TARGETS = [
+TARGETS: list[dict[str, Any]] = [
     {"name": "agents", "turnTime": "10s", "percentile": 50, "idle": "60s"},
     {"name": "default", "wallTime": "100s", "turnTime": "30s", "idle": "1h"},
 ]

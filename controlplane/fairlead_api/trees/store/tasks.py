@@ -123,20 +123,26 @@ async def judged_tasks(
     idle = await _longest_idle(connection, pool)
     if idle is None:
         return JudgedTasks(shares=[], since=None)
+    of_pool, turns = task_turns.c.pool_id == pool, task_turns.c
     newest = (
-        select(task_turns.c.task, task_turns.c.ended_at, session_trees.c.root)
-        .select_from(joined)
-        .where(task_turns.c.pool_id == pool, task_turns.c.ended_at >= start - timedelta(seconds=idle), task_turns.c.ended_at < end)
-        .order_by(task_turns.c.ended_at.desc())
+        select(turns.session, turns.task, turns.ended_at)
+        .where(of_pool, turns.ended_at >= start - timedelta(seconds=idle), turns.ended_at < end)
+        .order_by(turns.ended_at.desc())
         .limit(most)
         .cte("newest")
     )
     found = (await connection.execute(select(func.count(), func.min(newest.c.ended_at)).select_from(newest))).one()
-    of_pool = task_turns.c.pool_id == pool
-    named = SUMMED[True].where(of_pool, task_turns.c.task.in_(select(newest.c.task).where(newest.c.task != "")))
-    trees = SUMMED[False].where(of_pool, session_trees.c.root.in_(select(newest.c.root).where(newest.c.task == "")))
+    unnamed = _one_of(session_trees.c.session, select(newest.c.session).where(newest.c.task == ""))
+    roots = select(session_trees.c.root).where(session_trees.c.pool_id == pool, unnamed)
+    named = SUMMED[True].where(of_pool, _one_of(turns.task, select(newest.c.task).where(newest.c.task != "")))
+    trees = SUMMED[False].where(of_pool, _one_of(session_trees.c.root, roots))
     rows = await connection.execute(_shares(judged(union_all(named, trees), now), start, min(end, now)))
     return JudgedTasks(shares=[_share(row) for row in rows], since=found[1] if found[0] >= most else None)
+
+
+def _one_of(column_: Any, names: "Select[Any]") -> Any:
+    """As an array the names are looked up in the index; as a sub-query Postgres would read the whole table beside them."""
+    return column_ == func.any(func.array(names.distinct().scalar_subquery()))
 
 
 async def tasks_of_late(connection: AsyncConnection, pool: int, now: datetime) -> tuple[TaskObservation, ...]:
