@@ -141,7 +141,7 @@ async def judged_tasks(
 
 
 def _one_of(column_: Any, names: "Select[Any]") -> Any:
-    """As an array the names are looked up in the index; as a sub-query Postgres would read the whole table beside them."""
+    """The names are an array, which Postgres looks up in the index; beside a sub-query it would read the whole table."""
     return column_ == func.any(func.array(names.distinct().scalar_subquery()))
 
 
