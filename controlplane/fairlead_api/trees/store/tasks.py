@@ -141,7 +141,7 @@ async def judged_tasks(
 
 
 def _one_of(column_: Any, names: "Select[Any]") -> Any:
-    """The names are an array, which Postgres looks up in the index; beside a sub-query it would read the whole table."""
+    """The names are an array, for which Postgres uses the index; for a sub-query it would read the whole table."""
     return column_ == func.any(func.array(names.distinct().scalar_subquery()))
 
 
