@@ -249,6 +249,11 @@ class EngineFigures:
         "engine before a client does. Not for engines that sleep or require credentials.",
         False,
     )
+    pass_priority: bool = truth(
+        "Whether routers give engines the priority of a request's class, in the body's field priority and in place of the client's. "
+        "For vLLM started with --scheduling-policy priority; others ignore it.",
+        False,
+    )
     kv_transfer: KvTransferFacts | None = nested(
         KvTransferFacts,
         "How sessions that move take their KV blocks along, from one instance that prefills to another. Declare it only if all engines that prefill are "
