@@ -1,12 +1,13 @@
-"""What agents feel of a policy: whether their tasks are completed, how long those take, and how many turns are refused.
+"""The effect of a policy on agents: whether their tasks are completed, how long tasks take, and how many turns are
+refused.
 
 `python -m benchmarks.agent_tasks --trace coding_agents.jsonl` runs the sessions of a trace as tasks on a simulated
-pool, beside other policies: in an open loop turns come at the trace's times, in a closed loop a turn comes when the
-one before has ended and the tool has run. Without a trace coding agents are generated. A task is complete if none of
+pool, beside other policies. In an open loop turns arrive at the trace's times; in a closed loop a turn arrives when the
+turn before has ended and the tool has run. Without a trace coding agents are generated. A task is complete if none of
 its turns was refused; in a closed loop a refused turn ends its task, and clients do not repeat it.
 
-Rates are multiples of the estimated saturation of the open loop, which an endless cache would allow. A trace with few
-sessions does not fill a pool in a closed loop: `--copies` repeats it, each copy with text of its own.
+Rates are multiples of the open loop's saturation, as estimated for an endless cache. A trace with few sessions does not
+fill a pool in a closed loop: `--copies` repeats it, each copy with text of its own.
 """
 
 import argparse
@@ -38,20 +39,22 @@ from fairlead_simulator.workloads.kinds import KINDS
 POLICIES = "fairlead,fairlead:keep_weight=3,fairlead:unfinished_first=true,fairlead:keep_weight=3;unfinished_first=true,ear,min-ttft,preble"
 LOOPS = ("open", "closed")
 ANSWER_SECONDS = 0.02
-"""Assumed seconds of an answer's token in a trace that does not say how long tools ran."""
+"""Assumed seconds per token of an answer in a trace that does not say how long tools ran."""
 COPY_BLOCKS = 1 << 40
-"""Added to the block ids of each copy of a trace."""
+"""The offset added to the block ids of each further copy of a trace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tasks:
-    """One run. Shares are of all tasks; a task's seconds are those of its turns, from arrival to the answer's end."""
+    """The figures of one run. Shares are of all tasks; a task's seconds are the sum over its turns, from arrival to the
+    answer's end.
+    """
 
     complete: float
     refused: float
     """Refused turns per task."""
     begun: float
-    """Refused turns per task, without the first ones of tasks."""
+    """Refused turns per task, without the first turns of tasks."""
     seconds_p50: float
     seconds_p90: float
     hits: float
@@ -60,17 +63,19 @@ class Tasks:
     complete_tokens_per_second: float
     """Output tokens of complete tasks, per second of the whole run."""
     computed_in_vain: float
-    """Of all tokens computed, the share of tasks that were not completed."""
+    """The share of all computed tokens that belongs to tasks that were not completed."""
 
 
 def agent_rows(trace: Path | None, requests: int, copies: int) -> list[TraceRow]:
-    """The turns of the trace, or generated ones, with the time that tools took before each."""
+    """Return the turns of the trace, or generated turns, with the time that tools took before each."""
     rows = read_trace(trace) if trace is not None else KINDS["coding-agents"].rows(None, None, 0)
     return repeated(list(with_pauses(islice(rows, requests))), copies)
 
 
 def with_pauses(rows: Iterator[TraceRow]) -> Iterator[TraceRow]:
-    """The rows, with pauses from stamps where they have none. Raises SimulatorError for a row without a session."""
+    """Yield the rows, with pauses computed from timestamps where they are missing. Raises SimulatorError for a row
+    without a session.
+    """
     last: dict[str, TraceRow] = {}
     for number, row in enumerate(rows, 1):
         if row.session is None:
@@ -85,7 +90,9 @@ def with_pauses(rows: Iterator[TraceRow]) -> Iterator[TraceRow]:
 
 
 def repeated(rows: Sequence[TraceRow], copies: int) -> list[TraceRow]:
-    """Each session `copies` times, with blocks of its own, in another order; sessions begin as often as before."""
+    """Return each session `copies` times, with blocks of its own, in another order; sessions begin at the same rate as
+    before.
+    """
     if copies == 1:
         return list(rows)
     began: dict[str | None, float] = {}
@@ -143,7 +150,7 @@ def _loaded(
 
 
 def measured(jobs: Sequence[Job], ended_at: float, hits: float, first_tokens: float, output_tokens_per_second: float) -> Tasks:
-    """The figures of a run's tasks."""
+    """Return the figures of a run's tasks."""
     tasks: dict[str | None, list[Job]] = {}
     for job in jobs:
         tasks.setdefault(job.session, []).append(job)
@@ -169,12 +176,12 @@ def measured(jobs: Sequence[Job], ended_at: float, hits: float, first_tokens: fl
 
 
 def mean(runs: Sequence[Tasks]) -> Tasks:
-    """The mean of each figure over runs."""
+    """Return the mean of each figure over runs."""
     return Tasks(**{one.name: fsum(getattr(run, one.name) for run in runs) / len(runs) for one in fields(Tasks)})
 
 
 def line(loop: str, rate: float, policy: str, tasks: Tasks) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     return (
         f"| {loop}, {rate:g}× | `{policy}` | {100 * tasks.complete:.1f} % | {tasks.refused:.2f} | {tasks.begun:.2f} | "
         f"{tasks.seconds_p50:.0f} / {tasks.seconds_p90:.0f} | {100 * tasks.hits:.1f} % | {100 * tasks.first_tokens:.1f} % | "

@@ -1,10 +1,11 @@
-"""What requests lose their targets to where the routers of a pool cannot ask each other: whose prompts they waited for.
+"""The causes of missed targets where the routers of a pool cannot ask each other: whose prompts a late request waited
+for.
 
     .venv/bin/python -m benchmarks.apart_losses [--conversation TRACE] [--requests 2000] [--warmup 200] [--seed 0]
 
-Runs the cells of the section `apart` of docs/benchmarks.md and says of each request that missed a target whether it was
-refused, late or slow, and which part of its wait or of its answer's time its instance spent on prompts: on those of the
-request's own router and on those of other routers. A router knows only of the first.
+Runs the cells of the section `apart` of docs/benchmarks.md. For each request that missed a target it says whether the
+request was refused, late or slow, and which part of its wait or of its answer's time its instance spent on prompts: on
+those of the request's own router and on those of other routers. A router knows only its own.
 """
 
 import argparse
@@ -27,7 +28,7 @@ HEADING = ("", "share of requests, %", "on own router's prompts, %", "on other r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefill:
-    """The time (s) in which an instance computed the prompt of a request of this router."""
+    """The time in seconds in which an instance computed the prompt of a request of this router."""
 
     begin: float
     end: float
@@ -36,7 +37,9 @@ class Prefill:
 
 
 def prefills_of(jobs: Iterable[Job]) -> dict[str, list[Prefill]]:
-    """Each instance's prefills in order. One begins when its request is admitted, or when the one before is over."""
+    """Return each instance's prefills in order. A prefill begins when its request is admitted, or when the prefill
+    before is over.
+    """
     found: dict[str, list[Prefill]] = {}
     for job in sorted((job for job in jobs if job.first_token_at >= 0), key=lambda job: job.first_token_at):
         before = found.setdefault(job.instance, [])
@@ -46,8 +49,8 @@ def prefills_of(jobs: Iterable[Job]) -> dict[str, list[Prefill]]:
 
 
 def spent(prefills: Iterable[Prefill], job: Job, begin: float, end: float) -> tuple[float, float]:
-    """The parts (0-1) of this time that prompts of the request's own router took, and those of others, its own left
-    out; 0 of no time.
+    """Return the shares (0-1) of this time spent on other prompts of the request's own router, and on prompts of other
+    routers; 0 if the time is empty.
     """
     own = others = 0.0
     for one in prefills:
@@ -58,8 +61,8 @@ def spent(prefills: Iterable[Prefill], job: Job, begin: float, end: float) -> tu
 
 
 def losses(jobs: Sequence[Job], warmup: int, ttft_seconds: float, tpot_seconds: float) -> Iterator[tuple[str, float, float]]:
-    """What became of each measured request, and the parts (see `spent`) of its wait if it was late, else of its
-    answer's time.
+    """Yield the outcome of each request that missed a target, and the shares (see `spent`) of its wait if it was late,
+    otherwise of its answer's time.
     """
     prefills = prefills_of(jobs)
     for job in jobs:

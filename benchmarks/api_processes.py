@@ -1,4 +1,4 @@
-"""Processes of the control API, to be started, stopped, killed and paused by benchmarks."""
+"""Processes of the control API that benchmarks start, stop, kill and pause."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ START_SECONDS = 300
 
 
 class ApiProcess:
-    """One process on its own port, which it keeps over restarts. It knows the tests' tokens."""
+    """One process on its own port, which it keeps over restarts. It accepts the tests' tokens."""
 
     def __init__(
         self, database_url: str, log: Path, environment: Mapping[str, str] | None = None, module: str = "fairlead_api.main"
     ) -> None:
-        """`module` is what runs: with `fairlead_host` and `FAIRLEAD_WEB=1` the web UI is there too."""
+        """Prepare a process that runs `module`: with `fairlead_host` and `FAIRLEAD_WEB=1` it also serves the web UI."""
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = log
@@ -38,13 +38,13 @@ class ApiProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it without waiting; `until_ready` waits."""
+        """Start the process without waiting; `until_ready` waits."""
         command = [sys.executable, "-m", self._module, "--port", str(self.port), "--wait-for-database", "60"]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
 
     def until_ready(self) -> None:
-        """Return once it can serve; ends the benchmark when it ends."""
+        """Return once the process can serve; end the benchmark if the process ends."""
         deadline = time.monotonic() + START_SECONDS
         while not self.is_ready():
             if self._process is None or self._process.poll() is not None or time.monotonic() > deadline:
@@ -58,14 +58,14 @@ class ApiProcess:
             return False
 
     def kill(self) -> None:
-        """SIGKILL; returns when it is dead."""
+        """Send SIGKILL; return when the process is dead."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(60)
             self._process = None
 
     def pause(self) -> None:
-        """SIGSTOP: its connections stay open and nobody answers."""
+        """Send SIGSTOP: the connections stay open, and no request is answered."""
         if self._process is not None:
             self._process.send_signal(signal.SIGSTOP)
 
@@ -80,7 +80,7 @@ class ApiProcess:
         return self._process.pid
 
     def resident_mb(self) -> float:
-        """Memory that it has now, in MB."""
+        """Return the memory that the process has now, in MB."""
         if self._process is None:
             return 0.0
         status = Path(f"/proc/{self._process.pid}/status").read_text()

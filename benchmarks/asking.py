@@ -1,14 +1,14 @@
-"""Measures what it costs to let another router decide: what a request waits for the answer, and how many requests a
-second one deciding process can take of others.
+"""Measures the cost of letting another router decide: how long a request waits for the answer, and how many requests
+per second of other routers one deciding process can handle.
 
     .venv/bin/python -m benchmarks.asking [--instances 64] [--requests 20000] [--in-flight 64]
 
-Two processes of this machine, each with the router's own pools and company, that find each other in a folder and talk
-over the loopback as they would between machines, without what a network adds. Prompts of 32 blocks; every instance
-takes every request at once, so that nothing is waited for but the answer. Prints p50 and p99 in microseconds, from
-handing a request in to its decision: alone, asked one at a time, and asked with many in flight. Then the CPU time per
-request with as many in flight, alone and of both processes, with all that the decider is told of it: the inverse is
-what a core can do.
+Two processes of this machine, each with the router's own pools and company, find each other in a folder. They use the
+loopback in the way in which routers use a network, without the network's delays. Prompts have 32 blocks; every instance
+accepts every request at once, so that requests only wait for the answer. Prints p50 and p99 in microseconds, from the
+submission of a request to its decision: alone, asked one at a time, and asked with many in flight. Then it prints the
+CPU time per request with the same number in flight, alone and for both processes, including all messages to the
+decider: the inverse is the capacity of a core.
 """
 
 import argparse
@@ -44,7 +44,7 @@ BLOCKS = 32
 
 
 def table_of(instances: int) -> RoutingTable:
-    """A serving pool under the default policy, without queues."""
+    """Return the table of a serving pool under the default policy, without queues."""
     return RoutingTable(
         pool=POOL,
         uid="u",
@@ -63,7 +63,7 @@ def table_of(instances: int) -> RoutingTable:
 
 
 class Member:
-    """A router's pools and company; `folder` is None for one that is alone."""
+    """A router's pools and company; `folder` is None for a router that is alone."""
 
     def __init__(self, name: str, instances: int, folder: Path | None) -> None:
         self.now = SteadyClock()
@@ -75,7 +75,7 @@ class Member:
         (self.pool,) = self.pools.all()
 
     async def keep_looking(self) -> None:
-        """What a router does beside: look for others, tick, and give its records away."""
+        """Do a router's other work: look for others, tick, and take its records."""
         while True:
             await self.company.look()
             self.pool.tick(self.now())
@@ -84,7 +84,7 @@ class Member:
 
 
 def decide(name: str, instances: int, folder: Path, control: Connection) -> None:
-    """The deciding process: answers its CPU time whenever it is asked for, until None."""
+    """Run the deciding process: answer each message with its CPU time, until the message None."""
 
     async def run() -> None:
         member = Member(name, instances, folder)
@@ -106,7 +106,7 @@ def decide(name: str, instances: int, folder: Path, control: Connection) -> None
 
 
 def request(number: int, now: float) -> RoutingRequest:
-    """A prompt whose first half others share."""
+    """Return a request whose prompt shares its first half with others."""
     group = number % 50
     blocks = (*(group * 1000 + index for index in range(BLOCKS // 2)), *(number * 10_000 + index for index in range(BLOCKS // 2)))
     return RoutingRequest(
@@ -115,7 +115,7 @@ def request(number: int, now: float) -> RoutingRequest:
 
 
 async def serve(member: Member, pool: Pool, number: int) -> float:
-    """Seconds until the request is decided; then it runs its course at once."""
+    """Return the seconds until the request is decided; after that it is completed at once."""
     now = member.now()
     made = request(number, now)
     began = perf_counter()
@@ -129,7 +129,7 @@ async def serve(member: Member, pool: Pool, number: int) -> float:
 
 
 async def serve_all(member: Member, numbers: range, in_flight: int) -> list[float]:
-    """Seconds of each, with so many at a time."""
+    """Return the seconds of each request, with `in_flight` requests at a time."""
     left = iter(numbers)
     found: list[float] = []
 
@@ -149,7 +149,7 @@ def shown(title: str, seconds: list[float]) -> None:
 
 
 async def measure(requests: int, instances: int, in_flight: int, folder: Path, front: str, control: Connection) -> None:
-    """Print everything."""
+    """Measure and print all figures."""
     gc.freeze()  # as the other process does
     alone = Member("alone", instances, None)
     await serve_all(alone, range(1000), 1)

@@ -1,17 +1,17 @@
 """Measures the judge of canaries: how often it stops a revision that is no worse, and after how many requests it stops
-one that is slower.
+a revision that is slower.
 
     python -m benchmarks.canary [--runs 200] [--requests 10000] [--share 0.25] [--slower 0,5,10,30] [--seed 1]
 
 Each run is a synthetic pool of sessions in virtual time, of which `--share` go to the canary: turns with growing
-prompts, a cache of the canary that is cold at first, a load that both arms feel, habits of sessions (5 % in
-their latencies, and in the lengths of prompts and answers), and noise (25 % in the time to first token of a
-request, 8 % in its time per token). Latencies of the canary are `--slower` per cent longer. The judge looks after every
-session, as often as it can, and the run goes on to the last request even where the verdict was to go on: a stop at any
-of these looks counts. No engine runs, so figures are the same on every machine.
+prompts, a cache of the canary that is cold at first, a load that affects both arms, habits of sessions (5 % in their
+latencies, and in the lengths of prompts and answers), and noise (25 % in the time to first token of a request, 8 % in
+its time per token). Latencies of the canary are `--slower` per cent longer. The judge looks after every session, as
+often as it can, and the run continues to the last request even after the verdict to go on: a stop at any of these looks
+counts. No engine runs, so figures are the same on every machine.
 
-One line per slowness: the share of runs that were stopped, with the upper end of its 95 % interval (Clopper and
-Pearson 1934, by bisection), and for those the median and the 90th percentile of requests until then, of both arms and
+Prints one line per slowness: the share of stopped runs, with the upper end of its 95 % interval (Clopper and Pearson
+1934, by bisection), and for these runs the median and the 90th percentile of requests before the stop, of both arms and
 of the canary.
 """
 
@@ -38,7 +38,7 @@ WARMING_SECONDS = 60.0
 
 
 def traffic(random: Random, requests: int, share: float, slower: float) -> Iterator[CanarySample]:
-    """Requests in order of time: sessions of a few turns, each wholly on one arm."""
+    """Yield requests in order of time: sessions of a few turns, each wholly on one arm."""
     sessions = [_Session(random, share, number) for number in range(_AT_ONCE)]
     now, load, born = 0.0, 0.0, len(sessions)
     for _ in range(requests):
@@ -64,7 +64,7 @@ class _Session:
         self.left = random.randint(1, 2 * _TURNS - 1)
 
     def turn(self, random: Random, now: float, load: float, slower: float) -> CanarySample:
-        """Its next request."""
+        """Return the session's next request."""
         self.left -= 1
         cold = self._canary and now < WARMING_SECONDS
         cached = min(self._context, max(self._cached, 0 if cold else 256)) if random.random() > 0.03 else 0
@@ -91,8 +91,8 @@ class _Session:
 
 @dataclass(frozen=True)
 class Run:
-    """When a run was stopped, in requests of both arms and of the canary; None = never. `went_on`: requests until the
-    first verdict to go on.
+    """The number of requests before a run was stopped, of both arms and of the canary; None = never. `went_on`:
+    requests until the first verdict to go on.
     """
 
     stopped: tuple[int, int] | None
@@ -100,7 +100,7 @@ class Run:
 
 
 def one_run(seed: int, requests: int, share: float, slower: float) -> Run:
-    """Judge a run after every session that counts."""
+    """Judge a run after every session that counts; return the result."""
     judge, seen, canary, went_on = Judge(CanaryRules(warming_seconds=WARMING_SECONDS), 0.0), 0, 0, None
     looked = 0
     for sample in traffic(Random(seed), requests, share, slower):
@@ -117,7 +117,7 @@ def one_run(seed: int, requests: int, share: float, slower: float) -> Run:
 
 
 def upper(stopped: int, runs: int) -> float:
-    """The upper end of the exact 95 % interval of a share."""
+    """Return the upper end of the exact 95 % interval of a share."""
     low, high = stopped / runs, 1.0
     for _ in range(50):
         middle = (low + high) / 2

@@ -1,5 +1,5 @@
-"""What the command lines of benchmarks share: numbers that must be above 0, files that must be there, names that must
-be known, and an end that ends everything.
+"""Shared parts of benchmarks' command lines: numbers that must be above 0, files that must exist, names that must be
+known, and a SIGTERM that ends everything.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def count(text: str) -> int:
-    """A whole number of 1 or more. Raises argparse.ArgumentTypeError."""
+    """Return a whole number of 1 or more. Raises argparse.ArgumentTypeError."""
     try:
         found = int(text)
     except ValueError:
@@ -24,7 +24,7 @@ def count(text: str) -> int:
 
 
 def above_zero(text: str) -> float:
-    """A number above 0, in whatever unit the argument has. Raises argparse.ArgumentTypeError."""
+    """Return a number above 0, in the unit of the argument. Raises argparse.ArgumentTypeError."""
     found = _number(text)
     if not found > 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
@@ -32,7 +32,7 @@ def above_zero(text: str) -> float:
 
 
 def zero_or_more(text: str) -> float:
-    """The same, or 0. Raises argparse.ArgumentTypeError."""
+    """Return a number of 0 or more, in the unit of the argument. Raises argparse.ArgumentTypeError."""
     found = _number(text)
     if not found >= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of 0 or more")
@@ -40,7 +40,7 @@ def zero_or_more(text: str) -> float:
 
 
 def a_file(text: str) -> Path:
-    """A file that is there. Raises argparse.ArgumentTypeError."""
+    """Return the path of an existing file. Raises argparse.ArgumentTypeError."""
     path = Path(text)
     if not path.is_file():
         raise argparse.ArgumentTypeError(f"{text}: no such file")
@@ -48,7 +48,7 @@ def a_file(text: str) -> Path:
 
 
 def names_of(known: Collection[str]) -> Callable[[str], list[str]]:
-    """Names with commas between them, all known. Its result raises argparse.ArgumentTypeError."""
+    """Return a parser of names with commas between them, all known. It raises argparse.ArgumentTypeError."""
 
     def names(text: str) -> list[str]:
         found = text.split(",")
@@ -61,12 +61,12 @@ def names_of(known: Collection[str]) -> Callable[[str], list[str]]:
 
 
 def numbers_of(text: str) -> list[int]:
-    """Whole numbers of 1 or more with commas between them. Raises argparse.ArgumentTypeError."""
+    """Return whole numbers of 1 or more from a text with commas between them. Raises argparse.ArgumentTypeError."""
     return [count(one) for one in text.split(",")]
 
 
 def end_everything_when_ended() -> None:
-    """Lets SIGTERM unwind this program as Ctrl-C does, so that the processes it started end with it."""
+    """Let SIGTERM unwind this program as Ctrl-C does, so that the processes it started end with it."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 

@@ -1,4 +1,4 @@
-"""CPU time of processes: it says more than the time that passed on a machine that does other things."""
+"""CPU time of processes: unlike elapsed time, it hardly depends on what else the machine does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process, of its descendants that live, and of those of them that have ended."""
+    """Return the user and system seconds of a process, of its living descendants, and of those of their children that
+    have ended.
+    """
     ticks, family = 0, {pid}
     for one, fields in _processes():
         if one == pid or int(fields[1]) in family:
@@ -19,13 +21,13 @@ def cpu_seconds(pid: int) -> float:
 
 
 def session_cpu_seconds(session: int) -> float:
-    """User and system time of all processes of a session that live."""
+    """Return the user and system seconds of all living processes of a session."""
     ticks = sum(int(fields[11]) + int(fields[12]) for _, fields in _processes() if int(fields[3]) == session)
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _processes() -> Iterator[tuple[int, list[str]]]:
-    """Ids of all processes, oldest ids first, and what the kernel says of each, from its state on."""
+    """Yield ids of all processes, oldest ids first, and the kernel's fields of each, from its state on."""
     for stat in sorted(Path("/proc").glob("[0-9]*/stat"), key=lambda path: int(path.parent.name)):
         with suppress(OSError):
             yield int(stat.parent.name), stat.read_text(encoding="utf-8").rpartition(") ")[2].split()

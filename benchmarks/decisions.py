@@ -1,18 +1,19 @@
-"""Measures the CPU time of one routing decision, of a request's whole way through the scheduler, and of what a router
-does 50 times a second while requests wait.
+"""Measures the CPU time of one routing decision, of a request's whole way through the scheduler, and of the router's
+work 50 times a second while requests wait.
 
 A decision hashes a prompt of 64 KB and chooses an instance.
 
     .venv/bin/python -m benchmarks.decisions [--instances 64 512] [--requests 4000] [--queued 100] [--tenants 1 100]
         [--peer-python P]
 
-Prints p50 and p99 in microseconds of CPU time per policy and pool size, from an index filled with 200,000 blocks. What
-else the machine runs meanwhile is left out as far as possible: other programs' time, and the requests in or right
-before which the thread was preempted, as they find its caches cold. The machine's own speed for the hash alone is
-printed first. Then come ticks, first tokens and submits of `fairlead` with full queues, also with so many tenants that
-share them fairly, and last what the parts of NVIDIA Dynamo's router cost that can be called from Python, given one that
-has them (see `decision_peer.py`). That is wall time, as they have threads of their own, so its p99 has what else the
-machine ran: compare medians. Other peers decide inside their proxies; `gateway.py` compares with those.
+Prints p50 and p99 in microseconds of CPU time per policy and pool size, from an index filled with 200,000 blocks.
+Effects of the machine's other work are left out as far as possible: other programs' time, and the requests during or
+right before which the thread was preempted, because they find its caches cold. The machine's own speed for the hash
+alone is printed first. Then come ticks, first tokens and submits of `fairlead` with full queues, also with many tenants
+that share them fairly. The last figures are those of the parts of NVIDIA Dynamo's router that can be called from
+Python, given a Python that has them (see `decision_peer.py`). They are wall time, because these parts have their own
+threads, so their p99 includes the machine's other work: compare medians. Other peers decide inside their proxies;
+`gateway.py` compares with those.
 """
 
 import argparse
@@ -60,7 +61,7 @@ BLOCKS_IN_INDEX = 200_000
 
 
 def table_of(policy: str, instances: int, prefills_in_flight: int = 0, **parameters: float) -> RoutingTable:
-    """A serving pool of `instances` under `policy`."""
+    """Return a serving pool of `instances` under `policy`."""
     entries = tuple(
         InstanceEntry(id=f"chat-b{index:04d}", address="127.0.0.1:8000", state=InstanceState.SERVING) for index in range(instances)
     )
@@ -80,7 +81,7 @@ def table_of(policy: str, instances: int, prefills_in_flight: int = 0, **paramet
 
 
 def prompts_of(count: int, source: random.Random) -> list[bytes]:
-    """64 KB prompts of conversations that share a system block and, in groups, histories of varied length."""
+    """Return 64 KB prompts of conversations that share a system block and, in groups, histories of varied length."""
     system = source.randbytes(BLOCK_BYTES)
     histories = [source.randbytes(PROMPT_BYTES) for _ in range(50)]
     prompts: list[bytes] = []
@@ -91,7 +92,7 @@ def prompts_of(count: int, source: random.Random) -> list[bytes]:
 
 
 def percentiles(durations: list[int]) -> tuple[float, float]:
-    """p50 and p99 in microseconds."""
+    """Return p50 and p99 in microseconds."""
     if not durations:
         return math.nan, math.nan  # every request was preempted
     ordered = sorted(durations)
@@ -99,7 +100,7 @@ def percentiles(durations: list[int]) -> tuple[float, float]:
 
 
 def hashing_durations(prompts: list[bytes]) -> list[int]:
-    """Nanoseconds to hash each prompt."""
+    """Return the nanoseconds to hash each prompt."""
     durations: list[int] = []
     for text in prompts:
         start = thread_time_ns()
@@ -109,12 +110,14 @@ def hashing_durations(prompts: list[bytes]) -> list[int]:
 
 
 def preemptions() -> int:
-    """How often this thread was taken from its core before it gave it up."""
+    """Return how often this thread was preempted."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
 
 
 def measure(policy: str, instances: int, requests: int, prompts: list[bytes]) -> tuple[list[int], list[int]]:
-    """Per request: nanoseconds to hash and choose, and to hash, submit, see the first token and complete."""
+    """Return the nanoseconds of each request: to hash and choose, and to hash, submit, see the first token and
+    complete.
+    """
     source = random.Random(7)
     scheduler = PoolScheduler(table_of(policy, instances), "router-0", 1, sample_rate=0.01)
     fill_index(scheduler, instances, source)
@@ -161,8 +164,8 @@ def measure(policy: str, instances: int, requests: int, prompts: list[bytes]) ->
 
 
 def teach(scheduler: PoolScheduler) -> None:
-    """Give a policy that learns a model of the published size. What it predicts does not matter: it computes the
-    same.
+    """Give a learning policy a model of the published size. Its predictions do not matter: the computation
+    is the same.
     """
     policy = scheduler.learns_online
     if policy is None:
@@ -190,10 +193,10 @@ NEVER_LATE_ONES = {"calm_load": 0.0, "late_load": 0.0, "late_share": 0.0}
 
 
 def measure_full_queues(instances: int, queued: int, tenants: int = 0, ticks: int = 600) -> dict[str, list[int]]:
-    """Nanoseconds of each tick, of each first token with what is sent because of it, and of each submit, while so many
-    requests wait for each instance, of so many tenants that take turns, or of none. Its engines take 0.3 to 1.6 s for a
-    prompt, and as many come as are sent. At last none come any more, and those that wait are late and held back for the
-    one that computes still: ticks then, with idle engines.
+    """Return the nanoseconds of each tick, of each first token with the dispatches that it causes, and of each submit,
+    while `queued` requests wait for each instance, of `tenants` tenants that take turns, or of none. The engines take
+    0.3 to 1.6 s for a prompt, and as many requests arrive as are sent. At the end no more requests arrive, and the
+    waiting ones are late and held back for the instance that still computes: these are ticks with idle engines.
     """
     source = random.Random(11)
     table = table_of("fairlead", instances, 1, **NEVER_LATE_ONES)
@@ -201,7 +204,7 @@ def measure_full_queues(instances: int, queued: int, tenants: int = 0, ticks: in
         table = replace(table, routing=replace(table.routing, fairness=FAIR_TENANTS))
     scheduler = PoolScheduler(table, "router-0", 1, sample_rate=0.0)
     due: list[tuple[float, str]] = []
-    """Heap of (when its first token comes, request) of those sent."""
+    """Heap of (time of the first token, request) for the sent requests."""
     counted, now = 0, 0.0
     durations: dict[str, list[int]] = {"tick": [], "first token": [], "submit": [], "tick, all late,": []}
 
@@ -258,7 +261,9 @@ def measure_full_queues(instances: int, queued: int, tenants: int = 0, ticks: in
 
 
 def at_least_some(text: str) -> int:
-    """So many that some are left when the first quarter is not counted. Raises argparse.ArgumentTypeError."""
+    """Return a number large enough that some are left when the first quarter is not counted. Raises
+    argparse.ArgumentTypeError.
+    """
     found = count(text)
     if found < 20:
         raise argparse.ArgumentTypeError(f"{found} are too few to leave any when the first quarter is not counted; give 20 or more")
@@ -299,7 +304,7 @@ def main() -> None:
 
 
 def print_peer(python: Path, sizes: list[int]) -> None:
-    """Measure the peer in a process of its own."""
+    """Measure the peer in a separate process."""
     command = [str(python), str(Path(__file__).with_name("decision_peer.py")), *map(str, sizes)]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"DYN_LOG": "off"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

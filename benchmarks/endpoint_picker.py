@@ -1,4 +1,4 @@
-"""Measures the endpoint picker: CPU time and latency of a request that a proxy asks it about, on one core.
+"""Measures the endpoint picker: CPU time and latency per request of a proxy, on one core.
 
     python -m benchmarks.endpoint_picker [--policies fairlead,round-robin] [--cases short,4k,64k,stream] [--seconds 4]
         [--in-flight 16] [--servers picker,own,grpc-aio,grpc-sync]
@@ -39,7 +39,7 @@ SERVERS = ("picker", *KINDS)
 
 @contextmanager
 def router(policy: str, first: int, core: int) -> Iterator[tuple[Any, int]]:
-    """A router with a picker, and its port."""
+    """Yield a router with a picker, and its port."""
     engines = range(first, first + INSTANCES)
     api, gateway, picker = (first - number for number in (1, 2, 3))
     table = msgspec.json.encode(routing_table(policy, engines)).decode()
@@ -64,7 +64,7 @@ def canned_server(kind: str, body_bytes: int, port: int) -> Iterator[tuple[Any, 
 
 
 def _wait_until_taken(port: int, seconds: float) -> None:
-    """Until somebody listens there. Raises NotReady."""
+    """Wait until a process listens at the port. Raises NotReady."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:

@@ -1,7 +1,7 @@
-"""What it is worth to count a prompt's blocks before KV events tell of them, by how late events are.
+"""The benefit of counting a prompt's blocks before KV events report them, by the delay of events.
 
-`python -m benchmarks.expected_blocks` writes the table of docs/kv-events.md: bursts of prompts that share a prefix
-nobody held before, on eight simulated engines with room to spare, routed by three policies.
+`python -m benchmarks.expected_blocks` writes the table of docs/kv-events.md: bursts of prompts that share a new prefix,
+on eight simulated engines with spare capacity, routed by three policies.
 """
 
 import argparse
@@ -28,8 +28,8 @@ ENGINE = preset("vllm-h100-8b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bursts:
-    """Groups of `prompts` requests with a new prefix of `shared_blocks` x 512 tokens each; a group begins about every
-    `group_seconds`, and its requests come `pause_seconds` after each other in the mean.
+    """Groups of `prompts` requests with a new prefix of `shared_blocks` x 512 tokens each. A group begins about every
+    `group_seconds`, and its requests follow each other after `pause_seconds` on average.
     """
 
     groups: int = 150
@@ -39,7 +39,7 @@ class Bursts:
     pause_seconds: float = 0.3
 
     def rows(self, seed: int) -> Iterator[TraceRow]:
-        """The requests in order of time."""
+        """Yield the requests in order of time."""
         draw = Random(seed)
         made: list[tuple[float, tuple[int, ...]]] = []
         each = self.shared_blocks + 2 * self.prompts
@@ -55,7 +55,7 @@ class Bursts:
 
 
 def figures(policy: str, delay_seconds: float, speculative_seconds: float, seed: int, bursts: Bursts) -> Figures:
-    """What one run shows."""
+    """Return the figures of one run."""
     loaded = load_workload(bursts.rows(seed), requests=None, max_input=None, infer_sessions=False)
     ideal, _ = ideal_hits(loaded)
     pool = SimulatedPool(

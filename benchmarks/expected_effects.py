@@ -1,12 +1,12 @@
-"""How well a plan's expected effect holds: what is simulated when it is planned, against what then comes.
+"""The accuracy of a plan's expected effect: what is simulated when it is planned, against what happens after it.
 
     .venv/bin/python -m benchmarks.expected_effects [--trace FILE] [--requests 12000] [--instances 8] [--rate 1.0]
 
-Two hours of Mooncake-like conversations made by our generator (or of a trace) go to a pool. Each plan is expected from
-the first hour, as the control API does it: two seeds, two other rates, the change after half of the requests. What then
-happens is simulated with another seed and other requests: the second half of the first hour warms the pool up, then the
-change is made, and the first half of the second hour is measured. Printed are both, and by how much the expectation is
-off. A figure that would be told as one that cannot be known is marked.
+Two hours of Mooncake-like conversations made by our generator (or of a trace) go to a pool. Each plan's effect is
+estimated from the first hour, as the control API does it: two seeds, two other rates, the change after half of the
+requests. What happens then is simulated with another seed and other requests: the second half of the first hour warms
+the pool up, then the change is made, and the first half of the second hour is measured. Prints both, and the error of
+the expectation. A figure that would be reported as unknown is marked.
 """
 
 import argparse
@@ -38,7 +38,7 @@ QUANTITIES = {
 
 
 def main() -> None:
-    """Expect, let happen, and print."""
+    """Estimate, simulate what happens, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trace", type=a_file, help="a trace in Mooncake's format, of two hours")
     parser.add_argument("--requests", type=count, default=12_000, help="in both hours")
@@ -93,7 +93,7 @@ def main() -> None:
 
 
 def changes(instances: int, policy: str) -> dict[str, PoolChange]:
-    """A plan of each kind that is simulated for a pool whose instances do both."""
+    """Return a plan of each kind that is simulated for a pool whose instances do both."""
     return {
         f"scale to {instances - 1}": PoolChange(replicas=instances - 1, startup_seconds=STARTUP_SECONDS),
         f"scale to {instances // 2}": PoolChange(replicas=instances // 2, startup_seconds=STARTUP_SECONDS),
@@ -110,7 +110,7 @@ def changes(instances: int, policy: str) -> dict[str, PoolChange]:
 def figures(
     requests: Sequence[TraceRequest], target: SimulatedTarget, policy: str, runs: Sequence[tuple[int, float, PoolChange]]
 ) -> list[RunFigures]:
-    """What the runs find, in their order."""
+    """Return the figures of the runs, in their order."""
     begin = requests[0].timestamp
     job = SimulationJob(requests=[replace(one, timestamp=one.timestamp - begin) for one in requests], weight=1.0, target=target, seed=0)
     lines: list[JobLine] = []
@@ -123,7 +123,7 @@ def figures(
 
 
 def value(found: RunFigures, quantity: Quantity) -> float:
-    """The figure of a quantity."""
+    """Return the figure of a quantity."""
     match quantity:
         case Quantity.ATTAINMENT:
             return found.attainment

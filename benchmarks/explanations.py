@@ -27,7 +27,7 @@ from fairlead_testing.running.sandbox import RunningSandbox, fairlead, result_of
 
 
 def under(sandbox: RunningSandbox, policy: str, requests: int, speed: float, directory: Path) -> None:
-    """A pool of this policy under load, scaled down and up while it comes."""
+    """Run a pool of this policy under load, scaled down and up meanwhile."""
     name = f"why-{policy}"
     sandbox.apply_pool(pool(name, policy=policy, replicas=4)).raise_for_status()
     sandbox.until_ready(name, 4)

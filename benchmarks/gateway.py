@@ -41,14 +41,14 @@ from benchmarks.mock_engines import routing_table
 from fairlead.routing.policies.catalogue import BUILT_IN
 
 SLOW_START_SECONDS = 240.0
-"""The slowest of the other routers imports for minutes on a slow machine."""
+"""Maximum start time in seconds: the slowest of the other routers imports for minutes on a slow machine."""
 
 
 @contextmanager
 def process(
     command: list[str], core: int, environment: dict[str, str] | None = None, *, folder: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run it on a core, in a session of its own, without this shell's settings of Fairlead."""
+    """Run the command on a core, in its own session, without this shell's settings of Fairlead."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")}
     command = ["taskset", "-c", str(core), *command]
     running = subprocess.Popen(command, start_new_session=True, cwd=folder, env=plain | (environment or {}), stdout=subprocess.DEVNULL)
@@ -65,7 +65,9 @@ def process(
 
 
 def check_free(ports: Iterable[int]) -> None:
-    """That nobody listens there: who is left of an earlier run would be measured instead. Raises NotReady."""
+    """Check that no process listens at the ports: a process left by an earlier run would be measured instead. Raises
+    NotReady.
+    """
     for port in ports:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -80,7 +82,7 @@ class NotReady(SystemExit):
 
 
 def wait_until(running: subprocess.Popen[bytes], port: int, seconds: float, path: str = "/v1/models") -> None:
-    """Until this process answers a GET at the port with 200. Raises NotReady."""
+    """Wait until this process answers a GET at the port with 200. Raises NotReady."""
     end = time.monotonic() + seconds
     while True:
         if running.poll() is not None:
@@ -118,7 +120,7 @@ def measure(name: str, router: subprocess.Popen[bytes], port: int, cases: list[C
 
 @contextmanager
 def mock_engines(policy: str, engines: range, api_port: int, core: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Engines on these ports, and a control API whose table asks for the policy."""
+    """Run engines on these ports, and a control API whose table asks for the policy."""
     table = msgspec.json.encode(routing_table(policy, engines)).decode()
     with process(
         [sys.executable, "-m", "benchmarks.mock_engines", str(api_port), str(engines[0]), str(len(engines)), table], core
@@ -128,7 +130,7 @@ def mock_engines(policy: str, engines: range, api_port: int, core: int) -> Itera
 
 
 def others(options: argparse.Namespace) -> list[tuple[str, str]]:
-    """Names and commands of the routers to compare with."""
+    """Return names and commands of the routers to compare with."""
     if options.against_file is None:
         return list(options.against)
     read = options.against_file.read_text().splitlines()
@@ -136,7 +138,7 @@ def others(options: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 def other(line: str) -> tuple[str, str]:
-    """Name and command of `NAME=COMMAND`. Raises argparse.ArgumentTypeError."""
+    """Return name and command of `NAME=COMMAND`. Raises argparse.ArgumentTypeError."""
     name, _, command = (part.strip() for part in line.partition("="))
     try:
         filled = shlex.split(command.format(port=0, workers="", workers_commas=""))

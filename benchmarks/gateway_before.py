@@ -1,13 +1,13 @@
-"""Measures what changes cost: the router of this checkout beside that of another one, in turns.
+"""Measures the cost of changes: the router of this checkout beside that of another checkout, in turns.
 
     python -m benchmarks.gateway_before CHECKOUT [--policies fairlead] [--rounds 20] [--seconds 1]
         [--cases short-json,short-stream,long-json,long-stream,paced-stream]
 
-CHECKOUT is set up (`make .venv/ready` there) and has the commit to compare with, as a worktree of git's. Each router
-has mock engines and a mock control API of its own commit. Both stay up, pinned to core 0; the load, which is this
-checkout's, comes from the last core, to one router at a time, and the order changes with each round, so that a machine
-that is slower for a while is slower for both. The ratio is the median of the rounds' own: above 1, this checkout uses
-more CPU a request. Half of the rounds' ratios lie in the range behind it.
+CHECKOUT is set up (run `make .venv/ready` in it) and has the commit to compare with, as a worktree of git's. Each
+router has mock engines and a mock control API of its own commit. Both stay up, pinned to core 0. The load, which is
+this checkout's, comes from the last core, to one router at a time, and the order changes with each round, so that a
+slow phase of the machine slows both. The ratio is the median of the rounds' ratios: above 1, this checkout uses more
+CPU a request. Half of the rounds' ratios lie in the range printed after it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fairlead.routing.policies.catalogue import BUILT_IN
 
 HERE = Path(__file__).resolve().parent.parent
 CASES_HERE = [name for name in CASES if name != "few-streams"]
-"""That one is of latencies."""
+"""The cases compared here: all but `few-streams`, which measures latencies."""
 _TABLE = (
     "import sys, msgspec; from benchmarks.mock_engines import routing_table;"
     "print(msgspec.json.encode(routing_table(sys.argv[1], range(int(sys.argv[2]), int(sys.argv[3])))).decode())"
@@ -38,7 +38,7 @@ _TABLE = (
 
 
 def checkout(text: str) -> Path:
-    """A folder with a checkout that is set up. Raises argparse.ArgumentTypeError."""
+    """Return the path of a checkout that is set up. Raises argparse.ArgumentTypeError."""
     folder = Path(text).resolve()
     if not (folder / "benchmarks" / "mock_engines.py").is_file():
         raise argparse.ArgumentTypeError(f"{text!r} is not a checkout of Fairlead")
@@ -48,12 +48,14 @@ def checkout(text: str) -> Path:
 
 
 def python_of(folder: Path) -> Path:
-    """The interpreter of a checkout."""
+    """Return the interpreter of a checkout."""
     return folder / ".venv" / "bin" / "python"
 
 
 class MeasuredRouter:
-    """The router of one checkout, with everything that it needs on ports from `first_port` on, until `stack` ends."""
+    """The router of one checkout, with everything that it needs on ports from `first_port` on, until `stack`
+    is closed.
+    """
 
     def __init__(self, stack: ExitStack, folder: Path, policy: str, first_port: int, instances: int) -> None:
         python, self.port = str(python_of(folder)), first_port
@@ -75,7 +77,9 @@ class MeasuredRouter:
         self._session = router.pid
 
     def microseconds(self, case: str, seconds: float) -> float:
-        """CPU a request under so many seconds of the load. Raises NotReady when a request failed."""
+        """Return the CPU microseconds per request under the load for this number of seconds. Raises NotReady when a
+        request failed.
+        """
         load = [sys.executable, "-m", "benchmarks.gateway_load", str(self.port), case, str(self._session), str(seconds)]
         command = ["taskset", "-c", str(last_core()), *load]
         said = json.loads(subprocess.run(command, cwd=HERE, check=True, stdout=subprocess.PIPE).stdout)
@@ -85,12 +89,12 @@ class MeasuredRouter:
 
 
 def last_core() -> int:
-    """Where the load comes from."""
+    """Return the core from which the load comes."""
     return (os.cpu_count() or 1) - 1
 
 
 def in_turns(before: MeasuredRouter, now: MeasuredRouter, case: str, rounds: int, seconds: float) -> tuple[list[float], list[float]]:
-    """CPU microseconds a request of both, round by round."""
+    """Return the CPU microseconds per request of both routers, round by round."""
     figures: dict[MeasuredRouter, list[float]] = {before: [], now: []}
     for router in figures:
         router.microseconds(case, seconds)  # a router is slower at first
@@ -101,7 +105,7 @@ def in_turns(before: MeasuredRouter, now: MeasuredRouter, case: str, rounds: int
 
 
 def summary(before: list[float], now: list[float]) -> tuple[float, float, float]:
-    """The median of the rounds' ratios, and the quarters on both sides of it."""
+    """Return the median of the rounds' ratios, and the quartiles around it."""
     ratios = [mine / other for other, mine in zip(before, now, strict=True)]
     if len(ratios) == 1:
         return ratios[0], ratios[0], ratios[0]

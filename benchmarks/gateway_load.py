@@ -1,9 +1,9 @@
-"""Loads on a gateway: so many connections, each of which sends its next request when the last is answered.
+"""Loads on a gateway: many connections, each of which sends its next request when the last is answered.
 
     python -m benchmarks.gateway_load PORT CASE SESSION SECONDS
 
-prints a line of JSON with counts, latencies, and the CPU seconds that the processes of the session had while the load
-came: who asks from outside would also count what they use while this program starts.
+prints a line of JSON with counts, latencies, and the CPU seconds of the session's processes during the load. A
+measurement from outside would also count their CPU while this program starts.
 """
 
 from __future__ import annotations

@@ -140,7 +140,9 @@ INSERT INTO audit_heads (day, last_id, chain, at) SELECT DISTINCT ON (day) day, 
 """,
     "UPDATE pools SET slo_version = 2 WHERE id = $p1",
 )
-"""What is written later goes on from the newest of each: an audit entry's number, and the version of an SLO."""
+"""Statements that fill the tables. Later writes continue from the newest row of each: an audit entry's number, and the
+version of an SLO.
+"""
 _DAYS = """
 DO $$ DECLARE d date; t text; BEGIN
   FOREACH t IN ARRAY ARRAY['decisions', 'rejections', 'load_samples'] LOOP
@@ -173,7 +175,7 @@ def fill(url: str, size: Size) -> None:
 
 
 def _roll_up_moves(url: str) -> None:
-    """All moves, by the API's own statements."""
+    """Roll up all moves with the API's own statements."""
     engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"))
     with engine.connect() as connection:
         while minutes := connection.execute(TAKE, {"ended": datetime.now(UTC), "most": AT_ONCE}).all():
@@ -199,11 +201,11 @@ FROM generate_series(%(first)s::bigint, %(last)s::bigint - 1, {step}) s, generat
 
 
 def fill_loads(url: str, instances: int, first: int, last: int, *, samples_from: int = 0) -> int:
-    """A load sample of every instance of `big/p1` for each second of [first, last), in Unix seconds, and their rollups:
-    those of minutes for a day at least, those of ten seconds for three hours.
+    """Write a load sample of every instance of `big/p1` for each second of [first, last), in Unix seconds, and their
+    rollups: those of minutes for a day at least, those of ten seconds for three hours.
 
-    The samples themselves are there from `samples_from` only. The partitions of these days are made anew, each in the
-    transaction that fills it, so that Postgres with `wal_level = minimal` writes every row once. Returns the number
+    The samples themselves are kept from `samples_from` on only. The partitions of these days are made again, each in
+    the transaction that fills it, so that Postgres with `wal_level = minimal` writes every row once. Returns the number
     of samples.
     """
     values = {"instances": instances}
@@ -252,8 +254,8 @@ def fill_loads(url: str, instances: int, first: int, last: int, *, samples_from:
 
 
 def fill_columns(url: str, first: int, last: int) -> None:
-    """Columns of heatmaps of `big/p1` for [first, last), made from the rollups by the API's own statements: minutes and
-    five minutes, and of the last three hours ten seconds.
+    """Write columns of heatmaps of `big/p1` for [first, last), made from the rollups with the API's own statements: of
+    minutes and five minutes, and for the last three hours of ten seconds.
     """
     engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"))
     with engine.connect() as connection:
@@ -267,7 +269,9 @@ def fill_columns(url: str, first: int, last: int) -> None:
 
 
 def continue_loads(url: str, instances: int, now: int) -> int:
-    """Load samples of `big/p1` from its last one until `now`, to be rolled up by the API; returns how many seconds."""
+    """Write load samples of `big/p1` from its last one until `now`, to be rolled up by the API; return the number of
+    seconds.
+    """
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET TIME ZONE 'UTC'")
         connection.execute(_DAYS)
@@ -289,7 +293,7 @@ def continue_loads(url: str, instances: int, now: int) -> int:
 
 
 def _fill_pool_rollups(connection: psycopg.Connection[Any], pool: str, table: str, step: int, values: dict[str, int]) -> None:
-    """The sums of all instances of the pool, as `fill_loads` made them."""
+    """Write the sums over all instances of the pool, from the values that `fill_loads` wrote."""
     sums = {"requests_total": step, "completed": step, "ttft_total": step, "ttft_within_slo": step - step // 10}
     sums |= {"prompt_tokens": 1000 * step, "hit_tokens": 500 * step}
     made = ", ".join(f"%(instances)s * {value}" for value in sums.values())

@@ -1,11 +1,11 @@
-"""Compares our HTTP/2 with the library h2 under the endpoint picker: CPU a picked request, in one process.
+"""Compares our HTTP/2 with the library h2 under the endpoint picker: CPU per picked request, in one process.
 
     python -m benchmarks.http2 [--cases short,4k,64k,stream] [--rounds 15] [--requests 300] [--policy fairlead]
 
-A request is one stream as Envoy makes it, through the whole picker of a router with a scheduler; only the sockets are
-left out, which both would have alike. Rounds of both alternate; the figures are medians of the process's CPU time, and
-the ratio is that of a round to the round beside it, in the middle. `framing` is a picker that answers canned bytes:
-what remains is HTTP/2 and gRPC.
+A request is one stream as Envoy makes it, through the whole picker of a router with a scheduler; only the sockets,
+which are the same for both, are left out. Rounds of both alternate. The figures are medians of the process's CPU time;
+the ratio is the median of the ratios of neighbouring rounds. `framing` is a picker that answers canned bytes: what
+remains is HTTP/2 and gRPC.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class Sink:
 
 
 def said(number: int, messages: list[bytes]) -> bytes:
-    """Messages as frames of data, of the size that a server allows at first."""
+    """Return messages as data frames, of the size that a server allows at first."""
     parts = [message[start : start + 16_384] for message in messages for start in range(0, len(message), 16_384)]
     return b"".join(http2.frame(http2.DATA, 0, number, part) for part in parts)
 
 
 def dialogue(case: Case, requests: int) -> list[tuple[bytes, bytes]]:
-    """What a client sends for each request: before the pick and after it."""
+    """Return what a client sends for each request: before the pick and after it."""
     found = []
     for place in range(requests):
         number, script = 2 * place + 1, Script(case, place % 256)
@@ -75,7 +75,7 @@ def dialogue(case: Case, requests: int) -> list[tuple[bytes, bytes]]:
 
 
 def has_end(frames: bytes) -> bool:
-    """Whether the last of these frames ends its stream."""
+    """Return whether the last of these frames ends its stream."""
     start = flags = 0
     while start < len(frames):
         high, low, _, flags, _ = http2.HEAD.unpack_from(frames, start)
@@ -84,7 +84,7 @@ def has_end(frames: bytes) -> bool:
 
 
 async def a_round(connection: Any, steps: list[tuple[bytes, bytes]]) -> float:
-    """CPU seconds of a request. Raises RuntimeError for one that was not picked and ended."""
+    """Return the CPU seconds per request. Raises RuntimeError for a request that was not picked and ended."""
     sink = Sink()
     connection.connection_made(sink)
     settings = {http2.SETTING_WINDOW: http2.LARGEST_WINDOW, http2.SETTING_FRAME_SIZE: 1 << 20}

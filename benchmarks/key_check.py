@@ -2,8 +2,9 @@
 
     .venv/bin/python -m benchmarks.key_check [--keys 10000] [--requests 200000]
 
-Prints microseconds of CPU time per request, the best of five rounds: with as many keys as a gateway may have, each with
-a scope and both limits, shown in a request with a dozen headers. Beside it what a refusal costs, and the SHA-256 alone.
+Prints microseconds of CPU time per request, the best of five rounds, with the maximum number of keys of a gateway. Each
+key has a scope and both limits, and is sent in a request with a dozen headers. Also prints the cost of a refusal, and
+of the SHA-256 alone.
 """
 
 import argparse

@@ -51,7 +51,9 @@ INSTANCES = 64
 
 
 def payloads(count: int, blocks_at_once: int, seed: int) -> list[bytes]:
-    """An engine's batches: blocks are stored, and removed again, one an event, when more than KEPT_BLOCKS are held."""
+    """Return an engine's batches, with one block per event: blocks are stored, and removed again when more than
+    KEPT_BLOCKS are held.
+    """
     chance = random.Random(seed)
     held: list[int] = []
     waiting: list[dict[str, Any]] = []
@@ -71,7 +73,7 @@ def payloads(count: int, blocks_at_once: int, seed: int) -> list[bytes]:
 
 
 def stored(hashes: list[int], token_ids: list[int]) -> dict[str, Any]:
-    """The event as vLLM 0.32 words it."""
+    """Return the event in the form of vLLM 0.32."""
     return {
         "type": "BlockStored", "block_hashes": hashes, "parent_block_hash": None, "token_ids": token_ids, "block_size": BLOCK_TOKENS,
         "lora_id": None, "medium": "GPU", "lora_name": None, "extra_keys": [None] * len(hashes), "group_idx": 0,
@@ -80,7 +82,7 @@ def stored(hashes: list[int], token_ids: list[int]) -> dict[str, Any]:
 
 
 def publish(told: Connection, count: int, blocks_at_once: int, rate: float | None) -> None:
-    """In a process of its own: publish `count` batches once asked to, all at once or at `rate` events per second."""
+    """Publish `count` batches on request, all at once or at `rate` events per second. Runs in a separate process."""
     made = payloads(count, blocks_at_once, 1)
     with zmq.Context() as context, context.socket(zmq.PUB) as socket:
         socket.sndhwm = 0
@@ -109,7 +111,7 @@ class Ingest:
         self.subscription = Subscription(self.context, told, Source(instance="i0"), caches, time.time, self.reader, lambda: None)
 
     async def begin(self) -> None:
-        """Once the subscription stands, let the publisher go."""
+        """Let the publisher begin once the subscription is connected."""
         while not self.subscription.connected:  # noqa: ASYNC110  # what changes it is the code that is measured
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.2)
@@ -129,7 +131,7 @@ class Ingest:
 
 
 async def ingest(count: int, blocks_at_once: int) -> tuple[float, float]:
-    """(events, blocks stored or removed) per second of CPU."""
+    """Return events, and blocks stored or removed, per second of CPU."""
     caches = EngineCaches()
     following = Ingest(count, blocks_at_once, None, caches)
     gc.collect()
@@ -148,7 +150,7 @@ async def ingest(count: int, blocks_at_once: int) -> tuple[float, float]:
 
 
 def memory() -> int:
-    """Bytes of a million blocks that one instance holds."""
+    """Return the bytes of a million blocks that one instance holds."""
     gc.collect()
     tracemalloc.start()
     index = BlockIndex()
@@ -163,7 +165,9 @@ def memory() -> int:
 
 
 def scheduler(policy: str) -> tuple[PoolScheduler, list[tuple[int, ...]]]:
-    """A pool of INSTANCES that hold 200,000 blocks of 400 prompts, each on a few; and the prompts' keys."""
+    """Return a pool of INSTANCES that hold 200,000 blocks of 400 prompts, each on a few instances, and the prompts'
+    keys.
+    """
     table = RoutingTable(
         pool=PoolKey(namespace="default", name="chat"),
         uid="u",
@@ -194,7 +198,7 @@ def scheduler(policy: str) -> tuple[PoolScheduler, list[tuple[int, ...]]]:
 
 
 async def decisions(policy: str, requests: int, rate: float | None) -> list[float]:
-    """CPU seconds of each `submit`, at 500 requests a second at most."""
+    """Return the CPU seconds of each `submit`, at 500 requests a second at most."""
     made, prompts = scheduler(policy)
     following = None
     if rate is not None:
@@ -236,7 +240,7 @@ def percentile(values: list[float], share: float) -> float:
 
 
 def main() -> None:
-    """Print what was asked for, or all."""
+    """Print the requested parts, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*", metavar="WHAT", help=f"all without it: {', '.join(PARTS)}")
     parser.add_argument("--batches", type=count, default=40_000, help=f"of {EVENTS_A_BATCH} events, to ingest")

@@ -37,12 +37,12 @@ ROOT = Path(__file__).resolve().parents[1]
 SECRET = "a-secret-for-measuring"
 TIMES = 40
 LONGEST_SECONDS = 4.0
-"""Most seconds spent on one path; after that it is not requested again."""
+"""Maximum seconds spent on one path; after that it is not requested again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Milliseconds of a path, and the statuses other than 200 that it was answered with, in words."""
+    """Milliseconds of a path, and a message about the statuses other than 200 in its answers."""
 
     p50: float
     p95: float
@@ -50,7 +50,7 @@ class Measured:
 
 
 def paths(url: str) -> list[str]:
-    """The paths to request, for the rows in the database."""
+    """Return the paths to request, for the rows in the database."""
     with psycopg.connect(url) as connection:
         ids = {
             table: quote(
@@ -157,7 +157,7 @@ def api(tree: Path, url: str) -> Iterator[str]:
 
 
 def measure(address: str, asked: list[str]) -> dict[str, Measured]:
-    """By path; an unexpected status ends the run."""
+    """Return the measurements by path; an unexpected status ends the run."""
     found: dict[str, Measured] = {}
     with httpx.Client(base_url=address, headers={"authorization": f"Bearer {SECRET}"}, timeout=120) as http:
         for path in asked:

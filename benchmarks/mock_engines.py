@@ -1,4 +1,5 @@
-"""Engines that answer at once or at a given pace, and a control API with one table: what a router is measured with.
+"""Mock engines that answer at once or at a given pace, and a mock control API with one table, with which routers are
+measured.
 
 python -m benchmarks.mock_engines API_PORT FIRST_ENGINE_PORT ENGINES TABLE_AS_JSON
 """
@@ -28,7 +29,7 @@ from fairlead.tables import (
 from fairlead_client.lines import HeartbeatLine, SyncedLine, TableLine, encode_line
 
 CHUNKS = 16
-"""Pieces of a streamed answer, and tokens of any."""
+"""Number of pieces of a streamed answer, and of tokens of every answer."""
 _CHUNK = (
     b'data: {"id":"cmpl-0","object":"chat.completion.chunk","created":1700000000,"model":"mock","choices":'
     b'[{"index":0,"delta":{"content":"tok "},"finish_reason":null}]}\n\n'

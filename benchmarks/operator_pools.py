@@ -72,7 +72,7 @@ def say(words: str) -> None:
 
 
 def wait(look: Callable[[], float], wanted: float, wish: str, pause: float = 1.0) -> None:
-    """Wait until `look` is as large as wanted; tells how far it is, and ends the program when it never comes there."""
+    """Wait until `look` is at least `wanted`; print the progress, and end the program if it stops short."""
     deadline, told = time.monotonic() + LIMIT_SECONDS, time.monotonic()
     while (found := look()) < wanted:
         if time.monotonic() > deadline:
@@ -116,7 +116,7 @@ def running_control_api(folder: Path, kubeconfig: str) -> Iterator[tuple[str, in
 
 
 def answers(url: str) -> bool:
-    """Whether a GET is answered 200."""
+    """Return whether a GET is answered 200."""
     try:
         return httpx.get(url, timeout=5, trust_env=False).status_code == 200
     except httpx.HTTPError:
@@ -124,12 +124,12 @@ def answers(url: str) -> bool:
 
 
 def name_of(number: int) -> str:
-    """The name of one pool."""
+    """Return the name of one pool."""
     return f"bench-{number:03}"
 
 
 def pool(number: int, replicas: int = 1) -> dict[str, Any]:
-    """The manifest of one pool."""
+    """Return the manifest of one pool."""
     roles = [{"name": "both", "minReplicas": 1, "maxReplicas": max(64, replicas)}]
     engine, routing = {"type": "simulated"}, {"policy": "fairlead"}
     spec = {"model": "bench/model", "replicas": replicas, "roles": roles, "engine": engine, "routing": routing}
@@ -139,7 +139,7 @@ def pool(number: int, replicas: int = 1) -> dict[str, Any]:
 
 @dataclass(slots=True, kw_only=True)
 class Bench:
-    """What runs, and the figures by name."""
+    """The running processes, and the figures by name."""
 
     client: KubernetesClient
     operator: OperatorProcess
@@ -153,7 +153,7 @@ class Bench:
     figures: dict[str, float] = field(default_factory=dict)
 
     def run(self, parts: Iterable[str]) -> None:
-        """The parts in their order."""
+        """Run the parts in their order."""
         wanted = set(parts)
         if wanted - PREBUILT:
             with running_pod_phases(self.client, pause=1.0):
@@ -171,32 +171,36 @@ class Bench:
             self.prebuilt("large", 1, self.large)
 
     def pid(self) -> int:
-        """The operator's."""
+        """Return the operator's process id."""
         assert self.operator.process is not None
         return self.operator.process.pid
 
     def is_led(self) -> bool:
-        """Whether an operator holds the Lease."""
+        """Return whether an operator holds the Lease."""
         response = self.client.session.get(self.client.server + LEASE, timeout=30)
         return response.status_code == 200 and bool(response.json()["spec"].get("holderIdentity"))
 
     def used(self) -> dict[str, float]:
-        """CPU seconds so far of everything that runs, by name; a Kubernetes API given from outside is not among it."""
+        """Return the CPU seconds so far of every running process, by name; a Kubernetes API given from outside is left
+        out.
+        """
         server, database = child_running("processkube.kubernetes_api.main"), child_running("bin/postgres")
         found = {"operator": self.pid(), "control API": self.api, "Kubernetes API": server, "Postgres": database}
         return {**{name: cpu_seconds(pid) for name, pid in found.items() if pid is not None}, "benchmark": time.process_time()}
 
     def note_used(self, when: str, before: dict[str, float]) -> None:
-        """Figures of the CPU that each process used since."""
+        """Record the CPU that each process has used since `before`."""
         self.figures |= {f"{when}: CPU s of {name}": seconds - before[name] for name, seconds in self.used().items()}
 
     def for_all(self, what: Callable[[int], object], count: int) -> None:
-        """Do something for every number, a few at a time."""
+        """Call `what` for every number, a few at a time."""
         with ThreadPoolExecutor(THREADS) as threads:
             list(threads.map(what, range(count)))
 
     def wait_until_watched(self) -> None:
-        """Until kopf watches: a pool of its own is reconciled. It is gone again when the figures begin."""
+        """Wait until kopf watches, which shows when a separate pool is reconciled. That pool is gone again when the
+        measurement begins.
+        """
         self.client.call("POST", POOLS, pool(self.pools))
         wait(lambda: reconciled(self.client), 1, "create: the operator watches")
         self.client.call("DELETE", f"{POOLS}/{name_of(self.pools)}")
@@ -249,7 +253,7 @@ class Bench:
         self.note_used("delete", before)
 
     def prebuilt(self, name: str, pools: int, instances: int) -> None:
-        """Pods of settled pools, one pool after the other; then the operator starts."""
+        """Make the pods of settled pools, one pool after the other, then start the operator."""
         done, first = 0, 1000 if name == "steady" else 5000
         for number in range(pools):
             body = pool(first + number, instances)
@@ -267,7 +271,7 @@ class Bench:
         self.operator.kill()
 
     def prebuild(self, identity: PoolIdentity, spec: dict[str, Any], index: int) -> None:
-        """One instance that serves."""
+        """Make one instance that serves."""
         now = format_time(time.time() - 60)
         body = pod(
             identity,
@@ -287,7 +291,7 @@ class Bench:
 
 
 def measure(parts: Iterable[str], pools: int, instances: int, large: int, rest_seconds: float, folder: Path) -> None:
-    """Print the parts' figures by name, those found so far also when a part fails."""
+    """Print the parts' figures by name; if a part fails, print those found so far."""
     (folder / "kubernetes").mkdir()
     (folder / "pg").mkdir()
     with (

@@ -1,8 +1,8 @@
-"""Loads on an endpoint picker: clients of one connection each, as cheap as can be, in a closed loop of streams.
+"""Loads on an endpoint picker: cheap clients of one connection each, in a closed loop of streams.
 
     python -m benchmarks.picker_load PORT CASE IN_FLIGHT SESSION SECONDS
 
-prints a line of JSON with counts, latencies, and the CPU seconds that the processes of the session had meanwhile.
+prints a line of JSON with counts, latencies, and the CPU seconds of the session's processes meanwhile.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _framed(message: Any) -> bytes:
 
 
 class Script:
-    """What is said on each stream, as gRPC messages: the request, then the response once that was picked for."""
+    """The gRPC messages sent on each stream: the request, then the response once the request was picked."""
 
     def __init__(self, case: Case, number: int) -> None:
         text = f"{number} " + ("hello world " * (case.prompt_bytes // 12 + 1))[: case.prompt_bytes]
@@ -181,7 +181,7 @@ class Load(asyncio.Protocol):
 
     @staticmethod
     def has_end(heard: list[int], script: Script) -> bool:
-        """Whether headers and all of the body came back: more bytes than the body has."""
+        """Return whether headers and all of the body came back, which is the case with more bytes than the body has."""
         return heard[1] > len(script.request[1])
 
 

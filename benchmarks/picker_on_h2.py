@@ -1,8 +1,8 @@
-"""The endpoint picker's streams on the library h2 in place of our HTTP/2, to compare what both cost.
+"""The endpoint picker's streams on the library h2 in place of our HTTP/2, to compare the cost of both.
 
-h2 is a pure protocol object: bytes in, events out. Whatever it can leave out (validation and normalisation of headers,
-text for bytes) is left out, so its figures are the best it can do here. `GrpcStream` keeps what belongs to gRPC: frames
-that it makes itself for our connection become calls of h2 here.
+h2 is a pure protocol object: bytes in, events out. Everything that it can leave out (validation and normalisation of
+headers, text for bytes) is left out, so its figures are the best that it can reach here. `GrpcStream` keeps what
+belongs to gRPC: frames that it makes itself for our connection become calls of h2 here.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class H2GrpcStream(GrpcStream):
 
 
 class PickerOnH2(asyncio.Protocol):
-    """One connection, as `GrpcConnection` is, without what it does for bad and slow peers."""
+    """One connection, like `GrpcConnection` but without its handling of bad and slow peers."""
 
     def __init__(self, opener: Opener, largest: int, closed: Callable[[Any], None]) -> None:
         self._opener = opener

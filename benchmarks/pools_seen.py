@@ -1,4 +1,6 @@
-"""What the benchmark of many pools looks at: pools in the Kubernetes API, requests at the control API, processes."""
+"""The objects that the benchmark of many pools observes: pools in the Kubernetes API, requests at the control API,
+processes.
+"""
 
 from __future__ import annotations
 
@@ -17,27 +19,29 @@ VIEWER = "benchmark-viewer-0123456789"
 
 
 class Metadata(msgspec.Struct):
-    """Of a pool's metadata, what is looked at."""
+    """The observed fields of a pool's metadata."""
 
     generation: int
 
 
 class Condition(msgspec.Struct):
-    """Of a condition, what is looked at."""
+    """The observed fields of a condition."""
 
     type: str
     status: str
 
 
 class Status(msgspec.Struct):
-    """Of a pool's status, what is looked at."""
+    """The observed fields of a pool's status."""
 
     observedGeneration: int = 0  # noqa: N815 - Kubernetes' name
     conditions: list[Condition] = []
 
 
 class Pool(msgspec.Struct):
-    """Of a pool, what is looked at: decoding all of hundreds again and again would be a load of its own."""
+    """The observed fields of a pool: decoding everything of hundreds of pools again and again would be a load of its
+    own.
+    """
 
     metadata: Metadata
     status: Status = msgspec.field(default_factory=Status)
@@ -50,24 +54,26 @@ class Pools(msgspec.Struct):
 
 
 def pools_of(client: KubernetesClient) -> list[Pool]:
-    """All pools of the namespace."""
+    """Return all pools of the namespace."""
     response = client.session.get(client.server + POOLS, timeout=30)
     response.raise_for_status()
     return msgspec.json.decode(response.content, type=Pools).items
 
 
 def reconciled(client: KubernetesClient) -> int:
-    """Pools whose status tells of their newest generation."""
+    """Return the number of pools whose status reports their newest generation."""
     return sum(pool.status.observedGeneration == pool.metadata.generation for pool in pools_of(client))
 
 
 def ready(client: KubernetesClient) -> int:
-    """Pools that are Ready."""
+    """Return the number of pools that are Ready."""
     return sum(any(one.type == "Ready" and one.status == "True" for one in pool.status.conditions) for pool in pools_of(client))
 
 
 def child_running(command: str) -> int | None:
-    """Process id of this program's child whose command line has these words; None when there is none."""
+    """Return the process id of this program's child with this text in its command line; None if there is no
+    such child.
+    """
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             parent = int(stat.read_text(encoding="utf-8").rpartition(") ")[2].split()[1])
@@ -77,13 +83,13 @@ def child_running(command: str) -> int | None:
 
 
 def memory_mb(pid: int) -> float:
-    """Resident memory."""
+    """Return the resident memory in MB."""
     pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def states_taken(url: str) -> float:
-    """Requests that brought a pool's state to the control API so far."""
+    """Return the number of requests so far that brought a pool's state to the control API."""
     text = httpx.get(f"{url}/metrics", headers={"Authorization": f"Bearer {VIEWER}"}, timeout=30, trust_env=False).text
     lines = [line for line in text.splitlines() if "_count{" in line or "_total{" in line]
     return max((float(line.rpartition(" ")[2]) for line in lines if "/state" in line and 'method="PUT"' in line), default=0.0)

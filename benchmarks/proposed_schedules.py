@@ -62,7 +62,9 @@ class World:
 
 
 def worlds(shapes: Sequence[str], weeks: int) -> Iterator[World]:
-    """Each shape as it is, growing, with an odd past, and with a holiday in the last week that is known or is not."""
+    """Yield each shape as it is, growing, with an odd past, and with a holiday in the last week that is or is not
+    in the calendar.
+    """
     for shape in shapes:
         plain = Traffic(shape=shape, weeks=RECORDED + weeks)
         odd = replace(plain, outages=(day_of(plain, 3, 1), day_of(plain, 4, 3)), peaks=(day_of(plain, 4, 2),))
@@ -80,7 +82,7 @@ def worlds(shapes: Sequence[str], weeks: int) -> Iterator[World]:
 
 
 def pool_of(world: World, start_seconds: float) -> Forecasted:
-    """A pool in mode SLO with all defaults."""
+    """Return a pool in mode SLO with all defaults."""
     return Forecasted(
         roles=(RoleLimits(role=Role.BOTH, least=LEAST, most=MOST, declared=LEAST),),
         scaling=ScalingSpec(mode=ScalingMode.SLO),
@@ -106,8 +108,8 @@ def by_hand(peak: float, zone: str) -> tuple[ScheduleSpec, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """A world's unseen weeks, added up, and the share of quarters of an hour that were within the band. `least_hours`
-    are those of a scaling that knows every minute.
+    """The sums over a world's unseen weeks, and the share of quarters of an hour that were within the band.
+    `least_hours` are those of a scaling that knows every minute.
     """
 
     reactive: Outcome
@@ -230,7 +232,7 @@ def compare_forecasts(found: Iterator[World], weeks: int) -> None:
 
 
 def library_ways() -> dict[str, Forecaster]:
-    """The ways of installed libraries. Each sees six weeks, as ours do."""
+    """Return the ways of forecasting of installed libraries. Each sees six weeks, as ours do."""
     ways: dict[str, Forecaster] = {}
     if importlib.util.find_spec("statsmodels") is not None:
         ways["STL (statsmodels)"] = _by_week(_stl_of_statsmodels)
@@ -241,7 +243,7 @@ def library_ways() -> dict[str, Forecaster]:
 
 
 def _by_week(model: Callable[[Series], Series]) -> Forecaster:
-    """A day from a model that forecasts the week after a series of whole days."""
+    """Return a forecast of a day, from a model that forecasts the week after a series of whole days."""
     made: dict[tuple[date, int], tuple[date, Series]] = {}
 
     def way(known: Known, day: date) -> Series | None:

@@ -59,7 +59,7 @@ POOL = {
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the routers' metrics said at one moment; `seconds` since the load began."""
+    """The routers' metrics at one moment; `seconds` since the load began."""
 
     seconds: float
     oldest_seconds: float
@@ -88,7 +88,7 @@ def rows(rate: float, seconds: float, seed: int) -> Iterator[TraceRow]:
 
 
 def read(sandbox: RunningSandbox, begun: float) -> Reading:
-    """The worse reading of the two routers."""
+    """Return the worse reading of the two routers."""
     found: dict[str, list[float]] = {}
     for page in sandbox.metrics_pages:
         text = httpx.get(page, timeout=10, trust_env=False).text
@@ -104,7 +104,7 @@ def read(sandbox: RunningSandbox, begun: float) -> Reading:
 
 
 def watch(sandbox: RunningSandbox, begun: float, seconds: float, words: str) -> list[Reading]:
-    """A reading a second for so long, with a line of progress a minute."""
+    """Return a reading per second over `seconds`, with a line of progress a minute."""
     readings: list[Reading] = []
     until = time.monotonic() + seconds
     told = 0.0
@@ -123,8 +123,8 @@ def watch(sandbox: RunningSandbox, begun: float, seconds: float, words: str) -> 
 
 
 def outage(sandbox: RunningSandbox, begun: float, seconds: float) -> tuple[Reading, float]:
-    """Stops the control API for so long; the last reading of the outage, and how many seconds later nothing older than
-    OLDEST_SECONDS was left.
+    """Stop the control API for `seconds`; return the last reading of the outage, and the seconds after it until nothing
+    older than OLDEST_SECONDS was left.
     """
     api = sandbox.pid("api")
     os.kill(api, signal.SIGSTOP)
@@ -146,7 +146,7 @@ def outage(sandbox: RunningSandbox, begun: float, seconds: float) -> tuple[Readi
 
 
 def main() -> int:
-    """Runs, prints, and says whether all of it held."""
+    """Run, print, and return 0 if everything held."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rate", type=above_zero, default=100.0, help="requests per second over both routers")
     parser.add_argument("--minutes", type=above_zero, default=30.0, help="of undisturbed load")
@@ -173,7 +173,7 @@ def main() -> int:
 
 
 def judge(sandbox: RunningSandbox, load: subprocess.Popen[str], figures: Path, steady_seconds: float, outage_seconds: float) -> int:
-    """Watches the load to its end and prints what held and what did not."""
+    """Watch the load to its end and print what held and what did not."""
     begun = time.monotonic()
     steady = watch(sandbox, begun, steady_seconds, "load")
     last, backlog_seconds = outage(sandbox, begun, outage_seconds) if outage_seconds else (steady[-1], 0.0)

@@ -37,12 +37,12 @@ ANOTHER_SEED = 7
 SETTLED = 1000
 """Generated requests that are left out: conversations have just begun in these, so their prompts are shorter."""
 MOST = 16
-"""Instances that a pool may have; four times as many stand for any number."""
+"""Maximum number of instances of a pool; four times as many stand for any number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomPool:
-    """A pool, and two stretches of its traffic that overlap by half: what is recorded, and what then comes."""
+    """A pool, and two stretches of its traffic that overlap by half: the recorded requests, and those that follow."""
 
     number: int
     target: SimulatedTarget
@@ -53,7 +53,7 @@ class RandomPool:
 
     @property
     def asked(self) -> Asked:
-        """What the control API would look for."""
+        """Return what the control API would look for."""
         return Asked(
             role=Role.BOTH,
             present=self.target.instances,
@@ -67,8 +67,8 @@ class RandomPool:
 
 
 def a_pool(number: int, least: int) -> RandomPool:
-    """The pool of this number: the same each time. At least so many requests are recorded of it, and for as long as a
-    simulation needs.
+    """Return the pool of this number, which is the same each time. At least `least` requests of it are recorded, and
+    enough for a simulation.
     """
     rng = Random(f"remedies/{number}")
     median, sigma = math.exp(rng.uniform(math.log(400), math.log(12_000))), rng.uniform(0.6, 1.6)
@@ -125,7 +125,9 @@ def _requests(rows: Sequence[TraceRow]) -> list[TraceRequest]:
 
 
 def advised(pool: RandomPool) -> Simulated | None:
-    """What the control API would know of the pool after it simulated what was recorded; None if it needs no advice."""
+    """Return what the control API would know of the pool after a simulation of the recorded requests; None if it needs
+    no advice.
+    """
     asked, target = pool.asked, pool.target
     runs = first_runs(asked)
     alone: list[float | None] = []
@@ -145,7 +147,7 @@ def advised(pool: RandomPool) -> Simulated | None:
 
 
 def after(pool: RandomPool, change: PoolChange) -> RunFigures:
-    """What the change does to the requests that come next."""
+    """Return the effect of the change on the requests that follow."""
     run = JobRun(number=0, policy=pool.policy, parameters={}, rate=1.0, seed=ANOTHER_SEED, change=change)
     (figures,) = _figures(pool.following, pool.target, [run])
     return figures
@@ -163,7 +165,7 @@ def _figures(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One claim about one pool: what was claimed, whether it held, and the figures."""
+    """One claim about one pool: the claim, whether it held, and the figures."""
 
     claim: str
     holds: bool
@@ -171,7 +173,7 @@ class Outcome:
 
 
 def outcomes(pool: RandomPool) -> Iterator[Outcome]:
-    """What is claimed of a pool that misses its goal, and what became of it."""
+    """Yield the claims about a pool that misses its goal, and whether they held."""
     found = advised(pool)
     if found is None:
         return

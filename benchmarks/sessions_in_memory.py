@@ -1,9 +1,11 @@
-"""What a router's memory of sessions costs, and whose are forgotten when one client makes up too many.
+"""Measures the cost of a router's memory of sessions, and whose sessions are forgotten when one client invents too
+many.
 
     python -m benchmarks.sessions_in_memory [--sessions 1000000] [--limit 200000]
 
 Prints bytes for each session, measured with no limit and all sessions at once; CPU microseconds of a first request, of
-a further one and of one beyond the limit; and how many of 1,000 sessions of another key are known after the flood.
+a further request and of a request beyond the limit; and how many of 1,000 sessions of another key are known after the
+flood.
 """
 
 from __future__ import annotations

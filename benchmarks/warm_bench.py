@@ -49,7 +49,7 @@ class Terms:
     rush: float
 
     def load(self, seed: int) -> Workload:
-        """The peaks, the same for each way of meeting them."""
+        """Return the peaks, the same for each way of meeting them."""
         calm = Phase(seconds=self.calm, requests_per_second=CALM, input_median=5000, output_median=200)
         return phased(calm, replace(calm, seconds=self.rush, requests_per_second=RUSH), cycles=self.peaks, seed=seed)
 
@@ -60,7 +60,7 @@ class Terms:
         )
 
     def begins(self) -> list[float]:
-        """When each rush begins."""
+        """Return the times at which the rushes begin."""
         return [number * (self.calm + self.rush) + self.calm for number in range(self.peaks)]
 
 
@@ -72,14 +72,16 @@ class Row:
     attainment: float
     in_rushes: float
     first_minutes: float
-    """In time within five minutes of the begin of a rush other than the first."""
+    """Share of requests in time within five minutes of the begin of a rush other than the first."""
     late: int
     awake_hours: float
     asleep_hours: float
 
 
 def held(changes: Sequence[SizeChange], start: int, end: float, asleep: int) -> tuple[float, float]:
-    """Hours of instances awake or starting, and asleep, until `end` (seconds), by the changes of their number."""
+    """Return the hours of instances awake or starting, and asleep, until `end` (seconds), from the changes of their
+    number.
+    """
     steps = [SizeChange(at=0.0, role=Role.BOTH, replicas=start), *(one for one in changes if one.at < end)]
     sleeping, before, awake_seconds, asleep_seconds = 0, start, 0.0, 0.0
     for one, following in pairwise(chain(steps, [SizeChange(at=end, role=Role.BOTH, replicas=0)])):
@@ -92,7 +94,7 @@ def held(changes: Sequence[SizeChange], start: int, end: float, asleep: int) -> 
 
 
 def row(one: Scaled, terms: Terms, start: int, asleep: int) -> Row:
-    """The figures of a run."""
+    """Return the figures of a run."""
     begins = terms.begins()
     rushes = [ask.in_time for ask in one.asked if any(begin <= ask.at < begin + terms.rush for begin in begins)]
     first = [ask.in_time for ask in one.asked if any(begin <= ask.at < begin + min(300.0, terms.rush) for begin in begins[1:])]
@@ -109,7 +111,7 @@ def row(one: Scaled, terms: Terms, start: int, asleep: int) -> Row:
 
 
 def compare(terms: Terms, seed: int) -> Iterator[Row]:
-    """The three ways under one seed."""
+    """Yield the three ways under one seed."""
     load, quiet = terms.load(seed), Context(docs=Path(), say=lambda _: None)
     cells = [
         (load, cell(load, WHOLE, terms.rules(asleep), way, WHOLE_TARGETS)) for way, asleep in (("cold", 0), ("sleepers", terms.asleep))
@@ -123,7 +125,7 @@ def compare(terms: Terms, seed: int) -> Iterator[Row]:
 
 
 def line(seed: int, found: Row) -> str:
-    """A row of the printed table."""
+    """Return a row of the printed table."""
     return (
         f"{seed:4}  {found.way:8}  {found.attainment:8.1%}  {found.in_rushes:9.1%}  {found.first_minutes:10.1%}  {found.late:6}"
         f"  {found.awake_hours:6.2f}  {found.asleep_hours:6.2f}  {found.awake_hours + found.asleep_hours:8.2f}"

@@ -70,12 +70,14 @@ def main() -> None:
 
 
 def traffic_of(trace: Path | None, most: int) -> list[TraceRequest]:
-    """An hour of requests as they are recorded."""
+    """Return an hour of requests as they are recorded."""
     return recorded_rows(list(islice(read_trace(trace) if trace else KINDS["conversation"].rows(None, None, 0), most)), SECONDS)
 
 
 def recorded_rows(rows: Sequence[TraceRow], seconds: float) -> list[TraceRequest]:
-    """Rows of a trace, stretched to so long, as they are recorded: the last, partial block of a prompt is left out."""
+    """Return rows of a trace, stretched to `seconds`, as they are recorded: the last, partial block of a prompt is left
+    out.
+    """
     scale = seconds * 1e3 / max(1.0, rows[-1].timestamp_ms - rows[0].timestamp_ms)
     return [
         TraceRequest(
@@ -90,7 +92,7 @@ def recorded_rows(rows: Sequence[TraceRow], seconds: float) -> list[TraceRequest
 
 
 def claim(policies: Sequence[str], rates: Sequence[float], tokens_per_second: float) -> Claimed:
-    """The simulation of a pool of 32."""
+    """Return the simulation of a pool of 32 instances."""
     target = SimulatedTarget(
         engine=EngineModel.VLLM_8B,
         instances=INSTANCES,
@@ -148,7 +150,7 @@ class OneSimulation:
 
 
 async def simulated(claimed: Claimed, traffic: Traffic, processes: int) -> tuple[list[SimulationResult], float, float]:
-    """Results, seconds until they were there, and CPU seconds of the processes."""
+    """Return results, seconds until they were available, and CPU seconds of the processes."""
     store = OneSimulation(claimed, traffic)
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     runner = asyncio.create_task(Simulating(store, "benchmark", processes, SIMULATOR).run())
@@ -167,7 +169,7 @@ async def simulated(claimed: Claimed, traffic: Traffic, processes: int) -> tuple
 
 
 def runs_alone(claimed: Claimed, traffic: Traffic) -> None:
-    """CPU seconds of each run by itself, reading and preparing the requests included."""
+    """Print the CPU seconds of each run by itself, reading and preparing the requests included."""
     job = SimulationJob(requests=traffic.requests, weight=1.0, target=claimed.target, seed=claimed.seed)
     for run in runs_of(claimed.policies, claimed.rates):
         started = time.process_time()

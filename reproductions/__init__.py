@@ -3,6 +3,7 @@
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-"""As `fairlead_simulator` has it, and here since sections import `fairlead` first, with which numpy is loaded: with
-other threads, products are rounded otherwise and a run that learns takes several times the CPU.
+"""The variable is set as in `fairlead_simulator`, but here, because sections import `fairlead` first, which loads
+numpy. With other numbers of threads, products are rounded differently, and a run that learns takes several times the
+CPU.
 """

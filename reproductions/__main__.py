@@ -20,7 +20,7 @@ from reproductions.sections import SEEDS, Context
 
 
 def _kind_and_file(text: str) -> tuple[str, Path]:
-    """`chat=FILE`. Raises argparse's error where there is no such file."""
+    """Parse `chat=FILE`. Raises argparse's error if the file does not exist."""
     kind, equals, path = text.partition("=")
     if not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not a KIND=FILE, as chat=conversations.csv")

@@ -1,4 +1,4 @@
-"""What it costs when the routers of a pool cannot ask each other, by both targets and by first tokens, over seeds."""
+"""The cost if the routers of a pool cannot ask each other: by both targets and by first tokens, over seeds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ ROUTERS = 4
 ASKING_SECONDS = 0.0005
 TOLD_SECONDS = 2.0
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
-"""Number of seeds → the factor of a 95 % interval of their mean (Student's t)."""
+"""The factor of the 95 % interval of a mean (Student's t), keyed by the number of seeds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ ARMS = (
 
 
 def write(context: Context) -> str:
-    """Run and describe."""
+    """Run the cells and return the section's text."""
     results = _results(context)
     rows = [_row(f"{load:g}×, {arm.name}", results[load, arm]) for load in LOADS for arm in ARMS]
     heading = ("", "both targets met, %", "first tokens in time, %", "refused, %", "tokens from caches, %")
@@ -76,7 +76,7 @@ def _results(context: Context) -> dict[tuple[float, Arm], list[CellResult]]:
 
 
 def cell_of(context: Context, loaded: Workload, load: float, arm: Arm, seed: int) -> Cell:
-    """The run of one arm at a multiple of the estimated saturation."""
+    """Return the run of one arm at a multiple of the estimated saturation."""
     ideal, _ = ideal_hits(loaded)
     spec = SimulatedPool(
         preset=PRESET,
@@ -109,7 +109,7 @@ def _row(name: str, results: Sequence[CellResult]) -> tuple[str, ...]:
 
 
 def interval(values: Sequence[float]) -> str:
-    """The mean, with the half of its 95 % interval where there are at least two values."""
+    """Return the mean, with half of its 95 % interval if there are at least two values."""
     count = len(values)
     mean = fsum(values) / count
     if count < 2:

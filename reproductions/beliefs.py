@@ -1,4 +1,4 @@
-"""Tells routers a wrong prefill speed: what policies and early rejection lose by it, against being told the truth."""
+"""Gives routers a wrong prefill speed: what policies and early rejection lose compared with the true speed."""
 
 from dataclasses import dataclass
 
@@ -15,15 +15,17 @@ PRESET = preset("dualmap-910b4-qwen7b")
 INSTANCES = 8
 REQUESTS, WARMUP = 1500, 200
 SETTINGS = ((0.5, "Load"), (0.75, "Disabled"))
-"""Loads and modes of early rejection: what a wrong speed refuses at half load, and does to queues near saturation."""
+"""Loads and modes of early rejection: the refusals of a wrong speed at half load, and its effect on queues near
+saturation.
+"""
 POLICIES = ("fairlead", "preble", "min-ttft", "ear", "dualmap", "mooncake", "lmetric", "heimdall", "cache-affinity", "least-loaded")
 BELIEFS = (0.25, 0.5, 1.0, 2.0, 4.0)
-"""Of the true speed."""
+"""Assumed speeds, as multiples of the true speed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A policy at a load of the pool, told a speed."""
+    """A policy at a load of the pool, with an assumed speed."""
 
     load: float
     mode: str
@@ -35,7 +37,7 @@ Runs = dict[Trial, CellResult]
 
 
 def write(context: Context) -> str:
-    """Run and describe."""
+    """Run the trials and return the section's text."""
     policies, settings = (POLICIES[:1], SETTINGS[:1]) if context.quick else (context.policies or POLICIES, SETTINGS)
     trials = [
         Trial(load=load, mode=mode, policy=policy, belief=belief) for load, mode in settings for policy in policies for belief in BELIEFS

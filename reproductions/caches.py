@@ -1,5 +1,5 @@
-"""Measures what engines' KV events are worth against a router's own history: hits, attainment, and agreement of what
-routers believe with what engines hold.
+"""Measures the benefit of engines' KV events against a router's own history: hits, attainment, and how well routers'
+beliefs match what engines hold.
 """
 
 from fairlead_simulator.simulation.kv_events import KvEventQuality
@@ -31,17 +31,17 @@ from reproductions.runs import percent, table
 from reproductions.sections import Context, Section
 
 CHANCE = 0.01
-"""Differences of hit rates (0-1) that may be chance."""
+"""Differences of hit rates (0-1) up to which they may be chance."""
 
 
 def write(context: Context) -> str:
-    """Run and describe."""
+    """Run the trials and return the section's text."""
     saturation, runs = run_trials(context, trials())
     return "\n\n".join((setting_text(context, saturation), everywhere(runs), late_and_lost(runs)))
 
 
 def setting_text(context: Context, saturation: float) -> str:
-    """What is asked, and what was run."""
+    """Return the text about the question and the runs."""
     trace = "Mooncake's conversation trace" if context.conversation else "Generated conversations"
     return f"""A question of our own. A router knows what it sent itself, and guesses from that what engines' caches hold (*own history*). Engines that
 publish KV events say what they hold (*events*, [kv-events.md](kv-events.md)). What is the difference worth, and when do late or lost events spoil it?
@@ -57,7 +57,7 @@ as a share of all cached tokens. Each trial was run once, with seed 0; differenc
 
 
 def everywhere(runs: Runs) -> str:
-    """All policies in all settings, both ways."""
+    """Return the table of all policies in all settings, with events and with own history."""
     parts = ["### Own history against events"]
     for setting in SETTINGS:
         rows = []
@@ -88,7 +88,7 @@ more are in time either way: what events save here is prefill work.""")
 
 
 def late_and_lost(runs: Runs) -> str:
-    """Delays and losses."""
+    """Return the text about delayed and lost events."""
     rows = []
     for policy in ("fairlead", "heimdall"):
         own = Trial(policy=policy, setting=TWO_SMALL)
@@ -121,12 +121,12 @@ def in_time(runs: Runs, trial: Trial) -> float:
 
 
 def exact(runs: Runs, trial: Trial) -> float:
-    """Share of requests whose cached tokens were known."""
+    """Return the share of requests whose cached tokens were known exactly."""
     return runs[trial].figures.belief_exact or 0.0
 
 
 def off(runs: Runs, trial: Trial) -> float:
-    """What beliefs were wrong by, as a share of all cached tokens."""
+    """Return the error of beliefs, as a share of all cached tokens."""
     return runs[trial].figures.belief_error or 0.0
 
 
@@ -147,7 +147,7 @@ def _row(runs: Runs, name: str, trial: Trial) -> tuple[str, ...]:
 
 
 def _gains(runs: Runs, setting: Setting) -> list[float]:
-    """Hits by events less those by own history, of every policy."""
+    """Return the hits by events less those by own history, of every policy."""
     both = [[Trial(policy=policy, setting=setting, heard=heard) for heard in (None, SOON)] for policy in POLICIES]
     return [hits(runs, events) - hits(runs, own) for own, events in both]
 

@@ -1,4 +1,4 @@
-"""The runs behind the section on own history against KV events: one trial per setting, each once."""
+"""The runs behind the section on own history against KV events: one run per setting."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ LOSSES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """The pool. `restart` says what is restarted halfway through what is measured."""
+    """The pool. `restart` names what is restarted in the middle of the measured requests."""
 
     name: str
     routers: int = 1
@@ -54,7 +54,7 @@ SETTINGS = (ROOMY, SMALL_CACHES, TWO, TWO_SMALL, ROUTER_RESTART, ENGINE_RESTART)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A policy in a pool; `heard` None = own history."""
+    """A policy in a pool; `heard` None = the router uses its own history."""
 
     policy: str
     setting: Setting
@@ -65,7 +65,7 @@ Runs = Mapping[Trial, CellResult]
 
 
 def trials() -> tuple[Trial, ...]:
-    """Every trial of the section, once."""
+    """Return every trial of the section, once."""
     found = [Trial(policy=policy, setting=setting, heard=heard) for setting in SETTINGS for policy in POLICIES for heard in (None, SOON)]
     qualities = [KvEventQuality(delay_seconds=delay) for delay in DELAYS] + list(LOSSES.values())
     found += [Trial(policy=policy, setting=TWO_SMALL, heard=heard) for policy in ("fairlead", "heimdall") for heard in qualities]
@@ -73,7 +73,7 @@ def trials() -> tuple[Trial, ...]:
 
 
 def run_trials(context: Context, wanted: Iterable[Trial]) -> tuple[float, Runs]:
-    """The rate of saturation (requests per second), and the result of each trial."""
+    """Return the rate of saturation (requests per second), and the result of each trial."""
     requests, warmup = (80, 20) if context.quick else (REQUESTS, WARMUP)
     loaded = workload("conversation", requests=requests, max_input=MAX_INPUT, recorded=context.conversation)
     ideal, _ = ideal_hits(loaded)

@@ -1,4 +1,4 @@
-"""What copies of hot prefixes are worth to a pool that grows: the same traffic without and with them."""
+"""The benefit of copies of hot prefixes for a pool that grows: the same traffic without and with copies."""
 
 from bisect import bisect
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ POLICIES = ("fairlead", "mooncake", "min-ttft", "preble", "lmetric")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """A policy in a pool whose hot prefixes are copied ahead, or are not."""
+    """A policy in a pool whose hot prefixes are or are not copied ahead."""
 
     policy: str
     copying: bool
@@ -37,7 +37,7 @@ Runs = Mapping[Variant, list[CellResult]]
 
 
 def write(context: Context) -> str:
-    """Run and describe."""
+    """Run the variants and return the section's text."""
     policies = POLICIES[:1] if context.quick else (context.policies or POLICIES)
     variants = [Variant(policy=policy, copying=copying) for policy in policies for copying in (False, True)]
     requests, warmup = (60, 20) if context.quick else (REQUESTS, WARMUP)
@@ -54,7 +54,7 @@ def write(context: Context) -> str:
 
 
 def _workload(requests: int) -> Workload:
-    """Sessions of one question, each with a prompt that begins with one of the prefixes, by Zipf's law."""
+    """Return sessions of one question, each with a prompt that begins with one of the prefixes, by Zipf's law."""
     random, upto, own = Random(0), list(accumulate(1 / (group + 1) for group in range(GROUPS))), GROUPS * PREFIX_BLOCKS
 
     def rows() -> Iterator[TraceRow]:

@@ -37,7 +37,7 @@ def write(context: Context) -> str:
 
 
 def describe(context: Context, found: Mapping[Setting, Outcomes]) -> str:
-    """The section's text."""
+    """Return the section's text."""
     rates = sorted({rate for outcomes in found.values() for rate, _ in outcomes})
     verdicts = {setting: [verdict(outcomes, rate) for rate in rates] for setting, outcomes in found.items()}
     every = [one for of_setting in verdicts.values() for one in of_setting]
@@ -114,7 +114,7 @@ def _conclusion(
 
 
 def _past_saturation(verdicts: Mapping[Setting, Sequence[Verdict]], rates: Sequence[float]) -> str:
-    """Where a lead past saturation comes from, as far as there is one."""
+    """Return the text about the causes of a lead past saturation, if there is a lead."""
     past = [one for of_setting in verdicts.values() for rate, one in zip(rates, of_setting, strict=True) if rate > 1]
     led = sum(one.leads for one in past)
     if not led:

@@ -36,7 +36,7 @@ OTHERS = (
     "preble",
     "mooncake",
 )
-"""Policies in the order of the page; the order breaks ties for the best."""
+"""Policies in the order of the page, which breaks ties for the best."""
 PRESET = preset("dualmap-910b4-qwen7b")
 WORKLOADS = ("conversation", "tool-agent")
 MODES = ("Disabled", "Load")
@@ -60,7 +60,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Means over seeds. TTFT in seconds; shares 0-1."""
+    """The result of a policy: means over seeds. TTFT in seconds; shares 0-1."""
 
     attainment: float
     ttft_p90: float
@@ -69,7 +69,7 @@ class Outcome:
 
 
 Outcomes = dict[tuple[float, str], Outcome]
-"""By rate (a multiple of the estimated saturation) and policy."""
+"""Outcomes keyed by rate (a multiple of the estimated saturation) and policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,13 +101,13 @@ class Verdict:
 
 
 def policies() -> tuple[str, ...]:
-    """Every policy that needs no roles: ours first, later additions last."""
+    """Return every policy that needs no roles: ours first, later additions last."""
     able = [name for name in BUILT_IN.names if not BUILT_IN.entry(name).needs_roles]
     return (OURS, *OTHERS, *(name for name in able if name not in (OURS, *OTHERS)))
 
 
 def rates_of(context: Context) -> Sequence[float]:
-    """Multiples of the saturation."""
+    """Return the rates, as multiples of the saturation."""
     return (0.5, 1.25) if context.quick else RATES
 
 
@@ -130,7 +130,7 @@ def measure(context: Context) -> dict[Setting, Outcomes]:
 
 
 def verdict(outcomes: Outcomes, rate: float) -> Verdict:
-    """Ours against all others at this rate."""
+    """Return the verdict on our policy against all others at this rate."""
     others = {policy: outcome for (at, policy), outcome in outcomes.items() if at == rate and policy != OURS}
     best = max(others, key=lambda policy: others[policy].attainment)
     able = [outcome.ttft_p90 for outcome in others.values() if outcome.attainment >= others[best].attainment - TIE]
@@ -138,12 +138,12 @@ def verdict(outcomes: Outcomes, rate: float) -> Verdict:
 
 
 def goodput(outcomes: Outcomes, policy: str) -> float:
-    """The largest tested rate with an attainment of at least 90 %; 0 when there is none."""
+    """Return the largest tested rate with an attainment of at least 90 %; 0 when there is none."""
     return max((rate for (rate, one), outcome in outcomes.items() if one == policy and outcome.attainment >= GOODPUT_ATTAINMENT), default=0)
 
 
 def requests_of(context: Context, instances: int) -> int:
-    """Twice as many for the larger pool, whose queues take longer to grow."""
+    """Return the number of requests, which is twice as large for the larger pool, whose queues take longer to grow."""
     if context.quick:
         return 60
     return 4000 if instances <= 8 else 8000

@@ -24,7 +24,7 @@ from reproductions.sections import IMAGES, Context, Section
 
 PLOT = "default-policy-grid.png"
 FAR = 0.05
-"""What is called far ahead."""
+"""A lead from which on a policy is called far ahead."""
 
 
 def write(context: Context) -> str:
@@ -37,7 +37,7 @@ def write(context: Context) -> str:
 
 
 def describe(context: Context, settings: Sequence[Setting], found: Sequence[Verdict]) -> str:
-    """The section's text: each setting's table where they are few, else all at a glance."""
+    """Return the section's text: each setting's table if there are few settings, else an overview."""
     many = len(settings) > len(SPANNING)
     chosen = f"{len(settings)} of the {len(WHOLE)} settings" if len(settings) < len(WHOLE) else f"the {len(WHOLE)} settings"
     others = " (`--whole`,\nhours; `--only TEXT` runs some)" if context.whole else " (`--whole` runs them all,\n`--only TEXT` some)"
@@ -110,7 +110,9 @@ def _conclusion(found: Sequence[Verdict]) -> str:
 
 
 def _why(found: Sequence[Verdict]) -> str:
-    """Why cells are lost, as far as the figures bear it out: what goodput stands against first tokens that are lost."""
+    """Return why cells are lost, as far as the figures show it: how much goodput is gained for the first tokens that
+    are lost.
+    """
     told: list[str] = []
     lost = [one for one in found if not one.most_in_time]
     if lost:

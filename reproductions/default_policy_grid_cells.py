@@ -1,6 +1,6 @@
-"""The grid on which the default policy is held against others: what a setting is, which there are, and their figures.
+"""The grid of the default policy's comparison with others: its settings, and their figures.
 
-Rows are kept in a file as they are found, so that a run can be ended and taken up again.
+Rows are kept in a file as they are found, so that a run can be stopped and continued.
 """
 
 import json
@@ -26,7 +26,9 @@ from reproductions.sections import Context
 
 OURS = "fairlead"
 RIVALS = ("min-ttft", "ear", "mooncake", "dualmap", "lmetric", "dynamo", "cache-load-linear", "preble", "least-loaded", "heimdall")
-"""The others that look at load. Without it nobody is best, and all are in the section `default_policy`."""
+"""The other policies that use load. Policies without it are never the best, and all are in the section
+`default_policy`.
+"""
 LONG_MEDIAN = 16_000.0
 POSSIBLE = 0.8
 RATES = (0.5, 0.75, 0.9, 1.0, 1.25, 1.5)
@@ -68,12 +70,14 @@ class GridCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridRow:
-    """Its figures. Shares (0-1) are of all that arrived; `ttft_p99` in seconds, of those served, 0 when none was."""
+    """The figures of a run. Shares (0-1) are of all requests that arrived; `ttft_p99` in seconds, of the served
+    requests, 0 if no request was served.
+    """
 
     in_time: float
-    """First token within the SLO."""
+    """Share of requests with the first token within the SLO."""
     goodput: float
-    """The same, and no more time for each further token than the preset's TPOT SLO."""
+    """Share of requests that also take no more time for each further token than the preset's TPOT SLO."""
     ttft_p99: float
     refused: float
 
@@ -110,11 +114,11 @@ SPANNING = tuple(
         strict=True,
     )
 )
-"""Nine settings, one for each preset and SLO, with each value of the others beside each preset."""
+"""Nine settings, one for each preset and SLO, in which each preset occurs with each value of the other axes."""
 
 
 def settings_of(context: Context) -> list[Setting]:
-    """The settings asked for. Raises SimulatorError when there are none, so that the page keeps what it has."""
+    """Return the requested settings. Raises SimulatorError when there are none, so that the page keeps its text."""
     grid = WHOLE if context.whole else SPANNING
     found = [setting for setting in grid if all(text in str(setting) for text in context.only)]
     if not found:
@@ -123,7 +127,7 @@ def settings_of(context: Context) -> list[Setting]:
 
 
 def cells_of(context: Context, settings: Sequence[Setting]) -> list[GridCell]:
-    """All runs, workload by workload."""
+    """Return all runs, workload by workload."""
     return [
         GridCell(setting=setting, rate=rate, policy=policy, seed=seed)
         for setting in settings
@@ -134,7 +138,7 @@ def cells_of(context: Context, settings: Sequence[Setting]) -> list[GridCell]:
 
 
 def measure(context: Context, cells: Sequence[GridCell]) -> Rows:
-    """Figures of all cells; what the context's file of rows has is not run again."""
+    """Return the figures of all cells; cells that are in the context's file of rows are not run again."""
     kept = _read(context.rows) if context.rows is not None and context.rows.exists() else {}
     found = {cell: kept[cell] for cell in cells if cell in kept}
     for cell, row in _run([cell for cell in cells if cell not in kept], context):
@@ -163,7 +167,9 @@ def _run(cells: Sequence[GridCell], context: Context) -> Iterator[tuple[GridCell
 
 
 def _read(path: Path) -> Rows:
-    """Raises SimulatorError for a line that is not a row, as the last one of a run that was killed may be."""
+    """Read rows. Raises SimulatorError for a line that is not a row, for instance the last line of a run that was
+    killed.
+    """
     found: Rows = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
@@ -177,7 +183,7 @@ def _read(path: Path) -> Rows:
 
 
 def run_cell(cell: GridCell, *, quick: bool = False) -> GridRow:
-    """Simulate it."""
+    """Simulate a cell."""
     setting = cell.setting
     engine = preset(setting.preset)
     workload, ideal = _loaded(setting, cell.seed, QUICK_REQUESTS if quick else REQUESTS[setting.instances])
@@ -202,7 +208,7 @@ def run_cell(cell: GridCell, *, quick: bool = False) -> GridRow:
 
 @lru_cache(maxsize=4)
 def _loaded(setting: Setting, seed: int, requests: int) -> tuple[Workload, tuple[int, ...]]:
-    """The workload of a setting, and what an endless cache would save of each request."""
+    """Return the workload of a setting, and the tokens that an endless cache would save of each request."""
     engine = preset(setting.preset)
     rows = (
         row

@@ -1,4 +1,4 @@
-"""Where `fairlead` is ahead and where it is not: its row of a setting and a rate beside the best others' rows."""
+"""Verdicts on where `fairlead` is ahead: its row of a setting and a rate beside the best others' rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -8,17 +8,18 @@ from operator import attrgetter
 from reproductions.default_policy_grid_cells import OURS, RIVALS, WHOLE, GridRow, Rows, Setting
 
 TIE = 0.005
-"""What another policy may be ahead."""
+"""The lead of another policy up to which it counts as a tie."""
 LONGEST_WAIT = 3.0
-"""What the P99 TTFT of served requests may be, as a multiple of the SLO, up to `CALM` times saturation."""
+"""Maximum P99 TTFT of served requests, as a multiple of the SLO, up to `CALM` times saturation."""
 CALM = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """`fairlead` in one setting at one rate against the best other, by each of the two targets; means over seeds.
+    """`fairlead` in one setting at one rate against the best other policy, by each of the two targets; means over
+    seeds.
 
-    A lead has an entry for each seed that both policies have rows of: by how much (0-1) the other is ahead.
+    A lead has an entry for each seed for which both policies have rows: by how much (0-1) the other policy is ahead.
     """
 
     setting: Setting
@@ -45,12 +46,12 @@ class Verdict:
 
     @property
     def nobody_starves(self) -> bool:
-        """Whether the longest waits are bounded; asked up to 0.9 of the saturation."""
+        """Whether the longest waits are bounded; required up to 0.9 of the saturation."""
         return self.rate > CALM or self.ours.ttft_p99 <= LONGEST_WAIT * self.setting.slo
 
 
 def verdicts(rows: Rows) -> list[Verdict]:
-    """One for each setting and rate of which rows are there, in the grid's order."""
+    """Return one verdict for each setting and rate that have rows, in the grid's order."""
     places = {setting: place for place, setting in enumerate(WHOLE)}
     seen = sorted({(places.get(cell.setting, len(WHOLE)), cell.setting, cell.rate) for cell in rows})
     found: list[Verdict] = []
@@ -88,7 +89,7 @@ def _leads(ours: dict[int, GridRow], theirs: dict[int, GridRow], figure: Callabl
 
 
 def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean; of nothing it is an error."""
+    """Return the arithmetic mean; an empty sequence is an error."""
     return fsum(values) / len(values)
 
 

@@ -17,7 +17,7 @@ Pair = tuple[tuple[Study, Results], tuple[Study, Results]]
 
 
 def write(context: Context) -> str:
-    """Run and describe."""
+    """Run all parts and return the section's text."""
     first, second = studies(context)
     same: Pair = ((first, rates.same_queue(first)), (second, rates.same_queue(second)))
     published: Pair = ((first, rates.as_published(first)), (second, rates.as_published(second)))

@@ -1,6 +1,6 @@
-"""Measures how many candidates a key should have.
+"""Measures the best number of candidates of a key.
 
-One is plain affinity, all instances would be a free choice; the paper says that two are enough.
+One candidate is plain affinity, all instances are a free choice; the paper says that two are enough.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from reproductions.sections import IMAGES, Context
 COUNTS = (1, 2, 3, 4)
 MULTIPLES = (0.85, 0.9, 0.95, 1.0)
 EDGE = 0.95
-"""The rate at which most of the pool is busy all the time: there the choice matters most."""
+"""The rate at which most of the pool is busy all the time, so that the choice matters most."""
 FULL = tuple(Variant(label=f"d = {count}", policy="dualmap", parameters={"candidates": count}) for count in COUNTS)
 STILL = tuple(
     Variant(label=f"d = {count}, no rebalancing", policy="dualmap", parameters={"candidates": count, "rebalance": False})
@@ -24,12 +24,12 @@ STILL = tuple(
 
 
 def counts(study: Study) -> Results:
-    """Every number of candidates, with and without rebalancing."""
+    """Run every number of candidates, with and without rebalancing."""
     return study.run((*FULL, *STILL), (0.9, EDGE) if study.context.quick else MULTIPLES, study.context.seeds)
 
 
 def count_table(study: Study, results: Results) -> str:
-    """Per number: attainment at each rate with (without) rebalancing, hits and balance at 0.9×."""
+    """Return a table with, per number: attainment at each rate with (without) rebalancing, hits and balance at 0.9×."""
     multiples = results.multiples(FULL[0].label)
     rows = [
         [
@@ -47,14 +47,14 @@ def count_table(study: Study, results: Results) -> str:
 
 
 def steps(results: Results, variants: Sequence[Variant]) -> tuple[float, ...]:
-    """The change of mean attainment (0-1, over all rates of the run) by each further candidate."""
+    """Return the change of mean attainment (0-1, over all rates of the run) by each further candidate."""
     multiples = results.multiples(variants[0].label)
     means = [sum(results.mean(one.label, multiple, "attainment") for multiple in multiples) / len(multiples) for one in variants]
     return tuple(after - before for before, after in pairwise(means))
 
 
 def knee(changes: Sequence[float]) -> bool:
-    """Whether the second candidate gains at least twice what all further ones gain together."""
+    """Return whether the second candidate gains at least twice as much as all further candidates together."""
     return changes[0] > 0 and changes[0] >= 2 * max(0.0, sum(changes[1:]))
 
 

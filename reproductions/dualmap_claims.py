@@ -1,4 +1,4 @@
-"""What the DualMap paper claims, beside what was measured: the table that opens the section."""
+"""The claims of the DualMap paper beside the measured figures: the table that opens the section."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ CAPACITY: Mapping[str, tuple[str, float]] = {"conversation": ("+40.6 to +80 %", 
 GOODPUT = ("+14.3 to +48 %", 0.143)
 HITS: Mapping[str, float] = {"conversation": 0.625, "tool-agent": 0.964}
 SAME_HITS = 0.02
-"""Part of the prompt tokens by which two hit rates may differ and still be called comparable."""
+"""Share of the prompt tokens by which two hit rates may differ and still be called comparable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One workload in both settings."""
+    """The figures of one workload in both settings."""
 
     study: Study
     same: Results
@@ -24,14 +24,14 @@ class Measured:
 
 
 def verdict(same: float, published: float, least: float) -> str:
-    """Which setting reaches the least that is claimed."""
+    """Return the words that say which setting reaches the least that is claimed."""
     if same >= least:
         return "reproduces" if published >= least else "only with one queue for all"
     return "only with the code's queue" if published >= least else "does not reproduce"
 
 
 def claims(both: tuple[Measured, Measured], knees: Mapping[str, bool], minimal: bool) -> str:
-    """A table: claim, paper, measured, verdict.
+    """Return a table: claim, paper, measured, verdict.
 
     `knees` say per workload whether two candidates gain most; `minimal` whether rings moved the least.
     """
@@ -81,7 +81,7 @@ def claims(both: tuple[Measured, Measured], knees: Mapping[str, bool], minimal: 
 
 
 def signed(share: float) -> str:
-    """A relative gain as people read it."""
+    """Return a relative gain in the form for people."""
     return f"{100 * share:+.0f} %"
 
 

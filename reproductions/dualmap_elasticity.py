@@ -42,7 +42,7 @@ class Run:
         return sum(ttft is not None and ttft < TTFT_SLO_SECONDS for ttft in found) / len(found) if found else None
 
     def ttft_p90(self, begin: float, end: float) -> float | None:
-        """P90 TTFT in seconds of the served requests that arrived in [begin, end); None when there were none."""
+        """Return P90 TTFT in seconds of the served requests that arrived in [begin, end); None when there were none."""
         found = sorted(ttft for at, ttft in self.requests if begin <= at < end and ttft is not None)
         return percentile(found, 90) if found else None
 
@@ -61,7 +61,7 @@ class Elasticity:
 
 
 def run(study: Study) -> Elasticity:
-    """Every policy over all seeds."""
+    """Run every policy over all seeds."""
     few_rate = LOAD * study.saturation * FEW / MANY
     count = len(study.loaded.rows) - study.warmup
     first, second = study.warmup + count // 4, study.warmup + 3 * count // 4
@@ -92,7 +92,7 @@ def run(study: Study) -> Elasticity:
 
 
 def with_rates(loaded: Workload, parts: Sequence[tuple[int, int, float]]) -> Workload:
-    """The workload with its rows of each part (from, to, requests per second) stretched to that rate.
+    """Return the workload with its rows of each part (from, to, requests per second) stretched to that rate.
 
     Parts follow each other; rows before them stay.
     """
@@ -108,12 +108,14 @@ def with_rates(loaded: Workload, parts: Sequence[tuple[int, int, float]]) -> Wor
 
 
 def measured_rate(loaded: Workload, warmup: int) -> float:
-    """Requests per second of the rows after the warm-up; a plan of this rate leaves their times as they are."""
+    """Return the requests per second of the rows after the warm-up; a plan of this rate leaves their times
+    unchanged.
+    """
     return (len(loaded.seconds) - warmup - 1) / (loaded.seconds[-1] - loaded.seconds[warmup])
 
 
 def ttft(job: Job) -> float | None:
-    """Seconds to the first token; None for a refused or lost request."""
+    """Return the seconds to the first token; None for a refused or lost request."""
     return job.first_token_at - job.arrives_at if job.phase is Phase.FINISHED else None
 
 
@@ -130,7 +132,7 @@ def phase_table(study: Study, found: Elasticity) -> str:
 
 
 def step_table(found: Elasticity) -> str:
-    """Share of sessions that went to another instance at each step."""
+    """Return the table with the share of sessions that went to another instance at each step."""
     rows = [
         [
             f"`{one.label}`",
@@ -171,7 +173,7 @@ def plot(context: Context, name: str, found: Elasticity) -> str:
 
 
 def pools(study: Study) -> tuple[Sequence[InstanceEntry], Sequence[InstanceEntry]]:
-    """The small and the large pool of seed 0."""
+    """Return the small and the large pool of seed 0."""
     spec = study.cell(Variant(label="", policy="dualmap"), LOAD, 0).spec
     entries = replace(spec, instances=MANY).first_table().instances
     return entries[:FEW], entries

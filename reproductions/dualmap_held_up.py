@@ -17,8 +17,9 @@ EDGE = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldUp:
-    """`share` (0-1) of the instants at which an instance had a queue and the correction took it as held up by decodes;
-    `memory` the part (0-1) of its KV memory in use at these, in the mean; 0 when there were none.
+    """The figures of a run. `share` (0-1) is that of the instants at which an instance had a queue and the correction
+    counted it as held up by decodes; `memory` is the mean share (0-1) of its KV memory in use at these instants; 0
+    without any.
     """
 
     share: float
@@ -26,7 +27,7 @@ class HeldUp:
 
 
 def held_up(study: Study) -> HeldUp:
-    """The figures of `dualmap` with the correction at `EDGE`, seed 0, sampled every second."""
+    """Return the figures of `dualmap` with the correction at `EDGE`, seed 0, sampled every second."""
     queued = 0
     memory: list[float] = []
 

@@ -63,7 +63,7 @@ class KeyMoves:
 
 
 def key_moves(few: Sequence[InstanceEntry], many: Sequence[InstanceEntry], mode: str) -> KeyMoves:
-    """The moves of evenly spread keys on the rings when `few` instances become `many`."""
+    """Return the moves of evenly spread keys on the rings when `few` instances become `many`."""
     keys = [(2, number * 0x9E37_79B9_7F4A_7C15 % (1 << 64)) for number in range(KEYS)]
     ring_before, ring_after = HashRing.of(few), HashRing.of(many)
     pairs_before, pairs_after = CandidateRings.of(few, 2, mode), CandidateRings.of(many, 2, mode)
@@ -79,7 +79,7 @@ def key_moves(few: Sequence[InstanceEntry], many: Sequence[InstanceEntry], mode:
 
 
 def total(steps: Sequence[Step]) -> Step:
-    """The steps of several runs together."""
+    """Return the steps of several runs together."""
     return Step(
         sessions=sum(one.sessions for one in steps),
         moved=sum(one.moved for one in steps),

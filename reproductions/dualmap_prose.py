@@ -1,5 +1,5 @@
-"""The text of the DualMap section. Every figure in it is computed, and so are the words that say what came out; those
-that say why are not.
+"""The text of the DualMap section. All its figures are computed, and so are the words that state results; the words
+that give reasons are not.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from reproductions.runs import percent
 
 
 def introduction(both: Sequence[Measured]) -> str:
-    """The idea, the claims in brief, and what was run."""
+    """Return the idea, the claims in brief, and what was run."""
     rates = " and ".join(f"{one.study.saturation:.2f} requests/s ({one.study.title})" for one in both)
     source = "the recorded conversation trace" if both[0].study.context.conversation is not None else "generated conversations"
     seeds = both[0].study.context.seeds
@@ -37,7 +37,7 @@ every seed and run once."""
 
 
 def same_queue(both: Sequence[Measured]) -> str:
-    """What placement alone does."""
+    """Return the text about placement alone."""
     lines: list[str] = []
     for one in both:
         found = gain(one.same)
@@ -57,7 +57,7 @@ def same_queue(both: Sequence[Measured]) -> str:
 
 
 def as_published(both: Sequence[Measured]) -> str:
-    """What the code's own setting does, and how it differs from the paper."""
+    """Return the text about the code's own setting, and its differences from the paper."""
     preble = ", ".join(
         f"{one.study.title} {percent(one.same.mean('preble', 0.95, 'attainment'))} → {percent(one.published.mean('preble', 0.95, 'attainment'))}"
         for one in both
@@ -88,7 +88,7 @@ def as_published(both: Sequence[Measured]) -> str:
 
 
 def queues(both: Sequence[tuple[Study, Results]]) -> str:
-    """Which of the code's differences matters."""
+    """Return the text about which of the code's differences matters."""
     fifo, ordered, young, alone = (dualmap_variants.QUEUES[place].label for place in (1, 3, 4, 5))
     lines = []
     gains: dict[str, list[float]] = {label: [] for label in (ordered, young, alone)}
@@ -124,7 +124,7 @@ def queues(both: Sequence[tuple[Study, Results]]) -> str:
 
 
 def timeout(shift: float) -> str:
-    """What Fairlead's limit on waiting does to all this."""
+    """Return the text about the effect of Fairlead's limit on waiting."""
     return (
         f"Fairlead refuses what waited 60 s; the paper's code never does. The timeout changes the attainment of the policies by at most "
         f"{100 * shift:.1f} points beyond saturation: who waited a minute is late in either case, and few others gain from the place. It does cap "
@@ -133,7 +133,7 @@ def timeout(shift: float) -> str:
 
 
 def ablation(both: Sequence[tuple[Study, Results]], held: Sequence[HeldUp]) -> str:
-    """What the parts are worth, and why rebalancing is not worth more."""
+    """Return the text about what the parts gain, and why rebalancing does not gain more."""
     none, once, corrected, paper = (
         one.label
         for one in (dualmap_variants.NO_REBALANCING, dualmap_variants.AT_ARRIVAL, dualmap_variants.CORRECTED, dualmap_variants.PAPER)
@@ -169,7 +169,7 @@ def ablation(both: Sequence[tuple[Study, Results]], held: Sequence[HeldUp]) -> s
 
 
 def elastic_load() -> str:
-    """What happens in the elasticity run."""
+    """Return the text about the elasticity run."""
     return (
         f"The conversation workload again, at {LOAD:g}× of what {FEW} instances can take, then of {MANY}, then of {FEW}; the pool follows at the same "
         f"moment. New instances begin with empty caches, and the {MANY - FEW} that came are those that go."
@@ -177,7 +177,7 @@ def elastic_load() -> str:
 
 
 def elasticity(found: Elasticity, moves: Mapping[str, KeyMoves]) -> str:
-    """Homes against the least that could change."""
+    """Return the text about homes, against the least number that could change."""
     ours, papers = moves["distinct"], moves["paper"]
     always = "always" if ours.needless == 0 else f"but for {percent(ours.needless)} of all places"
     dualmap = next(one for one in found.runs if one.label == "dualmap")
@@ -194,7 +194,7 @@ def elasticity(found: Elasticity, moves: Mapping[str, KeyMoves]) -> str:
 
 
 def candidates(both: Sequence[tuple[Study, Results]], knees: Mapping[str, bool]) -> str:
-    """Where the knee is."""
+    """Return the text about the number of candidates from which on more gain little."""
     lines = []
     for study, results in both:
         full, still = (dualmap_candidates.steps(results, group) for group in (dualmap_candidates.FULL, dualmap_candidates.STILL))
@@ -211,7 +211,7 @@ def candidates(both: Sequence[tuple[Study, Results]], knees: Mapping[str, bool])
 
 
 def anchors(shares: Mapping[int, float]) -> str:
-    """What a single anchor does."""
+    """Return the text about the effect of a single anchor."""
     return (
         f"One anchor per instance, as the paper has it, gives the largest owner up to {shares[1]:.1f} times an even share of a ring; 160, the default and "
         f"what the published code uses, {shares[160]:.2f} times."
@@ -233,7 +233,9 @@ def _goodputs(one: Measured, winner: str) -> str:
 
 
 def _room(one: Measured, baseline: str) -> str:
-    """How far the saturation is above the baseline's goodput, as a sentence; nothing when that has none."""
+    """Return a sentence about how far the saturation is above the baseline's goodput; "" if the baseline has no
+    goodput.
+    """
     reached = one.same.goodput(baseline)
     if not reached:
         return ""
@@ -243,7 +245,7 @@ def _room(one: Measured, baseline: str) -> str:
 
 
 def _overloaded(both: Sequence[Measured]) -> str:
-    """What happens at the first rate past saturation: said only as far as it came out so for both workloads."""
+    """Return the text about the first rate past saturation, as far as both workloads agree."""
 
     def share(one: Measured, name: str, figure: str = "attainment") -> float:
         rates = one.same.multiples("dualmap")
@@ -266,8 +268,8 @@ def _overloaded(both: Sequence[Measured]) -> str:
 
 
 def _correction(looked: Sequence[float], asked: Sequence[float]) -> str:
-    """What the decode correction costs (0-1 of attainment, by workload) where all queues are looked at, and where only
-    an arriving request looks.
+    """Return the text about the cost of the decode correction (0-1 of attainment, by workload) where all queues are
+    checked, and where only an arriving request checks.
     """
     if min(looked) > 0 and all(some < most / 2 for some, most in zip(asked, looked, strict=True)):
         return "Where all queues are looked at the correction costs most; where only an arriving request looks, as in the paper, it costs little. So "
@@ -275,12 +277,12 @@ def _correction(looked: Sequence[float], asked: Sequence[float]) -> str:
 
 
 def _crowded(one: Measured) -> float:
-    """The part of the ideal hits at the highest rate."""
+    """Return the share of the ideal hits at the highest rate."""
     return one.same.mean("dualmap", one.same.multiples("dualmap")[-1], "hit_rate") / one.study.ideal_hit_rate
 
 
 def _edge(results: Results) -> float:
-    """Points of attainment that four candidates have more than two at the edge, without rebalancing."""
+    """Return the points of attainment by which four candidates exceed two at the edge, without rebalancing."""
     two, four = (results.mean(dualmap_candidates.STILL[index].label, dualmap_candidates.EDGE, "attainment") for index in (1, 3))
     return 100 * (four - two)
 

@@ -1,4 +1,4 @@
-"""Effective request capacity and goodput over rates, in two settings: one queue for every policy, and each as
+"""Effective request capacity and goodput over rates, in two settings: one queue for every policy, and each policy as
 DualMap's published code runs it.
 """
 
@@ -25,7 +25,9 @@ from reproductions.sections import IMAGES, Context
 MULTIPLES = (0.5, 0.75, 0.85, 0.9, 0.95, 1.0, 1.25, 1.5)
 CODE_MULTIPLES = (0.75, 0.85, 0.9, 0.95, 1.0, 1.25, 1.5)
 CLOSE = (0.75, 0.9, 0.95)
-"""Where latencies, hits and balance are shown: below, at and beyond the rate most policies can just carry."""
+"""Rates at which latencies, hits and balance are shown: below, at and beyond the rate that most policies can just
+serve.
+"""
 FAIRLEAD = Variant(label="fairlead", policy="fairlead")
 _WAITING: Mapping[str, float] = {"queue_timeout_seconds": NEVER_SECONDS}
 CODE = Variant(label="dualmap", policy="dualmap", parameters={"preset": "dualmap-code", **_WAITING})
@@ -43,10 +45,10 @@ class Gain:
     capacity: float
     capacity_at: float
     shares: tuple[float, float]
-    """Attainment there, of `dualmap` and of the baseline."""
+    """Attainment of `dualmap` and of the baseline at that rate."""
     goodput: float
     best_goodput: str
-    """The baseline."""
+    """The baseline with the best goodput."""
 
 
 def gain(results: Results) -> Gain:
@@ -69,13 +71,13 @@ def gain(results: Results) -> Gain:
 
 
 def relative(value: float, other: float) -> float:
-    """How much larger `value` is than `other`, as a part of it; 0 when `other` is 0."""
+    """Return how much larger `value` is than `other`, as a share of `other`; 0 when `other` is 0."""
     return value / other - 1 if other else 0.0
 
 
 def same_queue(study: Study) -> Results:
-    """Every policy with Fairlead's defaults: a FIFO queue in the router, one prefill per instance in flight,
-    60 s of waiting at most.
+    """Run every policy with Fairlead's defaults: a FIFO queue in the router, one prefill per instance in flight, 60
+    s of waiting at most.
     """
     quick = study.context.quick
     return study.run((DUALMAP, *BASELINES, FAIRLEAD), (0.75, 0.9, 0.95) if quick else MULTIPLES, study.context.seeds)
@@ -90,7 +92,7 @@ def as_published(study: Study) -> Results:
 
 
 def attainments(study: Study, results: Results, labels: Sequence[str]) -> str:
-    """A table: attainment per rate, and the goodput."""
+    """Return a table: attainment per rate, and the goodput."""
     multiples = results.multiples("dualmap")
     rows: list[list[str]] = []
     for label in labels:
@@ -109,7 +111,7 @@ def goodput(study: Study, results: Results, label: str) -> str:
 
 
 def details(study: Study, results: Results, labels: Sequence[str]) -> str:
-    """A table: TTFT, hits as a part of the endless cache's and balance at the rates `CLOSE`."""
+    """Return a table: TTFT, hits as a part of the endless cache's and balance at the rates `CLOSE`."""
     rows: list[list[str]] = []
     for multiple in (one for one in CLOSE if one in results.multiples("dualmap")):
         for label in labels:

@@ -25,7 +25,7 @@ TTFT_SLO_SECONDS = 5.0
 NEVER_SECONDS = 1e9
 NONE: Mapping[str, Any] = MappingProxyType({})
 CODE_QUEUE: Mapping[str, Any] = MappingProxyType({"queue_discipline": "longest_hit", "queue_age_bound_seconds": NEVER_SECONDS})
-"""The published code's router queue: most cached tokens first, however long others wait."""
+"""The published code's router queue: most cached tokens first, however long other requests wait."""
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#000000")
 MARKERS = "osD^vP"
@@ -48,7 +48,8 @@ class Variant:
     def hashes(self) -> bool:
         """Whether the policy hashes ids.
 
-        Other policies decide the same with every seed, because arrival times do not depend on it, and need only one.
+        Other policies decide the same with every seed, because arrival times do not depend on the seed, and need only
+        one run.
         """
         return self.policy in ("dualmap", "cache-affinity")
 
@@ -74,7 +75,7 @@ class Study:
     ideal_hit_rate: float
 
     def cell(self, variant: Variant, multiple: float, seed: int) -> Cell:
-        """One run at `multiple` of the saturation.
+        """Return one run at `multiple` of the saturation.
 
         Ids of blocks and instances carry the seed, so hashes differ from seed to seed.
         """
@@ -92,7 +93,7 @@ class Study:
         return Cell(label=variant.label, spec=spec, plan=plan, targets=Targets(ttft_seconds=TTFT_SLO_SECONDS))
 
     def run(self, variants: Sequence[Variant], multiples: Sequence[float], seeds: int) -> "Results":
-        """All variants at all rates, over so many seeds where seeds matter."""
+        """Run all variants at all rates, over `seeds` seeds where seeds matter."""
         cells = {
             (variant.label, multiple): [self.cell(variant, multiple, seed) for seed in range(seeds if variant.hashes else 1)]
             for variant in variants
@@ -109,15 +110,15 @@ class Results:
         self.cells = cells
 
     def with_others(self, others: "Results") -> "Results":
-        """These and those of another run."""
+        """Return these results together with those of another run."""
         return Results({**self.cells, **others.cells})
 
     def multiples(self, label: str) -> list[float]:
-        """The rates a variant was run at, as multiples of the saturation, ascending."""
+        """Return the rates at which a variant was run, as multiples of the saturation, ascending."""
         return sorted(multiple for name, multiple in self.cells if name == label)
 
     def mean(self, label: str, multiple: float, figure: str) -> float:
-        """Mean of a field of `Figures`; runs without it do not count."""
+        """Return the mean of a field of `Figures`; runs without it do not count."""
         return runs.mean(self.cells[label, multiple], lambda figures: getattr(figures, figure))
 
     def attainments(self, label: str, multiple: float) -> list[float]:
@@ -125,16 +126,16 @@ class Results:
         return [result.figures.attainment for result in self.cells[label, multiple]]
 
     def goodput(self, label: str) -> float:
-        """The multiple of the saturation at which mean attainment falls below 90 %; see `crossing`."""
+        """Return the multiple of the saturation at which mean attainment falls below 90 %; see `crossing`."""
         return crossing([(multiple, self.mean(label, multiple, "attainment")) for multiple in self.multiples(label)])
 
 
 def crossing(points: Sequence[tuple[float, float]], level: float = runs.GOODPUT_ATTAINMENT) -> float:
-    """The rate at which attainment first falls below `level`, interpolated linearly between (rate, attainment) points.
+    """Return the rate at which attainment first falls below `level`, interpolated linearly between (rate, attainment)
+    points, which are sorted by rate.
 
-    The points come by ascending rate.
-
-    0 when the first point is below it already, the last rate when none is: the true figure is then lower, or higher.
+    Returns 0 when the first point is already below it, and the last rate when no point is: the true figure is lower, or
+    higher.
     """
     before: tuple[float, float] | None = None
     for rate, attainment in points:
@@ -147,12 +148,12 @@ def crossing(points: Sequence[tuple[float, float]], level: float = runs.GOODPUT_
 
 
 def best(labels: Iterable[str], value: Mapping[str, float]) -> str:
-    """The label of the largest value, the first of equals."""
+    """Return the label of the largest value; the first label if several are equal."""
     return max(labels, key=lambda label: value[label])
 
 
 def studies(context: Context) -> tuple[Study, Study]:
-    """The conversation trace (recorded when the context has it) and a generated Tool&Agent-like one."""
+    """Return the conversation trace (recorded when the context has it) and a generated trace like Tool&Agent."""
     return (
         _study(context, "conversation", "Conversation", 0.3, context.conversation),
         _study(context, "tool-agent", "Tool&Agent-like", 0.5, None),

@@ -1,5 +1,5 @@
-"""Finds which settings make the difference: the published code's key, threshold and queue order one by one, the queue
-timeout, DualMap's parts, and anchors.
+"""Finds the settings that make the difference: the published code's key, threshold and queue order one by one, the
+queue timeout, DualMap's parts, and anchors.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ ABLATION = (0.85, 0.9, 0.95)
 
 
 def few(study: Study) -> int:
-    """Seeds of the side questions: two are enough to see an effect of many points."""
+    """Return the number of seeds of the side questions: two are enough to see an effect of many points."""
     return min(2, study.context.seeds)
 
 
@@ -52,7 +52,7 @@ def queue_table(both: Sequence[tuple[Study, Results]]) -> str:
 
 
 def untimed(study: Study) -> Results:
-    """The same queue for all again, but nobody refused for waiting; with the same seeds."""
+    """Run the same queue for all policies again with the same seeds, but without refusals for waiting."""
     variants = [replace(one, parameters={"queue_timeout_seconds": NEVER_SECONDS}) for one in (DUALMAP, *BASELINES)]
     return study.run(variants, (0.9,) if study.context.quick else (1.0, 1.25), study.context.seeds)
 
@@ -79,7 +79,7 @@ def timeout_table(both: Sequence[tuple[Study, Results, Results]]) -> str:
 
 
 def largest_shift(both: Sequence[tuple[Study, Results, Results]]) -> float:
-    """By how much the timeout changes any policy's attainment, as a share (0-1)."""
+    """Return the largest change of any policy's attainment by the timeout, as a share (0-1)."""
     return max(
         abs(timed.mean(label, multiple, "attainment") - endless.mean(label, multiple, "attainment"))
         for _, timed, endless in both
@@ -88,7 +88,9 @@ def largest_shift(both: Sequence[tuple[Study, Results, Results]]) -> float:
 
 
 def ablation(study: Study) -> Results:
-    """DualMap's parts that are not policies of their own; with as many seeds as the policies they are compared with."""
+    """Run DualMap's parts that are not policies of their own, with as many seeds as the policies with which they are
+    compared.
+    """
     return study.run((NO_REBALANCING, AT_ARRIVAL, CORRECTED, PAPER), ABLATION[1:] if study.context.quick else ABLATION, study.context.seeds)
 
 
@@ -131,7 +133,7 @@ SINGLE = tuple(replace(one, label=f"{one.label}, 1 anchor", anchors=1) for one i
 
 
 def single_anchors(study: Study) -> Results:
-    """One anchor per instance, as the paper describes the rings, for the two policies that have any."""
+    """Run one anchor per instance, as the paper describes the rings, for the two policies that have anchors."""
     return study.run(SINGLE, (0.75,), study.context.seeds)
 
 
@@ -149,7 +151,7 @@ def anchor_table(both: Sequence[tuple[Study, Results]]) -> str:
 
 
 def largest_share(study: Study, anchors: int) -> float:
-    """The share of one ring that its largest owner has, over that of an even split: the worst of the seeds."""
+    """Return the share of one ring that its largest owner has, over that of an even split: the worst of the seeds."""
     worst = 0.0
     for seed in range(study.context.seeds):
         spec = study.cell(replace(DUALMAP, anchors=anchors), 1.0, seed).spec

@@ -10,7 +10,7 @@ from reproductions.sections import Context, Section
 
 
 def write(context: Context) -> str:
-    """Run and describe."""
+    """Run all parts and return the section's text."""
     return f"""The draft claims that on agent traces, where few sessions hold most of the input and nearly all reuse is within a session, sticky routing
 makes hotspots, load balancing loses the cache, and affinity with bounded migration of sessions keeps the hit rate without the hotspots. Its figures for
 "EAR" (P90 of TTFT 7.35 s, hits 79.4 %) are not of that policy: they come from another prototype, affinity with a scored fallback and no migration;

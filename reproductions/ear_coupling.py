@@ -30,7 +30,7 @@ from reproductions.sections import IMAGES, Context
 
 
 def write_coupling(context: Context) -> str:
-    """The measured curves, the law's predictions from lower rates, and how far off they are."""
+    """Return the text about the measured curves, the law's predictions from lower rates, and their errors."""
     factors, seconds = (FACTORS[1:6], 120.0) if context.quick else (FACTORS, SECONDS)
     tasks = [(variant, factor, seed, seconds) for seed in range(context.seeds) for variant in VARIANTS for factor in factors]
     found: list[Equilibrium] = []
@@ -78,7 +78,7 @@ def _step_table(steps: dict[str, list[Step]]) -> str:
 
 
 def coupling_verdict(found: Sequence[Equilibrium], curves: dict[str, list[Equilibrium]], steps: dict[str, list[Step]]) -> str:
-    """How far the law's predictions are off, and what that makes of it."""
+    """Return the text about the errors of the law's predictions, and the verdict on it."""
     every = [step for same in steps.values() for step in same]
     off = [abs(step.off) for step in every if isfinite(step.predicted)]
     error, blind = fsum(off) / max(1, len(off)), fsum(abs(step.uncoupled_off) for step in every) / len(every)

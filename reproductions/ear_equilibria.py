@@ -20,9 +20,9 @@ from reproductions.ear_runs import PRESET, SLO_SECONDS, Variant, pool
 
 VARIANTS = (Variant(label="ear", policy="ear"), Variant(label="least-loaded", policy="least-loaded"))
 FACTORS = (0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3)
-"""Rates of sessions over the base rate."""
+"""Rates of sessions, as multiples of the base rate."""
 FITTED = 4
-"""Points of W(L) that a slope is taken from: one rate and those below it."""
+"""Number of points of W(L) from which a slope is computed: one rate and the rates below it."""
 SHAPE = AgentShape(requests_per_second=3.0, giant_share=0.0, turns_median=8.0, turns_sigma=0.5)
 """Sessions of about nine turns and none of hundreds, so that minutes are enough for equilibrium."""
 SECONDS = 2700.0
@@ -32,8 +32,8 @@ LONGEST_SESSION_SECONDS = 1200.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equilibrium:
-    """One run in its window. `concurrency` L: turns in flight, the time average; `offered` Λ·N: turns that came per
-    second; `time` W: seconds from a turn's coming to its end, mean over the turns that came.
+    """One run in its window. `concurrency` L: turns in flight, the time average; `offered` Λ·N: turns that arrived per
+    second; `time` W: seconds from a turn's arrival to its end, mean over the turns that arrived.
     """
 
     variant: str
@@ -50,7 +50,9 @@ class Equilibrium:
 
 @lru_cache(maxsize=2)
 def sessions(seed: int, seconds: float) -> tuple[Workload, float]:
-    """All turns of the sessions that begin within these seconds, and the prefill speed a router would believe in."""
+    """Return all turns of the sessions that begin within these seconds, and the prefill speed that a router would
+    assume.
+    """
     kept: set[str | None] = set()
     rows: list[TraceRow] = []
     for row in generate_agents(SHAPE, seed):
@@ -66,8 +68,8 @@ def sessions(seed: int, seconds: float) -> tuple[Workload, float]:
 
 
 def measure_equilibrium(task: tuple[Variant, float, int, float]) -> Equilibrium:
-    """Run (variant, factor, seed, seconds of sessions): only the times at which sessions begin are scaled,
-    tools take as long as ever.
+    """Run (variant, factor, seed, seconds of sessions): only the times at which sessions begin are scaled, and tools
+    take as long as recorded.
     """
     variant, factor, seed, seconds = task
     workload, speed = sessions(seed, seconds)
@@ -78,7 +80,7 @@ def measure_equilibrium(task: tuple[Variant, float, int, float]) -> Equilibrium:
 
 
 def in_window(jobs: Sequence[Job], begin: float, end: float, variant: str, factor: float) -> Equilibrium:
-    """From the jobs of a finished run, all of which ended."""
+    """Return the equilibrium of a finished run's jobs, all of which have ended."""
     came = [job for job in jobs if begin <= job.arrives_at < end]
     overlap = fsum(max(0.0, min(end, job.finished_at) - max(begin, job.arrives_at)) for job in jobs)
     return Equilibrium(
@@ -91,7 +93,7 @@ def in_window(jobs: Sequence[Job], begin: float, end: float, variant: str, facto
 
 
 def mean_curve(found: Sequence[Equilibrium], variant: str) -> list[Equilibrium]:
-    """By factor, the means over seeds; W is kept such that L = Λ·N·W."""
+    """Return the means over seeds by factor; W is kept such that L = Λ·N·W."""
     curve: list[Equilibrium] = []
     for factor in sorted({one.factor for one in found}):
         same = [one for one in found if one.variant == variant and one.factor == factor]
@@ -103,14 +105,14 @@ def mean_curve(found: Sequence[Equilibrium], variant: str) -> list[Equilibrium]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Law:
-    """The law at one measured equilibrium, its slope from that and lower rates only."""
+    """The law at one measured equilibrium, with a slope from this and lower rates only."""
 
     at: Equilibrium
     slope: float
 
     @staticmethod
     def of(points: Sequence[Equilibrium]) -> "Law":
-        """The law at the last point."""
+        """Return the law at the last point."""
         return Law(at=points[-1], slope=slope_at_last([one.concurrency for one in points], [one.time for one in points]))
 
     @property
@@ -124,15 +126,15 @@ class Law:
         return sensitivity(self.at.offered, self.at.concurrency, self.slope)
 
     def predict(self, factor: float) -> float:
-        """L at another rate, W continued along its tangent; inf when that has no equilibrium."""
+        """Return L at another rate, with W continued along its tangent; inf when that rate has no equilibrium."""
         alone = self.at.time - self.slope * self.at.concurrency
         return concurrency(self.at.offered * factor / self.at.factor, alone, self.slope)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The law at one rate of a curve, and the measured equilibria at the rates beside it; the higher of
-    them the law has not seen.
+    """The law at one rate of a curve, and the measured equilibria at the neighbouring rates. The law was not fitted to
+    the higher of them.
     """
 
     before: Equilibrium
@@ -156,18 +158,18 @@ class Step:
 
     @property
     def uncoupled_off(self) -> float:
-        """The same of a prediction with W constant: L in proportion to the rate."""
+        """The same error for a prediction with W constant: L in proportion to the rate."""
         return self.law.at.concurrency * self.after.factor / self.law.at.factor / self.after.concurrency - 1
 
 
 def steps_of(curve: Sequence[Equilibrium], fitted: int) -> list[Step]:
-    """A step for every point that has `fitted` points up to it and one after it."""
+    """Return a step for every point that has `fitted` points up to it and one after it."""
     return [Step(before=curve[end - 2], law=Law.of(curve[end - fitted : end]), after=curve[end]) for end in range(fitted, len(curve))]
 
 
 def missing_turns(curve: Sequence[Equilibrium]) -> float:
-    """The part of turns that did not come at the highest rate, against the lowest rate's turns times what the
-    rate of sessions grew by.
+    """Return the share of turns that did not arrive at the highest rate, compared with the lowest rate's turns scaled
+    by the rate of sessions.
     """
     low, high = curve[0], curve[-1]
     return 1 - high.offered / (low.offered * high.factor / low.factor)

@@ -1,10 +1,10 @@
-"""The coupling law of a closed loop: more sessions make turns slower, and slower turns keep more
-sessions' turns in flight.
+"""The coupling law of a closed loop: more sessions make turns slower, and slower turns keep more sessions' turns in
+flight.
 
-With sessions beginning at rate Λ (per second) and N turns each, the turns in flight are L = Λ·N·W(L), where W(L)
-is a turn's time in the system (seconds) at that concurrency. From it follows dL/dε = L* / (1 - Λ·N·W'(L*)) for a
-load of (1 + ε)·Λ: what is felt of an ε more load grows without bound as Λ·N·W' nears 1. Source: the EAR draft's
-section on closed-loop load.
+With sessions beginning at rate Λ (per second) and N turns each, the turns in flight are L = Λ·N·W(L), where W(L) is a
+turn's time in the system (seconds) at that concurrency. From it follows dL/dε = L* / (1 - Λ·N·W'(L*)) for a load of (1
++ ε)·Λ: the effect of an ε more load grows without bound as Λ·N·W' nears 1. Source: the EAR draft's section on
+closed-loop load.
 """
 
 from collections.abc import Sequence

@@ -44,7 +44,7 @@ def _lines(axes: Axes, outcomes: Sequence[Outcome], labels: Sequence[str], figur
 
 
 def plot_instances(path: Path, outcomes: Sequence[Outcome], labels: Sequence[str]) -> None:
-    """A dot for every instance of every seed: its P90 of TTFT."""
+    """Plot a dot for every instance of every seed: its P90 of TTFT."""
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     for axes, closed in zip(figure.subplots(1, 2, sharex=True, sharey=True), (False, True), strict=True):
         for place, (label, colour, marker) in enumerate(zip(labels, COLOURS, MARKERS, strict=True)):

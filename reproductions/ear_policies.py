@@ -27,23 +27,23 @@ EAR = Variant(label="ear", policy="ear")
 ALWAYS = Variant(label="ear, T_hot = T_cool = 0", policy="ear", parameters={"hot_tokens": 0, "cooldown_seconds": 0.0, "cool_target": False})
 OURS = Variant(label="fairlead", policy="fairlead")
 COMPARED = (ROUND_ROBIN, LEAST_LOADED, STICKY, AFFINITY, EAR, ALWAYS, OURS)
-"""Run at every rate."""
+"""Policies run at every rate."""
 DRAFT_TARGET = Variant(label="ear, draft's target rule", policy="ear", parameters={"cool_target": False})
 EAR_RECOMPUTING = replace(EAR, label="ear, recomputing", fetching=False)
 ALWAYS_RECOMPUTING = replace(ALWAYS, label="ear, T_hot = T_cool = 0, recomputing", fetching=False)
 ABLATIONS = (DRAFT_TARGET, EAR_RECOMPUTING, ALWAYS_RECOMPUTING)
-"""Run at the tables' rate only."""
+"""Policies run at the tables' rate only."""
 
 FEW_MOVES = 0.1
-"""Migrations per session below which few sessions are said to move."""
+"""Migrations per session below which the text says that few sessions move."""
 ALIKE = 0.1
-"""By what part two P90s may differ and be called alike."""
+"""Relative difference of two P90s up to which they are called alike."""
 RATES = (2.0, 2.5, 3.0, 3.5, 4.0)
 TABLE_RATE = 3.5
 
 
 def write_policies(context: Context) -> str:
-    """Runs, two tables, two plots, verdicts."""
+    """Run the policies; return two tables, two plots and verdicts."""
     rates = (TABLE_RATE,) if context.quick else RATES
     found = run_all(context, "ear", [*settings_for(context, COMPARED, rates), *settings_for(context, ABLATIONS, (TABLE_RATE,))])
     at_table = [one for one in found if one.setting.rate == TABLE_RATE]
@@ -84,7 +84,7 @@ has to choose. {_beside(at_table)}
 
 
 def _beside(at_table: Sequence[Outcome]) -> str:
-    """Ours against `ear` with its default and with its best thresholds."""
+    """Return the text that compares ours with `ear` with its default and with its best thresholds."""
     lines = []
     for closed in (False, True):
         found = _of(at_table, closed_loop=closed)
@@ -96,7 +96,7 @@ def _beside(at_table: Sequence[Outcome]) -> str:
 
 
 def _of(found: Sequence[Outcome], *, closed_loop: bool) -> dict[str, list[Outcome]]:
-    """By label, in the order of first runs."""
+    """Return outcomes by label, in the order of first runs."""
     by_label: dict[str, list[Outcome]] = {}
     for one in found:
         if one.setting.closed_loop == closed_loop:

@@ -1,5 +1,5 @@
-"""EAR's runs: policies with their parameters on agent sessions under way, and what is measured beyond a run's figures:
-every instance's own tail, moves per session, and how much longer a closed loop takes than its trace.
+"""EAR's runs: policies with their parameters on agent sessions in progress, and the figures beyond a run's own: every
+instance's tail, moves per session, and how much longer a closed loop takes than its trace.
 """
 
 from collections import Counter, defaultdict
@@ -31,7 +31,7 @@ INSTANCES = 8
 SLO_SECONDS = 5.0
 REQUESTS = 4000
 SETTLED_SECONDS = 4000.0
-"""Seconds of the generated sessions that are left out before the first request used.
+"""Seconds of the generated sessions that are left out before the first used request.
 
 By then the longest sessions have ended for the first time.
 """
@@ -62,7 +62,7 @@ class Setting:
 
     @property
     def warmup(self) -> int:
-        """Requests not measured: caches fill in their time."""
+        """Number of requests that are not measured, in whose time caches fill."""
         return self.requests // 4
 
 
@@ -79,9 +79,9 @@ class Outcome:
     moves_mean: float
     """Migrations per session."""
     moves_most: int
-    """Most migrations of any one session."""
+    """Maximum number of migrations of one session."""
     beyond_bound: int
-    """Sessions that migrated more than 1 + lifetime / T_cool times; 0 when the variant has no cooldown."""
+    """Number of sessions that migrated more than 1 + lifetime / T_cool times; 0 when the variant has no cooldown."""
     amplification: float
     """Seconds from the first arrival to the last end, over the same span of the trace's own stamps at this rate."""
 
@@ -93,8 +93,8 @@ class Outcome:
 
 @lru_cache(maxsize=2)
 def agents(rate: float, seed: int, requests: int, settled_seconds: float) -> tuple[Workload, list[int]]:
-    """Requests of the agentic generator once its sessions have settled, and what an endless shared
-    cache would save of each.
+    """Return the requests of the agentic generator once its sessions have settled, and what an endless shared cache
+    would save of each.
     """
     skipped = int(settled_seconds * rate)
     rows = islice(KINDS["agentic"].rows(rate, None, seed), skipped, skipped + requests)
@@ -103,13 +103,13 @@ def agents(rate: float, seed: int, requests: int, settled_seconds: float) -> tup
 
 
 def ceiling(rate: float, seed: int, requests: int, settled_seconds: float = SETTLED_SECONDS) -> Saturation:
-    """An upper bound of the pool's throughput on this workload."""
+    """Return an upper bound of the pool's throughput on this workload."""
     workload, ideal = agents(rate, seed, requests, settled_seconds)
     return estimate_saturation(workload, ideal, PRESET, INSTANCES, 0, 0)
 
 
 def pool(variant: Variant, seed: int, believed_tokens_per_second: float) -> SimulatedPool:
-    """Eight instances that are sent every request at once, as a gateway without queues does."""
+    """Return eight instances to which every request is sent at once, as by a gateway without queues."""
     return SimulatedPool(
         preset=PRESET,
         instances=INSTANCES,
@@ -166,7 +166,7 @@ def tails(jobs: Sequence[Job], warmup: int) -> tuple[float, ...]:
 
 
 def sessions_beyond_bound(result: RunResult, cooldown_seconds: float) -> int:
-    """How many sessions migrated more often than their lifetime, first to last arrival, allows."""
+    """Return the number of sessions that migrated more often than their lifetime, first to last arrival, allows."""
     lives: dict[str, tuple[float, float]] = {}
     for job in result.jobs:
         if job.session is not None and job.arrives_at >= 0:
@@ -199,12 +199,14 @@ def settings_for(
 
 
 def size_of(context: Context) -> tuple[int, float]:
-    """Requests of a run, and seconds of the trace left out before them."""
+    """Return the requests of a run, and seconds of the trace left out before them."""
     return (160, 60.0) if context.quick else (REQUESTS, SETTLED_SECONDS)
 
 
 def run_all(context: Context, name: str, settings: Sequence[Setting]) -> list[Outcome]:
-    """All outcomes in the settings' order, told of as they come. Settings of one workload should stand together."""
+    """Return all outcomes in the settings' order, reported as they are found. Settings of one workload should be
+    adjacent.
+    """
     found: list[Outcome] = []
     for outcome in _simulated(context.jobs, settings):
         found.append(outcome)
@@ -226,11 +228,11 @@ def _simulated(jobs: int, settings: Sequence[Setting]) -> Iterator[Outcome]:
 
 
 def mean_of(values: Sequence[float | None]) -> float:
-    """Mean over runs that have the figure; 0 when none has."""
+    """Return the mean over runs that have the figure; 0 when no run has it."""
     known = [value for value in values if value is not None]
     return fsum(known) / len(known) if known else 0.0
 
 
 def mean_figure(outcomes: Sequence[Outcome], figure: Callable[[Outcome], float | None]) -> float:
-    """Mean over runs that have the figure; 0 when none has."""
+    """Return the mean over runs that have the figure; 0 when no run has it."""
     return mean_of([figure(one) for one in outcomes])

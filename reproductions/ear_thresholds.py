@@ -26,7 +26,7 @@ def write_thresholds(context: Context) -> str:
         return min((key for key in cells if key[2] == fetching), key=lambda key: mean_figure(cells[key], lambda one: one.figures.ttft_p90))
 
     def spread(axis: int) -> float:
-        """The largest quotient of two P90s that differ in one threshold only."""
+        """Return the largest ratio of two P90s that differ in one threshold only."""
         p90s = {key: mean_figure(same, lambda one: one.figures.ttft_p90) for key, same in cells.items() if key[2]}
         return max(p90s[one] / p90s[other] for one in p90s for other in p90s if one[1 - axis] == other[1 - axis])
 

@@ -1,5 +1,5 @@
-"""The agentic generator against what the EAR draft tells of its trace: how input is spread over sessions,
-and where reuse comes from.
+"""Compares the agentic generator with the EAR draft's figures of its trace: how input is spread over sessions, and
+where reuse comes from.
 """
 
 from collections import Counter, defaultdict
@@ -17,7 +17,7 @@ TOP_SHARES = (0.01, 0.05, 0.10, 0.25, 0.50)
 PUBLISHED_TOP = (0.465, 0.665, 0.746, 0.875, 0.960)
 REQUESTS = 20_000
 CLOSE = 0.05
-"""A share within five points of the published one counts as met."""
+"""Difference from the published share up to which it counts as met."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +38,11 @@ class TraceShape:
 
 
 def shape_of(rows: Sequence[TraceRow], system_ids: int) -> TraceShape:
-    """The shape of a trace with at least one row that names its session; block ids below `system_ids` are system
+    """Return the shape of a trace with at least one row that names its session; block ids below `system_ids` are system
     prompts.
 
-    A reused block counts for the session itself if that has sent it before, else for the system prompt or another
-    session.
+    A reused block counts for the session itself if that session has sent the block before, else for the system prompt
+    or another session.
     """
     held, origins = Counter[str](), Counter[str]()
     known: set[int] = set()
@@ -73,13 +73,15 @@ def shape_of(rows: Sequence[TraceRow], system_ids: int) -> TraceShape:
 
 
 def held_by_busiest(held: Iterable[int], share: float) -> float:
-    """The part of all tokens held by this share of sessions, those with most tokens first; at least one session."""
+    """Return the part of all tokens held by this share of sessions, those with most tokens first; at least one
+    session.
+    """
     ordered = sorted(held, reverse=True)
     return sum(ordered[: max(1, round(share * len(ordered)))]) / sum(ordered)
 
 
 def write_trace(context: Context) -> str:
-    """The table of the generator's figures beside the published ones."""
+    """Return the table of the generator's figures beside the published ones."""
     shape = AgentShape()
     requests = 300 if context.quick else REQUESTS
     found = [

@@ -1,4 +1,6 @@
-"""What fetching is worth to agents: sessions whose engines hand KV blocks on, and the same where moves are computed."""
+"""The benefit of fetching for agents: sessions whose engines hand KV blocks on, and the same sessions where moves are
+computed again.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ KIND, GENERATED = "agents-long", "coding-agents"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """A policy in a pool whose engines fetch, or do not."""
+    """A policy in a pool whose engines do or do not fetch."""
 
     policy: str
     fetching: bool
@@ -32,7 +34,7 @@ Runs = Mapping[Variant, list[CellResult]]
 
 
 def write(context: Context) -> str:
-    """Run and describe."""
+    """Run the variants and return the section's text."""
     policies = POLICIES[:1] if context.quick else (context.policies or POLICIES)
     variants = [Variant(policy=policy, fetching=fetching) for policy in policies for fetching in (False, True)]
     requests, warmup = (60, 20) if context.quick else (REQUESTS, WARMUP)

@@ -32,7 +32,7 @@ from reproductions.runs import percent, table
 from reproductions.sections import IMAGES, Context, Section
 
 PUBLISHED = {RANDOM.label: (4.46, 9.29, 17.96), PRECISE.label: (0.22, 0.72, 1.11)}
-"""Seconds of TTFT at P50, P75 and P90."""
+"""The published TTFT in seconds at P50, P75 and P90."""
 BIG = Setting(engine=LARGE, climb=1.0)
 HALF = Setting(engine=SMALL, climb=0.5)
 FULL = replace(HALF, climb=1.0)
@@ -47,7 +47,7 @@ Runs = Mapping[tuple[Setting, str], tuple[Observed, ...]]
 
 
 def write(context: Context) -> str:
-    """Run and describe."""
+    """Run the contenders and return the section's text."""
     runs = {**observe(context, (BIG, HALF), CONTENDERS), **observe(context, (FULL,), (RANDOM, PRECISE))}
     cold = observe(context, COLD, COLD_CONTENDERS)
     plot(runs).savefig(context.image(PLOT), dpi=110, metadata={"Software": None})
@@ -55,7 +55,7 @@ def write(context: Context) -> str:
 
 
 def claim(context: Context, runs: Runs) -> str:
-    """What was published, and what is run here."""
+    """Return the text about the published figures, and the runs here."""
     low, high = HALF.climb * SHAPE.lowest_rate, HALF.climb * SHAPE.highest_rate
     whole, half = (percentiles(runs[setting, PRECISE.label])[2] for setting in (FULL, HALF))
     out = "runs out of KV memory on the way up even with precise routing" if whole > SMALL.slo_ttft_seconds else "has less KV memory"
@@ -79,7 +79,7 @@ shared); so it is also given half of the climb ({low:g} to {high:g}), which `hei
 
 
 def against_random(runs: Runs) -> str:
-    """The published table beside ours."""
+    """Return the published table beside ours."""
     rows = [("published", *_cells(PUBLISHED[RANDOM.label]), *_cells(PUBLISHED[PRECISE.label]), *_ratios(*PUBLISHED.values()))]
     for name, setting in (*NAMED, ("80 GB, full climb", FULL)):
         random, precise = _both(runs, setting)
@@ -93,7 +93,7 @@ def against_random(runs: Runs) -> str:
 
 
 def everyone(runs: Runs) -> str:
-    """All contenders on both engines."""
+    """Return the table of all contenders on both engines."""
     parts = ["### Everyone"]
     for name, setting in NAMED:
         rows = [
@@ -123,7 +123,7 @@ sent while less than 0.07 s of work is in flight.""")
 
 
 def cold_pool(cold: Runs) -> str:
-    """Where the two prefix scores differ."""
+    """Return the text about where the two prefix scores differ."""
     rows = [
         (
             f"{_memory(setting)}, {setting.warmup_rate:g}/s, {'common block' if setting.preamble else 'nothing common'}",
@@ -164,7 +164,7 @@ its own, and with the longest queue still until half of its KV memory is in use.
 
 
 def ours_when_cold(ours: float, absolute: float, not_counted: float) -> str:
-    """What the cold pool does to `fairlead`, as it came out."""
+    """Return the text about the measured effect of the cold pool on `fairlead`."""
     apart = ours > absolute - 0.02
     outcome = "is not drawn in" if apart else "is drawn in too"
     keeps = "what keeps the groups apart is" if apart else "what should keep the groups apart is"
@@ -173,7 +173,7 @@ def ours_when_cold(ours: float, absolute: float, not_counted: float) -> str:
 
 
 def verdict(runs: Runs) -> str:
-    """What reproduces and what does not."""
+    """Return the text about what reproduces and what does not."""
     lines = ["### What reproduces", ""]
     published = _factors(*PUBLISHED.values())
     for name, setting in NAMED:
@@ -199,7 +199,7 @@ def verdict(runs: Runs) -> str:
 
 
 def plot(runs: Runs) -> Figure:
-    """Distributions of TTFT over all seeds; crosses are what was published."""
+    """Return a picture of the distributions of TTFT over all seeds; crosses are the published figures."""
     with matplotlib.rc_context({"font.size": 9}):
         figure = Figure(figsize=(9, 4), layout="constrained")
         panels = figure.subplots(1, 2, sharey=True)
@@ -230,7 +230,7 @@ def plot(runs: Runs) -> Figure:
 
 
 def verdict_on(factors: Sequence[float], published: Sequence[float]) -> str:
-    """In words, with a factor of three either way taken as agreement."""
+    """Return the verdict in words; a factor of three either way counts as agreement."""
     if min(factors) <= 1:
         return "Does not reproduce"
     if all(1 / 3 <= ours / theirs <= 3 for ours, theirs in zip(factors, published, strict=True)):
@@ -239,7 +239,7 @@ def verdict_on(factors: Sequence[float], published: Sequence[float]) -> str:
 
 
 def _both(runs: Runs, setting: Setting) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """P50 to P90 of random and of precise routing."""
+    """Return P50 to P90 of random and of precise routing."""
     random, precise = (percentiles(runs[setting, label])[:3] for label in PUBLISHED)
     return random, precise
 
@@ -261,12 +261,12 @@ def _ratios(random: Sequence[float], precise: Sequence[float]) -> list[str]:
 
 
 def _factors(random: Sequence[float], precise: Sequence[float]) -> list[float]:
-    """How many times sooner precise routing is."""
+    """Return the ratios of the TTFT of random routing to that of precise routing."""
     return [slow / fast for slow, fast in zip(random, precise, strict=True)]
 
 
 def _spread(measured: Sequence[float], published: Sequence[float]) -> tuple[float, float]:
-    """The smallest and the largest of measured / published."""
+    """Return the smallest and the largest of measured / published."""
     ratios = [ours / theirs for ours, theirs in zip(measured, published, strict=True)]
     return min(ratios), max(ratios)
 

@@ -1,4 +1,4 @@
-"""Heimdall's benchmark in the simulator: its prompts, the engines, who competes, and what one run shows."""
+"""Heimdall's benchmark in the simulator: its prompts, the engines, the contenders, and the figures of one run."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -24,15 +24,17 @@ INSTANCES = 8
 PERCENTS = (50, 75, 90, 99)
 SHAPE = PrefixGroupShape()
 PREAMBLE_BLOCK = 1 << 40
-"""Id of the block that all tenants' prompts begin with, where they do; larger than any the generator gives."""
+"""Id of the block with which all tenants' prompts begin if they have a preamble; larger than any id of the
+generator.
+"""
 SMALL = preset("vllm-h100-8b")
 LARGE = replace(SMALL, name="vllm-192gb-8b", about="The same engine with 192 GB of memory.", kv_tokens=1_179_648)
-"""(estimated) 192 GB x 0.9 - 18 GB = 155 GB / 131,072 B, rounded to whole blocks."""
+"""The engine with (estimated) 192 GB x 0.9 - 18 GB = 155 GB / 131,072 B, rounded to whole blocks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A policy as it competes. `in_flight` 0 = nothing waits in the router, as in Heimdall."""
+    """A policy with its settings in the comparison. `in_flight` 0 = nothing waits in the router, as in Heimdall."""
 
     label: str
     policy: str
@@ -65,8 +67,8 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """One run. TTFTs in seconds, ascending, of the requests served after the warm-up; `busiest` is the share of the
-    warm-up's requests that the instance with the most got.
+    """The figures of one run. TTFTs in seconds, ascending, of the requests served after the warm-up; `busiest` is the
+    share of the warm-up's requests that the instance with the most requests received.
     """
 
     ttft: tuple[float, ...]
@@ -141,7 +143,7 @@ def run_task(task: Task) -> Observed:
 
 
 def prompts(shape: PrefixGroupShape, seed: int, *, preamble: bool = False) -> Workload:
-    """One cycle: each prompt once, the first of each group in front.
+    """Return one cycle: each prompt once, the first prompts of each group in front.
 
     With a preamble, the first 512 tokens of all prompts are the same.
     """
@@ -153,19 +155,19 @@ def prompts(shape: PrefixGroupShape, seed: int, *, preamble: bool = False) -> Wo
 
 
 def climbing_rate(loaded: Workload, warmup: int) -> float:
-    """Requests per second, in the mean, of what comes after the warm-up, as generated: planned at this rate
-    it climbs as it was drawn.
+    """Return the mean requests per second after the warm-up, as generated: a plan of this rate keeps the climb as it
+    was drawn.
     """
     seconds = loaded.seconds[warmup:]
     return (len(seconds) - 1) / (seconds[-1] - seconds[0])
 
 
 def percentiles(runs: Sequence[Observed]) -> tuple[float, ...]:
-    """TTFT in seconds at `PERCENTS`, means over the runs; runs that served nobody do not count."""
+    """Return TTFT in seconds at `PERCENTS`, means over the runs; runs that served no request do not count."""
     served = [run.ttft for run in runs if run.ttft]
     return tuple(fsum(percentile(ttft, one) for ttft in served) / len(served) if served else 0.0 for one in PERCENTS)
 
 
 def mean_of(runs: Sequence[Observed], figure: str) -> float:
-    """Mean of a figure over the runs."""
+    """Return the mean of a figure over the runs."""
     return fsum(getattr(run, figure) for run in runs) / len(runs)

@@ -1,4 +1,6 @@
-"""Lodestar: a TTFT learnt online against its heuristic, on equal and on mixed instances, and what its parts are for."""
+"""Lodestar: a TTFT learned online against its heuristic, on equal and on mixed instances, and the purpose of
+its parts.
+"""
 
 from collections.abc import Sequence
 
@@ -59,7 +61,7 @@ POOLS = tuple(
 
 
 def write(context: Context) -> str:
-    """Run and describe."""
+    """Run the contenders and return the section's text."""
     main = observe(context, SETTINGS, (H, LODESTAR, *OTHERS))
     close = observe(context, CLOSE_TO_SATURATION, (H, LODESTAR))
     variants = observe(context, (SKEWED, HETEROGENEOUS), [one for _, one in VARIANTS])
@@ -71,7 +73,7 @@ def write(context: Context) -> str:
 
 
 def claim(context: Context) -> str:
-    """What was published, and what is run here."""
+    """Return the text about the published figures, and the runs here."""
     return f"""Lodestar's paper (arXiv 2606.00946) gives a mean TTFT 1.41 times and a P99 1.47 times better than its heuristic, here `{HEURISTIC}`, on
 average, and up to 4.4 times on mixed accelerators, after about five minutes of learning.
 
@@ -82,7 +84,7 @@ figures of `{LEARNT}` differ a little from one kind of machine to another, as be
 
 
 def against_heuristic(runs: Runs) -> str:
-    """The main table, and the verdict in its words."""
+    """Return the main table, and the verdict in its words."""
     rows = []
     for setting in SETTINGS:
         for contender in (H, LODESTAR, *OTHERS):
@@ -110,7 +112,7 @@ def against_heuristic(runs: Runs) -> str:
 
 
 def close_to_saturation(runs: Runs) -> str:
-    """The same at 0.9×, where what a placement makes others wait counts most."""
+    """Return the same table at 0.9×, where the waiting that a placement causes for other requests matters most."""
     rows = [
         (
             setting.name,
@@ -135,7 +137,7 @@ TTFTs are of those served; *refused* are those that waited for a minute in a que
 
 
 def verdict(runs: Runs, settings: Sequence[Setting], contenders: Sequence[Contender]) -> str:
-    """Where it wins and where not, setting by setting."""
+    """Return the text about where it wins and where it does not, setting by setting."""
     lines = []
     for setting in settings:
         learnt, plain = runs[setting, LODESTAR], runs[setting, H]
@@ -147,7 +149,7 @@ def verdict(runs: Runs, settings: Sequence[Setting], contenders: Sequence[Conten
 
 
 def parts(runs: Runs) -> str:
-    """What the choices within the policy cost or bring."""
+    """Return the text about the cost or gain of the choices within the policy."""
     rows = [
         (words, setting.name, *_times(runs[setting, one]), percent(mean_of(runs[setting, one], "out_of_distribution")))
         for setting in (SKEWED, HETEROGENEOUS)
@@ -159,7 +161,7 @@ def parts(runs: Runs) -> str:
 
 
 def k_filter(runs: Runs) -> str:
-    """The K-filter where memory is short."""
+    """Return the text about the K-filter where memory is short."""
     rows = [
         (words, *_times(runs[CROWDED, one]), percent(mean_of(runs[CROWDED, one], "hit_rate")))
         for words, one in (("the heuristic", H), *FILTERS)
@@ -172,7 +174,7 @@ def k_filter(runs: Runs) -> str:
 
 
 def two_pools(runs: Runs) -> str:
-    """The replay where work changes and comes back."""
+    """Return the text about the replay where work changes and comes back."""
     rows = [
         (words, *_times(runs[CHANGING, one]), percent(mean_of(runs[CHANGING, one], "error")) if one.policy == LEARNT else "–")
         for words, one in (("the heuristic", H), *POOLS)

@@ -1,4 +1,4 @@
-"""Runs of the section on Lodestar: pools of equal and of mixed instances, workloads that stay and one that changes."""
+"""Runs of the section on Lodestar: pools of equal and of mixed instances, constant workloads and a changing one."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from reproductions.sections import Context
 
 INSTANCES = 8
 REQUESTS, WARMUP = 5_000, 2_500
-"""Two rounds of 1,000 samples are over before the 2,500th request."""
+"""Requests of a run, and those of its warm-up. Two rounds of 1,000 samples are over before the 2,500th request."""
 PHASE = 2_400
 """Requests of each part of the changing workload; its last part is measured."""
 MIXED = (1.0, 0.5)
@@ -30,7 +30,7 @@ HEURISTIC, LEARNT = "prefix-cache-load", "lodestar"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A pool and its work; `load` as a share of the estimated saturation of what is really there."""
+    """A pool and its work; `load` is a share of the estimated saturation of the real instances."""
 
     preset: str = "dualmap-910b4-qwen7b"
     kind: str = "tool-agent"
@@ -39,7 +39,7 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """In words, for a table."""
+        """The setting as a text for a table."""
         pool = "mixed" if len(self.speeds) > 1 else "equal"
         return f"{self.kind}, {pool}, `{self.preset}`, {self.load:g}×"
 
@@ -53,7 +53,7 @@ class Contender:
 
     @property
     def label(self) -> str:
-        """As on the command line."""
+        """The contender as on the command line."""
         given = ", ".join(f"{name} {value}" for name, value in self.parameters)
         return f"`{self.policy}`" + (f", {given}" if given else "")
 
@@ -74,7 +74,7 @@ class Outcome:
     """Share of all choices made by the model."""
     out_of_distribution: float = 0.0
     error: float = 0.0
-    """Mean absolute error of predictions over the last 500 requests, over their mean TTFT."""
+    """Mean absolute error of predictions over the last 500 requests, divided by their mean TTFT."""
 
 
 Runs = Mapping[tuple[Setting, Contender], Sequence[Outcome]]
@@ -83,7 +83,7 @@ Runs = Mapping[tuple[Setting, Contender], Sequence[Outcome]]
 def observe(
     context: Context, settings: Iterable[Setting], contenders: Sequence[Contender]
 ) -> dict[tuple[Setting, Contender], list[Outcome]]:
-    """An outcome per seed."""
+    """Return an outcome per seed."""
     found: dict[tuple[Setting, Contender], list[Outcome]] = {}
     for setting in settings:
         for contender in contenders:
@@ -93,13 +93,13 @@ def observe(
 
 
 def mean_of(outcomes: Sequence[Outcome], figure: str) -> float:
-    """Mean of a figure over the seeds."""
+    """Return the mean of a figure over the seeds."""
     return fsum(getattr(one, figure) for one in outcomes) / len(outcomes)
 
 
 @cache
 def _workload(kind: str, quick: bool, longest: int | None) -> tuple[Workload, tuple[int, ...], int]:
-    """Rows, an endless cache's hits, and how many are not measured."""
+    """Return rows, an endless cache's hits, and the number of rows that are not measured."""
     if kind == "changing":
         part = 60 if quick else PHASE
         rows: list[TraceRow] = []
@@ -115,7 +115,7 @@ def _workload(kind: str, quick: bool, longest: int | None) -> tuple[Workload, tu
 
 
 def _after(before: Sequence[TraceRow], rows: Iterable[TraceRow], count: int, longest: int | None) -> list[TraceRow]:
-    """So many rows shorter than `longest`, moved to where `before` ends, with blocks of their own."""
+    """Return `count` rows shorter than `longest`, moved to the end of `before`, with blocks of their own."""
     begin = before[-1].timestamp_ms if before else 0
     first_id = 1 + max((block for row in before for block in row.hash_ids), default=-1)
     kept = list(islice((row for row in rows if longest is None or row.input_length < longest), count))

@@ -1,4 +1,4 @@
-"""Mooncake: what to refuse, when to know it, and what replicating hot prefixes brings."""
+"""Mooncake: which requests to refuse, when it is known, and the benefit of replicating hot prefixes."""
 
 from reproductions import mooncake_caches, mooncake_oscillation, mooncake_rejection, mooncake_replication
 from reproductions.mooncake_runs import requests_of, run_trials
@@ -9,7 +9,7 @@ REPLICATION_REQUESTS = 8_000
 
 
 def write(context: Context) -> str:
-    """Run and describe."""
+    """Run all parts and return the section's text."""
     loaded = requests_of(context, REQUESTS)
     outcomes = run_trials(context, loaded, mooncake_rejection.trials(context))
     shorter = requests_of(context, REPLICATION_REQUESTS)

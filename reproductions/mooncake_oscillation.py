@@ -16,15 +16,15 @@ RATE = BOTH.rates[1]
 SHOWN = {"Load": ("#d55e00", "o"), "Predicted": ("#0072b2", "s")}
 LONGEST_LAG = 60
 DAMPED = 0.9
-"""A swing is called damped below this share of the other."""
+"""Ratio of a swing to the other below which it is called damped."""
 SWINGS = 0.3
-"""P95 - P5 of the prefill load (1 is its limit) above which a pool is said to swing."""
+"""P95 - P5 of the prefill load (1 is its limit) above which the text says that a pool swings."""
 SMOOTHED_OVER = 10
-"""Samples (seconds) averaged before comparing, as the bursts of the trace come every few seconds."""
+"""Number of samples (seconds) averaged before a comparison, because the bursts of the trace come every few seconds."""
 
 
 def describe(context: Context, outcomes: Sequence[Outcome]) -> str:
-    """The part on oscillation, Markdown; writes its plot."""
+    """Return the part on oscillation, Markdown; write its plot."""
     rate = min(one.trial.rate for one in outcomes if one.trial.decode_instances == BOTH.decode_instances) if context.quick else RATE
     chosen = [one for one in outcomes if one.trial.decode_instances == BOTH.decode_instances and one.trial.rate == rate]
     by_mode = {mode: [one.loads for one in chosen if one.trial.mode == mode] for mode in SHOWN}
@@ -82,17 +82,17 @@ The forecast changes the swing of prefill load by {_change(swing)} (P95 − P5) 
 
 
 def prefill(loads: Sequence[LoadSample]) -> FloatVector:
-    """The prefill loads."""
+    """Return the prefill loads."""
     return np.array([one.prefill for one in loads], dtype=np.float64)
 
 
 def decode(loads: Sequence[LoadSample]) -> FloatVector:
-    """The decode loads."""
+    """Return the decode loads."""
     return np.array([one.decode for one in loads], dtype=np.float64)
 
 
 def smoothed(values: FloatVector) -> FloatVector:
-    """Running means over `SMOOTHED_OVER` samples; as they are when there are fewer."""
+    """Return running means over `SMOOTHED_OVER` samples; the values themselves when there are fewer."""
     if len(values) < SMOOTHED_OVER:
         return values
     means: FloatVector = np.convolve(values, np.full(SMOOTHED_OVER, 1 / SMOOTHED_OVER), "valid")
@@ -100,20 +100,20 @@ def smoothed(values: FloatVector) -> FloatVector:
 
 
 def spread(values: FloatVector) -> float:
-    """P95 minus P5; 0 of nothing."""
+    """Return P95 minus P5; 0 without values."""
     return float(np.subtract(*np.percentile(values, [95, 5]))) if len(values) else 0.0
 
 
 def correlation(one: FloatVector, other: FloatVector) -> float:
-    """Pearson's; 0 where either does not vary."""
+    """Return Pearson's correlation; 0 if one of the series does not vary."""
     if len(one) < 2 or one.std() == 0 or other.std() == 0:
         return 0.0
     return float(np.corrcoef(one, other)[0, 1])
 
 
 def lagged(loads: Sequence[LoadSample]) -> tuple[float, int, float, int]:
-    """The least correlation and its lag, the largest and its lag; by at most `LONGEST_LAG` s and a quarter of the
-    series.
+    """Return the least correlation and its lag, and the largest and its lag; lags are at most `LONGEST_LAG` s and a
+    quarter of the series.
     """
     first, second = smoothed(prefill(loads)), smoothed(decode(loads))
     longest = min(LONGEST_LAG, len(first) // 4)

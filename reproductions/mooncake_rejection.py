@@ -24,7 +24,7 @@ from reproductions.sections import Context
 PAPER_REFUSED: Final = (4_183, 3_771, 3_589)
 PAPER_TPOT_SECONDS: Final = 0.1
 ALIKE: Final = 1.03
-"""Refusals whose largest is at most so many times the smallest are called alike."""
+"""Refusals are called alike if the largest number is at most this multiple of the smallest."""
 NAMES = {"AfterPrefill": "after prefill (baseline)", "Load": "load (early)", "Predicted": "predicted"}
 
 
@@ -46,7 +46,7 @@ REGIMES = (
 
 
 def trials(context: Context) -> list[Trial]:
-    """Every regime, rate, mode and seed; one rate each when quick."""
+    """Return every regime, rate, mode and seed; one rate each when quick."""
     return [
         Trial(decode_instances=regime.decode_instances, rate=rate, mode=mode, seed=seed)
         for regime in REGIMES
@@ -57,7 +57,7 @@ def trials(context: Context) -> list[Trial]:
 
 
 def describe(loaded: Workload, outcomes: Sequence[Outcome]) -> str:
-    """The part on refusals, Markdown."""
+    """Return the part on refusals, Markdown."""
     first, early, forecast = PAPER_REFUSED
     limits = capacities(loaded)
     seeds = 1 + max(outcome.trial.seed for outcome in outcomes)
@@ -116,9 +116,9 @@ with an endless common cache and {limits.prefill_cold:.1f} without any; each dec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacities:
-    """What the pool could do. Requests per second: `prefill` of all prefill instances with an endless cache,
-    `prefill_cold` without one, `decode` of one decode instance at the limit of admission; `fit` mean requests fill its
-    memory, whose step takes `full_step` seconds.
+    """The capacities of the pool. Requests per second: `prefill` of all prefill instances with an endless cache,
+    `prefill_cold` without a cache, `decode` of one decode instance at the limit of admission; `fit` mean requests fill
+    its memory, and a step with them takes `full_step` seconds.
     """
 
     prefill: float
@@ -129,7 +129,7 @@ class Capacities:
 
 
 def capacities(loaded: Workload) -> Capacities:
-    """The capacities of the preset for this workload."""
+    """Return the capacities of the preset for this workload."""
     ideal, _ = ideal_hits(loaded)
     rows, cost = loaded.rows, ENGINE.decode
     warm = average([ENGINE.prefill.seconds(max(1, row.input_length - hit), row.input_length) for row, hit in zip(rows, ideal, strict=True)])
@@ -187,8 +187,8 @@ instead, which is the same where all last equally long."""
 
 
 def verdict(refused: Sequence[float]) -> str:
-    """The words on whether each mode refuses fewer than the one before; `refused` are mean refusals in the order of
-    MODES.
+    """Return the words on whether each mode refuses fewer than the one before; `refused` are mean refusals in the order
+    of MODES.
     """
     base, early, forecast = refused
     told = " → ".join(f"{value:,.0f}" for value in refused)
@@ -201,7 +201,7 @@ def verdict(refused: Sequence[float]) -> str:
 
 
 def refusals(outcomes: Iterable[Outcome]) -> float:
-    """Mean over seeds."""
+    """Return the mean number of refusals over seeds."""
     return average([outcome.refused for outcome in outcomes])
 
 

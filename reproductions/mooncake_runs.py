@@ -1,5 +1,5 @@
-"""Mooncake's testbed in the simulator: split pools of the A800 preset under the conversation trace, and
-what one run shows of them.
+"""Mooncake's testbed in the simulator: split pools of the A800 preset under the conversation trace, and the figures of
+one run.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ PREFILL_INSTANCES = 8
 TTFT_SECONDS = 30.0
 TPOT_SECONDS = 0.05
 HEADROOM = 0.9
-"""Pools admit up to this share of `TPOT_SECONDS`, so that a request admitted at the limit is still in time."""
+"""Share of `TPOT_SECONDS` up to which pools admit, so that a request admitted at the limit is still in time."""
 MODES = ("AfterPrefill", "Load", "Predicted")
 
 
@@ -33,8 +33,8 @@ MODES = ("AfterPrefill", "Load", "Predicted")
 class Trial:
     """One run to be made. `rate` in requests per second.
 
-    With seed 0 equal stamps of the trace arrive at once, as recorded; with others at random times until the next stamp.
-    (Seeds change nothing else in these policies but `random`.)
+    With seed 0 equal stamps of the trace arrive at once, as recorded; with other seeds at random times before the next
+    stamp. (Seeds change nothing else in these policies except `random`.)
     """
 
     decode_instances: int
@@ -56,7 +56,7 @@ class LoadSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a trial showed.
+    """The figures of a trial.
 
     Token counts in tokens, times in seconds; shares are of all requests unless they say otherwise.
     """
@@ -70,22 +70,22 @@ class Outcome:
     """Share of all computed prompt tokens that belongs to requests refused afterwards."""
     ttft_mean: float
     fetched_tokens: int
-    """Prefix tokens that went from one prefill instance to another."""
+    """Prefix tokens that were sent from one prefill instance to another."""
     served_prompt: float
     refused_prompt: float
-    """Mean prompt of the refused; 0 when none was."""
+    """Mean prompt tokens of the refused requests; 0 when none was refused."""
     older_share: float
     """Share of the decodes running at a random moment that are older than the mean duration of a decode."""
     loads: tuple[LoadSample, ...] = field(repr=False)
 
 
 def requests_of(context: Context, requests: int) -> Workload:
-    """The first requests of the conversation trace, or generated ones; few when quick."""
+    """Return the first requests of the conversation trace, or generated requests; few when quick."""
     return workload("conversation", requests=250 if context.quick else requests, max_input=None, recorded=context.conversation)
 
 
 def run_trials(context: Context, loaded: Workload, trials: Sequence[Trial]) -> list[Outcome]:
-    """All outcomes, in the trials' order."""
+    """Return all outcomes, in the trials' order."""
     found: list[Outcome] = []
     for outcome in _outcomes(context, loaded, trials):
         found.append(outcome)
@@ -141,7 +141,7 @@ def run_trial(loaded: Workload, ideal: Sequence[int], trial: Trial) -> Outcome:
 
 
 def outcome_of(trial: Trial, figures: Figures, jobs: Sequence[Job], transferred_tokens: int, loads: tuple[LoadSample, ...]) -> Outcome:
-    """The outcome of a run in which no instance failed."""
+    """Return the outcome of a run in which no instance failed."""
     served = [job for job in jobs if job.phase is Phase.FINISHED]
     refused = [job for job in jobs if job.phase is Phase.REFUSED]
     prefilled = [job for job in refused if job.prefilled > 0]
@@ -164,14 +164,14 @@ def outcome_of(trial: Trial, figures: Figures, jobs: Sequence[Job], transferred_
 
 
 def older_than_mean(seconds: Sequence[float]) -> float:
-    """The share of things that, at a random moment, are older than the mean duration.
+    """Return the share of things that, at a random moment, are older than the mean duration.
 
-    A thing is found in proportion to its duration, one of `seconds`.
+    The chance to find a thing at that moment is proportional to its duration, one of `seconds`.
     """
     mean = average(seconds)
     return fsum(max(0.0, one - mean) for one in seconds) / fsum(seconds) if mean else 0.0
 
 
 def average(values: Sequence[float]) -> float:
-    """The mean; 0 of nothing."""
+    """Return the mean; 0 without values."""
     return fsum(values) / len(values) if values else 0.0

@@ -40,7 +40,7 @@ Routers told nothing by others, in *Routers that cannot ask each other*, chose b
 
 
 def render(page: str, sections: Sequence[Section], written: dict[str, str], seeds: int = SEEDS, trace: str | None = TRACE) -> str:
-    """The page in the sections' order.
+    """Return the page in the sections' order.
 
     Parts in `written` are new, with this number of `seeds` and the recorded `trace` of this name, if any; others are
     kept from the old `page`; sections in neither are left out.
@@ -59,7 +59,7 @@ def render(page: str, sections: Sequence[Section], written: dict[str, str], seed
 
 
 def command(section: Section, seeds: int, trace: str | None) -> str:
-    """How to run a section again."""
+    """Return the command that runs a section again."""
     given = ("" if trace is None else f"--conversation {trace} ") + "--jobs 2 " + ("" if seeds == SEEDS else f"--seeds {seeds} ")
     return f"Again: `.venv/bin/python -m reproductions {given}{section.name}` (`reproductions/{section.name}.py`)."
 

@@ -8,7 +8,7 @@ and asked every 5 s, on simulated pools whose instances start late and drain bef
 
 
 def write(context: Context) -> str:
-    """Run and describe."""
+    """Run all parts and return the section's text."""
     parts = (
         scaling_ratio.describe,
         scaling_elasticity.describe,

@@ -1,4 +1,4 @@
-"""What scaling in does to caches: which instances go."""
+"""The effect of scaling in on caches: which instances are removed."""
 
 from dataclasses import replace
 from math import fsum
@@ -11,7 +11,7 @@ from reproductions.sections import Context
 
 SIZES = (8, 7, 6, 5)
 LOOK_SECONDS = 300.0
-"""Hit rates and attainment are of so long before and after a change."""
+"""Seconds before and after a change over which hit rates and attainment are taken."""
 
 
 def _loaded(context: Context) -> Workload:
@@ -20,7 +20,7 @@ def _loaded(context: Context) -> Workload:
 
 
 def describe_victims(context: Context) -> str:
-    """Scale-in: run and describe."""
+    """Run scale-ins and return the text about them."""
     loaded = _loaded(context)
     last = loaded.seconds[-1]
     times = [last * part / len(SIZES) for part in range(1, len(SIZES))]

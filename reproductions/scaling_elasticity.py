@@ -1,4 +1,4 @@
-"""Whether a pool in mode SLO grows out of an overload in time, and shrinks without harm."""
+"""Checks whether a pool in mode SLO grows out of an overload in time, and shrinks without harm."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ RECOVERY_SECONDS = 60.0
 
 
 def describe(context: Context) -> str:
-    """Run and describe."""
+    """Run the pools and return the text about them."""
     startup = SimulatedScaling().startup_seconds
     calm = Phase(seconds=60.0 if context.quick else 300.0, requests_per_second=3.0, input_median=5000, output_median=200)
     rush, night = (
@@ -78,7 +78,7 @@ The promise is {"**kept** for every seed" if all(kept) else f"**not kept** for {
 
 
 def recovered_after(one: Scaled, begin: float, end: float) -> float | None:
-    """Seconds from `begin` until every later bin of 10 s meets the goal; None when the last one does not."""
+    """Return the seconds from `begin` until every later bin of 10 s meets the goal; None when the last bin does not."""
     recovered: float | None = None
     at = begin
     while at < end:

@@ -1,4 +1,4 @@
-"""Pools that scale themselves, run for the section on scaling: what they are, what comes in, what came out."""
+"""Pools that scale themselves, run for the section on scaling: the pools, their requests, and the results."""
 
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -42,7 +42,7 @@ AUTO = SimulatedScaling(ratio=RatioSpec(mode=RatioMode.AUTO))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """One request: when it came, whether it was served in time, and what of its prompt was cached."""
+    """One request: when it arrived, whether it was served in time, and how much of its prompt was cached."""
 
     at: float
     in_time: bool
@@ -52,7 +52,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaled:
-    """One run."""
+    """The result of one run."""
 
     label: str
     asked: tuple[Asked, ...]
@@ -60,33 +60,33 @@ class Scaled:
     failed: int
 
     def attainment(self, begin: float = 0.0, end: float = float("inf")) -> float:
-        """Share in time of the requests that came in [begin, end); 1 when none came."""
+        """Return the share in time of the requests that arrived in [begin, end); 1 when none arrived."""
         found = [one.in_time for one in self.asked if begin <= one.at < end]
         return sum(found) / len(found) if found else 1.0
 
     def hit_rate(self, begin: float, end: float) -> float:
-        """Share of their prompt tokens that was cached."""
+        """Return the cached share of the prompt tokens of the requests that arrived in [begin, end)."""
         found = [one for one in self.asked if begin <= one.at < end]
         return sum(one.hit_tokens for one in found) / max(1, sum(one.prompt_tokens for one in found))
 
     @property
     def last_arrival(self) -> float:
-        """Seconds."""
+        """Return the time of the last arrival in seconds."""
         return self.asked[-1].at
 
     def sizes(self, role: Role) -> list[SizeChange]:
-        """Changes of a role's number while requests came."""
+        """Return the changes of a role's number while requests arrived."""
         return [change for change in self.changes if change.role is role and change.at <= self.last_arrival]
 
     @property
     def least_gap(self) -> float | None:
-        """Seconds between two moves from role to role; None when there were fewer than two."""
+        """Return the least seconds between two moves from role to role; None when there were fewer than two."""
         times = [change.at for change in self.sizes(Role.PREFILL)]
         return min((later - earlier for earlier, later in pairwise(times)), default=None)
 
 
 def phased(*of: phases.Phase, cycles: int = 1, seed: int = 0) -> Workload:
-    """So many cycles of phases, as a workload that keeps its times."""
+    """Return `cycles` cycles of phases, as a workload that keeps its times."""
     shape = PhaseShape(phases=of)
     end = 1e3 * cycles * shape.seconds
     return load_workload(
@@ -95,7 +95,7 @@ def phased(*of: phases.Phase, cycles: int = 1, seed: int = 0) -> Workload:
 
 
 def cell(loaded: Workload, pool: SimulatedPool, scaling: SimulatedScaling | None, label: str, targets: Targets, **changes: object) -> Cell:
-    """A run at the workload's own rate, of a pool whose router knows the prefill speed."""
+    """Return a run at the workload's own rate, of a pool whose router knows the prefill speed."""
     ideal, _ = ideal_hits(loaded)
     spec = replace(pool, prefill_tokens_per_second=believed_speed(loaded, ideal, pool.preset))
     plain = Cell(label=label, spec=spec, plan=ArrivalPlan(rate=loaded.native_rate, spread="even"), scaling=scaling, targets=targets)
@@ -103,7 +103,7 @@ def cell(loaded: Workload, pool: SimulatedPool, scaling: SimulatedScaling | None
 
 
 def run(context: Context, cells: Sequence[tuple[Workload, Cell]]) -> list[Scaled]:
-    """All runs in their order."""
+    """Return all runs in their order."""
     found: list[Scaled] = []
     if context.jobs == 1:
         results = (_run(*one) for one in cells)

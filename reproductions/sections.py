@@ -1,26 +1,26 @@
-"""What a reproduction is: a section of docs/benchmarks.md, written from runs of the simulator."""
+"""The definition of a reproduction: a section of docs/benchmarks.md, written from runs of the simulator."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 IMAGES = "images/benchmarks"
-"""Where plots stand, seen from docs/."""
+"""The folder of plots, relative to docs/."""
 SEEDS = 3
-"""Of a section, unless others are asked for."""
+"""Number of seeds of a section, unless another is requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What every section is given. `docs` is the folder the page is in; a section saves plots by `image`.
+    """What every section is given. `docs` is the page's folder; a section saves plots by `image`.
 
-    `conversation` is a trace file in Mooncake's format, None to generate one. `quick` asks for the smallest runs that
-    still go through all of a section's code, for its test: their figures mean nothing.
+    `conversation` is a trace file in Mooncake's format, None to generate a trace. `quick` asks for the smallest runs
+    that still execute all of a section's code, for its test: their figures mean nothing.
 
-    Seeds are those from `first_seed` on. The next three are for sections that take long: a `whole` grid in place of a
-    subset that spans it, only what has all words of `only` in its name, and a file of `rows` already found, to which
-    new ones are added. The last three are of `unseen_traffic`: traces by kind, and other policies and rates than its
-    own.
+    Seeds are counted from `first_seed` on. The next three fields are for sections that take long: a `whole` grid in
+    place of a subset that spans it; `only`, words that the names of the settings to run must contain; and a file of
+    `rows` already found, to which new ones are added. The last three are of `unseen_traffic`: traces by kind, and
+    policies and rates in place of its own.
     """
 
     docs: Path
@@ -38,7 +38,7 @@ class Context:
     rates: tuple[float, ...] = ()
 
     def image(self, name: str) -> Path:
-        """The file of a plot (its folder is made); the page links to `images/benchmarks/NAME`."""
+        """Return the file of a plot (its folder is made); the page links to `images/benchmarks/NAME`."""
         path = self.docs / IMAGES / name
         path.parent.mkdir(parents=True, exist_ok=True)
         return path

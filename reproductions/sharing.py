@@ -1,4 +1,4 @@
-"""What sharing a pool costs and brings: fairness between tenants, and priority classes."""
+"""The cost and benefit of sharing a pool: fairness between tenants, and priority classes."""
 
 from collections.abc import Callable, Sequence
 
@@ -32,7 +32,7 @@ REJECTION = {"Disabled": "disabled", "Load": "by load"}
 
 
 def write(context: Context) -> str:
-    """Run and describe."""
+    """Run the trials and return the section's text."""
     runs = run_trials(context)
     return "\n\n".join((_setting(context), _flood(runs), _equal(runs), _classes(runs)))
 

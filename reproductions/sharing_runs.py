@@ -26,7 +26,7 @@ MODES = ("Disabled", "Load")
 FLOOD = "flood"
 OTHERS = tuple(f"t{number}" for number in range(9))
 FLOODED = {FLOOD: 10.0} | dict.fromkeys(OTHERS, 1.0)
-"""Tenant → its part of all sessions, as a weight."""
+"""Each tenant's part of all sessions, as a weight."""
 EQUAL = dict.fromkeys((FLOOD, *OTHERS), 1.0)
 
 CRITICAL, STANDARD, SHEDDABLE = "critical", "standard", "sheddable"
@@ -36,26 +36,28 @@ CLASSES = (
     PriorityClass(name=SHEDDABLE, priority=-10, share=0.6),
 )
 CLASS_PARTS = {CRITICAL: 0.2, STANDARD: 0.5, SHEDDABLE: 0.3}
-"""Class → its part of all sessions."""
+"""Each class's part of all sessions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One combination; `weights` are those of tenants, in hashable form, and without them all are of one."""
+    """One combination; `weights` are those of tenants, in hashable form; without weights all requests are of one
+    tenant.
+    """
 
     load: float
     mode: str
     fairness: str = "None"
     weights: tuple[tuple[str, float], ...] = ()
     declared: bool = False
-    """Whether the pool declares the classes of its requests. Requests have classes where no tenants are."""
+    """Whether the pool declares the classes of its requests. Requests have classes if there are no tenants."""
 
 
 Runs = dict[Trial, list[CellResult]]
 
 
 def trials() -> Iterator[Trial]:
-    """All that the section tells of."""
+    """Yield all combinations that the section describes."""
     for mode in MODES:
         for load in LOADS:
             for weights in (FLOODED, EQUAL):
@@ -66,7 +68,7 @@ def trials() -> Iterator[Trial]:
 
 
 def run_trials(context: Context) -> Runs:
-    """Each trial's results, one for each seed."""
+    """Return each trial's results, one for each seed."""
     runs: Runs = {trial: [] for trial in trials()}
     for seed in range(context.seeds):
         plain = _loaded(context, seed)
@@ -80,14 +82,14 @@ def run_trials(context: Context) -> Runs:
 
 
 def of(results: Sequence[CellResult], chosen: Callable[[Part], bool], figure: Callable[[Part], float | None]) -> float:
-    """Mean of a figure over the requests of the chosen parts of all runs."""
+    """Return the mean of a figure over the requests of the chosen parts of all runs."""
     parts = [part for result in results for part in result.parts if chosen(part) and figure(part) is not None]
     total = sum(part.requests for part in parts)
     return fsum((figure(part) or 0.0) * part.requests for part in parts) / total if total else 0.0
 
 
 def least(results: Sequence[CellResult], chosen: Callable[[Part], bool]) -> float:
-    """The attainment of the chosen tenant that has the least, mean over runs."""
+    """Return the attainment of the chosen tenant with the lowest attainment, mean over runs."""
     found = [min((part.attainment for part in result.parts if chosen(part)), default=0.0) for result in results]
     return fsum(found) / len(found) if found else 0.0
 
@@ -98,7 +100,7 @@ def _loaded(context: Context, seed: int) -> Workload:
 
 
 def _given(loaded: Workload, weights: dict[str, float], seed: int) -> Workload:
-    """The workload with a tenant for each session, or a class where there are no tenants."""
+    """Return the workload with a tenant for each session, or a class if there are no tenants."""
     parts = weights or CLASS_PARTS
     rng = Random(f"sharing/{seed}")
 

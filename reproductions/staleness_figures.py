@@ -13,7 +13,9 @@ MARKERS = "osD^vPX*<>h"
 
 
 def plot(runs: Runs) -> Figure:
-    """Attainment lost against the delay: left the choice alone, right with queues in the router."""
+    """Return a picture of the attainment lost against the delay: left with the choice alone, right with queues in the
+    router.
+    """
     left = [(policy, Trial(policy=policy)) for policy in POLICIES] + [("heimdall by KV use alone", KV_ALONE)]
     right = [(f"{one.label}, {one.in_flight or 'all'} in flight", one) for one in QUEUED]
     with matplotlib.rc_context({"font.size": 9}):
@@ -56,17 +58,17 @@ def hits(runs: Runs, trial: Trial) -> float:
 
 
 def lost(runs: Runs, trial: Trial, delay: float = LATE) -> float:
-    """Attainment lost by a delay, against none; below 0 when it is better."""
+    """Return the attainment lost by a delay, compared with no delay; below 0 when it is better."""
     return in_time(runs, replace(trial, delay=0.0)) - in_time(runs, replace(trial, delay=delay))
 
 
 def seed_range(runs: Runs, trial: Trial) -> float:
-    """How far apart the seeds' attainments are."""
+    """Return the difference between the seeds' highest and lowest attainment."""
     found = [one.figures.attainment for one in runs[trial]]
     return max(found) - min(found)
 
 
 def points(share: float) -> str:
-    """A difference of shares in percentage points."""
+    """Return a difference of shares in percentage points."""
     rounded = round(100 * share, 1)
     return f"{rounded or 0.0:.1f} points"

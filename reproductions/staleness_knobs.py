@@ -88,7 +88,7 @@ keeps {percent(in_time(runs, replace(ordered, noise=NOISES[-1])))} in time where
 
 
 def bursts(runs: Runs) -> str:
-    """Rows with equal timestamps that arrive at once."""
+    """Return the text about rows with equal timestamps that arrive at once."""
     kinds = [("random", 0.0), ("none", 0.0), ("random", LATE), ("none", LATE)]
     rows = []
     for policy in POLICIES:

@@ -29,7 +29,7 @@ LOADS = (0.75, 1.0)
 WINDOWS = (1, 2, 4, 8, 0)
 BELIEFS = (0.25, 0.5, 1.0, 2.0, 4.0)
 SMALL_CACHE = 0.25
-"""The cache that beliefs are tried on, as a share of the preset's: one that the workload overflows."""
+"""The cache for which beliefs are tested, as a share of the preset's: small enough that the workload overflows it."""
 
 
 LATE_SERVED = (("late_load", 100.0),)
@@ -41,8 +41,8 @@ class Trial:
     """One setting of all knobs.
 
     `load` is a multiple of the estimated saturation; `in_flight` 0 = nothing waits in the router; `cache` is a share of
-    the preset's prefix cache and
-    `believed` what the router takes it for, as a share of that; `weights` are the policy's parameters.
+    the preset's prefix cache, and `believed` the size that the router assumes, as a share of that; `weights` are the
+    policy's parameters.
     """
 
     policy: str
@@ -72,7 +72,9 @@ SOURCES = {
     "KV use and prefix": KV_AND_PREFIX,
     "all three": Trial(policy="heimdall"),
 }
-"""What `heimdall` goes by → the trial. Queue and prefix are the router's own knowledge, KV use is the engines' word."""
+"""The trial for each source of `heimdall`'s loads. Queue and prefix are the router's own knowledge, KV use is reported
+by the engines.
+"""
 QUEUED = (
     *(Trial(policy="fairlead", in_flight=window) for window in WINDOWS),
     *(Trial(policy="fairlead", in_flight=window, weights=LATE_SERVED) for window in (1, 4)),
@@ -84,18 +86,18 @@ Runs = Mapping[Trial, Sequence[CellResult]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MistakenSpec(SimulatedPool):
-    """A pool whose router takes its prefix caches for larger or smaller than they are, by the factor `believed`."""
+    """A pool whose router assumes its prefix caches to be larger or smaller than they are, by the factor `believed`."""
 
     believed: float = 1.0
 
     def first_table(self) -> RoutingTable:
-        """The first table of any pool, with another size of the KV cache."""
+        """Return the first table of any pool, with another size of the KV cache."""
         table = SimulatedPool.first_table(self)
         return replace(table, engine=replace(table.engine, kv_cache_tokens=round(table.engine.kv_cache_tokens * self.believed)))
 
 
 def trials() -> tuple[Trial, ...]:
-    """Every trial of the section, once."""
+    """Return every trial of the section, once."""
     found = [Trial(policy=policy, load=load, delay=delay) for load in LOADS for policy in POLICIES for delay in DELAYS]
     found += [replace(one, load=load, delay=delay) for one in QUEUED for load in LOADS for delay in DELAYS]
     found += [Trial(policy=policy, noise=noise) for policy in POLICIES for noise in NOISES]
@@ -108,7 +110,7 @@ def trials() -> tuple[Trial, ...]:
 
 
 def run_trials(context: Context, wanted: Iterable[Trial]) -> tuple[float, Runs]:
-    """The rate of saturation (requests per second), and the results of each trial, one per seed."""
+    """Return the rate of saturation (requests per second), and the results of each trial, one per seed."""
     requests, warmup = (80, 20) if context.quick else (REQUESTS, WARMUP)
     loaded = workload("conversation", requests=requests, max_input=PRESET.max_input_tokens, recorded=context.conversation)
     ideal, _ = ideal_hits(loaded)
@@ -128,7 +130,7 @@ def by_trial(trials_run: Sequence[Trial], results: Sequence[CellResult], seeds: 
 
 
 def cell(trial: Trial, seed: int, saturation: float, speed: float, warmup: int) -> Cell:
-    """One run of a trial. `saturation` in requests per second, `speed` in prefill tokens per second."""
+    """Return one run of a trial. `saturation` in requests per second, `speed` in prefill tokens per second."""
     dram = PRESET.dram_tokens
     spec = MistakenSpec(
         preset=PRESET if trial.cache == 1 or dram is None else replace(PRESET, dram_tokens=round(dram * trial.cache)),

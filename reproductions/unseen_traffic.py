@@ -1,4 +1,6 @@
-"""The default policy on traffic nobody tuned it for: chats, coding agents, long documents, bursts, beside others."""
+"""The default policy on traffic for which nobody tuned it: chats, coding agents, long documents, bursts, beside other
+policies.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
@@ -18,7 +20,9 @@ from reproductions.unseen_traffic_cells import (
 )
 
 GOOD, FIRST, SPEED = 0.01, 0.03, 0.03
-"""What another policy may be ahead: by goodput, by first tokens in time, by output tokens per second (of its own)."""
+"""Leads of another policy up to which they are accepted: by goodput, by first tokens in time, by output tokens per
+second (as a share of its own).
+"""
 TARGETS: tuple[tuple[str, Callable[[UnseenRow], float], float], ...] = (
     ("goodput", attrgetter("goodput"), GOOD),
     ("first tokens", attrgetter("first_tokens"), FIRST),
@@ -44,7 +48,7 @@ def write(context: Context) -> str:
 
 
 def describe(context: Context, settings: Sequence[Setting], rows: Rows) -> str:
-    """The section's text: what is lost, then each setting's table."""
+    """Return the section's text: what is lost, then each setting's table."""
     rivals = [policy for policy in dict.fromkeys(cell.policy for cell in rows) if policy != OURS]
     given = ", ".join(f"`{kind}`" for kind in sorted(context.traces)) or "none"
     made = ", ".join(f"`{kind}`" for kind in sorted({setting.kind for setting in settings} - set(context.traces)))
@@ -116,7 +120,7 @@ def _lines(setting: Setting, rows: Rows) -> Iterator[Sequence[str]]:
 
 
 def _by_rate(setting: Setting, rows: Rows) -> Iterator[tuple[float, dict[str, UnseenRow]]]:
-    """Each rate's rows by policy, means over seeds."""
+    """Yield each rate's rows by policy, means over seeds."""
     for rate in sorted({cell.rate for cell in rows if cell.setting == setting}):
         found: dict[str, list[UnseenRow]] = {}
         for cell, row in rows.items():

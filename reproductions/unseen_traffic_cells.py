@@ -1,7 +1,8 @@
-"""The runs behind the section on unseen traffic: workloads of other kinds than the default policy was found with, each
-beside the policies that suit it best.
+"""The runs behind the section on unseen traffic: workloads of other kinds than those with which the default policy was
+developed, each beside the policies that suit it best.
 
-Traces of other makers are not part of the repository: `--trace KIND=FILE` names one, and what has none is generated.
+Traces of other makers are not part of the repository: `--trace KIND=FILE` names one; workloads without a trace are
+generated.
 """
 
 import csv
@@ -35,14 +36,16 @@ REQUESTS = 3000
 WARMUP_SHARE = 0.1
 QUICK_REQUESTS = 60
 BURST_REQUESTS = 200
-"""Requests of one period of a bursty workload, in the mean."""
+"""Mean number of requests in one period of a bursty workload."""
 BURST_SHARE, BURST_PART = 0.5, 1 / 6
-"""Of each period's requests so many come in its first part: three times as fast as in the mean, and 0.6 times after."""
+"""The share of each period's requests that arrive in this first part of it: three times as fast as on average, and then
+0.6 times.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A workload on a pool. `kind` names a trace or a generator; seconds."""
+    """A workload on a pool. `kind` names a trace or a generator; times in seconds."""
 
     kind: str
     preset: str
@@ -62,14 +65,14 @@ class UnseenCell:
 
     setting: Setting
     rate: float
-    """As a multiple of the estimated saturation."""
+    """The rate as a multiple of the estimated saturation."""
     policy: str
     seed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnseenRow:
-    """Its figures: shares of all measured requests (or sessions), seconds, tokens per second."""
+    """The figures of a run: shares of all measured requests (or sessions), seconds, tokens per second."""
 
     goodput: float
     first_tokens: float
@@ -81,9 +84,9 @@ class UnseenRow:
     hits: float
     output_tokens_per_second: float
     refused_sessions: float
-    """Of sessions with several turns, those of which a turn was refused."""
+    """Share of the sessions with several turns of which a turn was refused."""
     bad_sessions: float
-    """Of the same, those of which a turn missed a target."""
+    """Share of the sessions with several turns of which a turn missed a target."""
 
 
 Rows = dict[UnseenCell, UnseenRow]
@@ -104,11 +107,11 @@ SETTINGS = (
     Setting(kind="tool-agent", preset="dualmap-910b4-qwen7b", ttft=5.0, tpot=0.1),
 )
 GENERATED = {"chat": "chat", "agents-short": "coding-agents-short", "agents-long": "coding-agents", "synthetic": "long-documents"}
-"""Kinds of traces → the generators that stand for them; others are generators themselves."""
+"""The generator that replaces each kind of trace; other kinds are generators themselves."""
 
 
 def settings_of(context: Context) -> list[Setting]:
-    """The settings asked for. Raises SimulatorError when there are none, and for a trace of an unknown kind."""
+    """Return the requested settings. Raises SimulatorError when there are none, and for a trace of an unknown kind."""
     kinds = {setting.kind for setting in SETTINGS}
     for kind in context.traces:
         if kind not in kinds:
@@ -120,7 +123,7 @@ def settings_of(context: Context) -> list[Setting]:
 
 
 def cells_of(context: Context, settings: Sequence[Setting]) -> list[UnseenCell]:
-    """All runs, workload by workload."""
+    """Return all runs, workload by workload."""
     policies = context.policies or (OURS, *(RIVALS[:2] if context.quick else RIVALS))
     rates = context.rates or ((0.75,) if context.quick else RATES)
     return [
@@ -133,7 +136,7 @@ def cells_of(context: Context, settings: Sequence[Setting]) -> list[UnseenCell]:
 
 
 def measure(context: Context, cells: Sequence[UnseenCell]) -> Rows:
-    """Figures of all cells; what the context's file of rows has is not run again."""
+    """Return the figures of all cells; cells that are in the context's file of rows are not run again."""
     kept = _read(context.rows) if context.rows is not None and context.rows.exists() else {}
     found: Rows = {}
     for cell in cells:
@@ -154,7 +157,9 @@ def measure(context: Context, cells: Sequence[UnseenCell]) -> Rows:
 
 
 def _read(path: Path) -> Rows:
-    """Raises SimulatorError for a line that is not a row, as the last one of a run that was killed may be."""
+    """Read rows. Raises SimulatorError for a line that is not a row, for instance the last line of a run that was
+    killed.
+    """
     found: Rows = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
@@ -167,7 +172,7 @@ def _read(path: Path) -> Rows:
 
 
 def run_cell(cell: UnseenCell, context: Context) -> UnseenRow:
-    """Simulate it."""
+    """Simulate a cell."""
     setting = cell.setting
     engine = preset(setting.preset)
     workload, ideal = _loaded(setting, context.traces.get(setting.kind), cell.seed, QUICK_REQUESTS if context.quick else REQUESTS)
@@ -204,7 +209,9 @@ def run_cell(cell: UnseenCell, context: Context) -> UnseenRow:
 
 
 def _of_sessions(jobs: Sequence[Job], has: Callable[[Job], bool]) -> float:
-    """Of the sessions with several turns, the share with a turn that `has` it; 0 where there are none."""
+    """Return the share of the sessions with several turns that have a turn for which `has` is true; 0 without such
+    sessions.
+    """
     turns = Counter(job.session for job in jobs if job.session is not None)
     several = {session for session, count in turns.items() if count > 1}
     found = {job.session for job in jobs if job.session in several and has(job)}
@@ -213,7 +220,7 @@ def _of_sessions(jobs: Sequence[Job], has: Callable[[Job], bool]) -> float:
 
 @lru_cache(maxsize=2)
 def _loaded(setting: Setting, trace: Path | None, seed: int, requests: int) -> tuple[Workload, tuple[int, ...]]:
-    """The workload of a setting, and what an endless cache would save of each request."""
+    """Return the workload of a setting, and the tokens that an endless cache would save of each request."""
     engine = preset(setting.preset)
     rows = _rows(setting.kind, trace, seed)
     if setting.bursts:
@@ -229,8 +236,8 @@ def _rows(kind: str, trace: Path | None, seed: int) -> Iterator[TraceRow]:
 
 
 def azure_rows(path: Path) -> Iterator[TraceRow]:
-    """Azure's public traces of LLM inference: a line has the time, the prompt's tokens and the answer's. Prompts share
-    nothing.
+    """Read Azure's public traces of LLM inference: a line has the time, the prompt's tokens and the answer's. Prompts
+    share nothing.
     """
     first: datetime | None = None
     blocks = 0
@@ -250,7 +257,7 @@ def azure_rows(path: Path) -> Iterator[TraceRow]:
 
 
 def bursty(rows: Iterable[TraceRow]) -> Iterator[TraceRow]:
-    """The same requests in the same order and at the same mean rate, in bursts."""
+    """Yield the same requests in the same order and at the same mean rate, in bursts."""
     kept = list(rows)
     span = kept[-1].timestamp_ms - kept[0].timestamp_ms
     period = BURST_REQUESTS * span / max(1, len(kept) - 1)

@@ -24,7 +24,7 @@ from benchmarks.command_line import above_zero, count, end_everything_when_ended
 from benchmarks.gateway import check_free, process, wait_until
 
 AFTERWARDS_SECONDS = 10.0
-"""After the attack, until memory and files are read again."""
+"""Seconds after the attack until memory and files are read again."""
 LOOK_SECONDS = 0.5
 
 
@@ -43,7 +43,7 @@ class Router:
         return open_files(self.pid)
 
     async def switch(self, attack: str) -> None:
-        """Let the hostile engines do this from now on."""
+        """Let the hostile engines make this attack from now on."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.switch_port)
         writer.write(f"GET /attack/{attack} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
         await reader.readuntil(b"\r\n\r\n")
@@ -52,7 +52,7 @@ class Router:
 
 @contextmanager
 def routed_world(first_port: int, files: int | None = None) -> Iterator[Router]:
-    """A router, which may open so many files, its control API and its engines, as processes."""
+    """Yield a router that may open `files` files, its control API and its engines, as processes."""
     api_port, port, switch_port = first_port - 1, first_port - 2, first_port - 3
     check_free((switch_port, port, api_port, *range(first_port, first_port + POOLS * ENGINES_A_POOL)))
     last = (os.cpu_count() or 1) - 1
@@ -78,14 +78,14 @@ def routed_world(first_port: int, files: int | None = None) -> Iterator[Router]:
 
 @dataclass
 class Findings:
-    """What one attack did."""
+    """The effects of one attack."""
 
     name: str
     before: Load
     during: Load
     attacker: Attacker
     memory: list[float] = field(default_factory=list)
-    """In MB: before the attack, at most during it, and after it."""
+    """Memory in MB: before the attack, at most during it, and after it."""
     files: list[int] = field(default_factory=list)
     recovered_seconds: float = 0.0
 
@@ -114,7 +114,7 @@ HEADER = (
 
 @asynccontextmanager
 async def attacking(router: Router, name: str, attacker: Attacker, seconds: float) -> AsyncIterator[None]:
-    """The attack goes on while the context is open."""
+    """Run the attack while the block runs."""
     if name in ENGINES:
         await router.switch(name)
         task = asyncio.ensure_future(prompts(attacker))
@@ -143,7 +143,7 @@ async def _suspend(router: Router, seconds: float) -> None:
 async def attack(
     router: Router, name: str, *, seconds: float, rounds: int, size: float, afterwards: float = AFTERWARDS_SECONDS
 ) -> Findings:
-    """Rounds without and with the attack in turns."""
+    """Run rounds without and with the attack in turns; return the findings."""
     found = Findings(name, Load(router.port), Load(router.port), Attacker(router.port, size))
     await Load(router.port).run(1.0)
     memory, files = router.memory_mb(), router.files()
@@ -168,7 +168,7 @@ async def attack(
 
 
 async def seconds_until_served(port: int) -> float:
-    """Seconds until a new client of another pool is served."""
+    """Return the seconds until a new client of another pool is served."""
     began = time.monotonic()
     while not await served(port):  # noqa: ASYNC110 # nothing says so but an answer
         await asyncio.sleep(0.1)
@@ -185,18 +185,18 @@ async def served(port: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Soak:
-    """A router after many rounds of all attacks. Its memory's slope is that of the last two thirds."""
+    """The state of a router after many rounds of all attacks. Its memory's slope is that of the last two thirds."""
 
     minutes: float
     mb_an_hour: float
     files: tuple[int, int]
-    """After the first round and at the end."""
+    """Number of open files after the first round and at the end."""
     failed: int
-    """Requests of the pools that were not attacked."""
+    """Number of failed requests to the pools that were not attacked."""
 
 
 async def soak(router: Router, names: list[str], *, minutes: float, seconds: float, size: float, afterwards: float) -> Soak:
-    """All attacks in turn; memory and files are read when a round of all has ended."""
+    """Run all attacks in turn; read memory and files at the end of each round."""
     began, failed, growth, hours = time.monotonic(), 0, Growth(), 0.0
     while not hours or time.monotonic() - began < minutes * 60:
         for name in names:
@@ -247,7 +247,7 @@ def main() -> None:
 
 
 def allow_files() -> None:
-    """As many open files as the system allows: an attack has thousands of connections."""
+    """Allow this process as many open files as the system permits, because an attack has thousands of connections."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

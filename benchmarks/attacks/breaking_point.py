@@ -1,13 +1,14 @@
-"""Opens more and more connections at a router, and prints at which number it stops to serve.
+"""Opens more and more connections at a router, and prints the number at which it stops serving.
 
     python -m benchmarks.attacks.breaking_point [--idle 1000,2000,5000,10000] [--asking 100,400,1600] [--addresses 8]
 
-The world is that of `benchmarks.attacks`. Each step opens so many connections at once, from as many loopback addresses:
-strangers that say nothing (`idle`), or clients that ask one request after another (`asking`). Meanwhile seven known
-clients, whose connections were open before, and new ones are served or not. A line has: the connections that stayed
-open, those that were answered 4xx or 5xx, those closed without a word, the known clients' requests and how many failed,
-the new clients served and refused, the requests of the step's own clients and how many failed, the router's open files
-and memory, and, after all have gone, the seconds until a new client was served and the files 10 s later.
+The world is that of `benchmarks.attacks`. Each step opens this number of connections at once, from `--addresses`
+loopback addresses: strangers that send nothing (`idle`), or clients that send one request after another (`asking`).
+Meanwhile seven known clients, whose connections were open before, and new clients send requests. A line has: the
+connections that stayed open, those that were answered 4xx or 5xx, those closed without an answer, the known clients'
+requests and how many failed, the new clients served and refused, the requests of the step's own clients and how many
+failed, the router's open files and memory, and, after all have gone, the seconds until a new client was served and the
+files 10 s later.
 
 A router may hold as many files as the system allows (`ulimit -Hn`), unless `--files` says fewer.
 """
@@ -26,13 +27,13 @@ from benchmarks.attacks.world import POOLS
 from benchmarks.command_line import above_zero, count, end_everything_when_ended, numbers_of, zero_or_more
 
 AT_ONCE = 200
-"""Connections that are begun together."""
+"""Number of connections that are begun together."""
 NEW_CLIENTS = 20
 CONNECT_SECONDS = 30.0
 
 
 class Stranger(asyncio.Protocol):
-    """A connection that says nothing; `end` is how the router ended it."""
+    """A connection that sends nothing; `end` is how the router ended it."""
 
     end = ""
 
@@ -51,7 +52,7 @@ class Stranger(asyncio.Protocol):
 
 @dataclass
 class Step:
-    """What a number of connections came to."""
+    """The findings for one number of connections."""
 
     kind: str
     connections: int
@@ -83,7 +84,7 @@ HEADER = (
 
 
 async def idle(port: int, connections: int, addresses: int) -> list[Stranger]:
-    """Strangers from several addresses; one that cannot connect counts as closed."""
+    """Return strangers from several addresses; a stranger that cannot connect counts as closed."""
     loop = asyncio.get_running_loop()
 
     async def one(address: str) -> Stranger:
@@ -103,7 +104,7 @@ async def idle(port: int, connections: int, addresses: int) -> list[Stranger]:
 
 
 async def asking(port: int, connections: int, seconds: float) -> Load:
-    """Clients that ask all the time, each on a connection of its own."""
+    """Run clients that send requests all the time, each on its own connection."""
     load, end = Load(port), time.monotonic() + seconds
 
     async def one(number: int) -> None:
@@ -118,7 +119,9 @@ async def asking(port: int, connections: int, seconds: float) -> Load:
 
 
 async def known(load: Load, ended: asyncio.Event) -> None:
-    """Clients of all pools but the first, one after the other request on the same connection, until it has ended."""
+    """Run clients of all pools but the first, with one request after the other on the same connection, until the event
+    is set.
+    """
 
     async def one(number: int) -> None:
         client = Client(load.port, f"pool-{number}")
@@ -133,7 +136,7 @@ async def known(load: Load, ended: asyncio.Event) -> None:
 
 
 async def step(router: Router, kind: str, connections: int, *, addresses: int, seconds: float, afterwards: float) -> Step:
-    """One number of connections."""
+    """Measure one number of connections."""
     found, ended, strangers = Step(kind, connections, known=Load(router.port)), asyncio.Event(), list[Stranger]()
     serving = asyncio.create_task(known(found.known, ended))
     await asyncio.sleep(1.0)  # the known ones' connections are open

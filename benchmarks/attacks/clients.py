@@ -1,4 +1,4 @@
-"""What hostile clients do to a router's port. Each attack goes on until it is cancelled."""
+"""Attacks of hostile clients on a router's port. Each attack continues until it is cancelled."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from itertools import count
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
 _REFUSALS = (b"HTTP/1.1 4", b"HTTP/1.1 5")
 _BEGIN_TOGETHER = 200
-"""Connections that are begun at once."""
+"""Number of connections that are begun at once."""
 
 
 @dataclass
 class Attacker:
-    """Attacks `port`; `size` multiplies how many connections it opens and how many bytes it sends."""
+    """An attacker of `port`; `size` multiplies the number of connections that it opens and of bytes that it sends."""
 
     port: int
     size: float = 1.0
     opened: int = 0
     refused: int = 0
-    """Answers that refuse, and connections that were closed without one."""
+    """Number of answers that refuse, and of connections closed without an answer."""
     sessions: int = 0
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
@@ -32,7 +32,7 @@ class Attacker:
         return max(1, round(usual * self.size))
 
     async def open(self, first: bytes, then: bytes = b"", pause: float = 0.0) -> None:
-        """A connection that sends `first`, then `then` again and again after each pause, until it is closed."""
+        """Open a connection that sends `first`, then `then` again and again after each pause, until it is closed."""
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         except OSError:
@@ -61,7 +61,7 @@ class Attacker:
                 await writer.drain()
 
     async def many(self, connections: int, first: bytes, then: bytes = b"", pause: float = 0.0) -> None:
-        """This many connections at once, each opened again when it was closed."""
+        """Open this number of connections at once, and each again when it was closed."""
 
         async def one() -> None:
             while True:
@@ -76,23 +76,23 @@ class Attacker:
 
 
 async def idle(attacker: Attacker) -> None:
-    """Connections that say nothing."""
+    """Open connections that send nothing."""
     await attacker.many(attacker.number(10_000), b"")
 
 
 async def half_heads(attacker: Attacker) -> None:
-    """Heads that never end, a header every second."""
+    """Send heads that never end, a header every second."""
     await attacker.many(attacker.number(2_000), HEAD, b"x-a: b\r\n", 1.0)
 
 
 async def half_bodies(attacker: Attacker) -> None:
-    """Bodies of 8 MB of which the last byte does not come."""
+    """Send bodies of 8 MB without their last byte."""
     body = b'{"model":"pool-0","prompt":"' + b"x" * (7_900_000)
     await attacker.many(attacker.number(120), HEAD + b"content-length: 8000000\r\n\r\n" + body)
 
 
 async def resets(attacker: Attacker) -> None:
-    """Connections that are reset after half a request."""
+    """Open connections that are reset after half a request."""
     linger = struct.pack("ii", 1, 0)
 
     async def one() -> None:
@@ -112,7 +112,7 @@ async def resets(attacker: Attacker) -> None:
 
 
 async def sessions(attacker: Attacker) -> None:
-    """Requests each with a session id of its own, 20,000 in all."""
+    """Send requests each with its own session id, 20,000 in all."""
     names, most = count(), attacker.number(20_000)
 
     async def one() -> None:
@@ -137,7 +137,9 @@ async def sessions(attacker: Attacker) -> None:
 
 
 async def prompts(attacker: Attacker) -> None:
-    """Requests of the attacked pool, whose engines are hostile: without them the engines have nothing to answer."""
+    """Send requests to the attacked pool, whose engines are hostile: without requests the engines have nothing to
+    answer.
+    """
 
     async def one() -> None:
         body = b'{"model":"pool-0","stream":true,"messages":[{"role":"user","content":"hello"}]}'
@@ -170,7 +172,7 @@ ENGINES = (
     "resets",
     "silence",
 )
-"""What the attacked pool's engines do (`world`)."""
+"""Attacks made by the attacked pool's engines (`world`)."""
 SUSPENDED = "suspended"
-"""The router's process is stopped (SIGSTOP) in the middle of the round, and goes on."""
+"""The attack that stops the router's process (SIGSTOP) in the middle of the round, and continues it."""
 NAMES = (*ENGINES, *CLIENTS, SUSPENDED)

@@ -11,13 +11,13 @@ HEADER = f"{'process':<22}{'rounds':>7}{'MB first':>10}{'last':>7}{'MB/h':>9}{'f
 
 
 def memory_mb(pid: int) -> float:
-    """The resident memory of a process."""
+    """Return the resident memory of a process in MB."""
     fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
     return int(fields["VmRSS"].split()[0]) / 1024
 
 
 def open_files(pid: int) -> int:
-    """The open files of a process, connections included."""
+    """Return the number of open files of a process, connections included."""
     return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
 
 
@@ -30,26 +30,26 @@ class Point:
 
 @dataclass(slots=True)
 class Growth:
-    """What was read of each process, by name, at the end of each round."""
+    """The readings of each process, by name, at the end of each round."""
 
     points: dict[str, list[Point]] = field(default_factory=lambda: defaultdict(list))
 
     def look(self, processes: Mapping[str, int], hours: float) -> None:
-        """Read these processes, given by name and pid, so many hours after the begin."""
+        """Read these processes, given by name and pid, this number of hours after the start."""
         for name, pid in processes.items():
             self.points[name].append(Point(hours=hours, memory_mb=memory_mb(pid), files=open_files(pid)))
 
     def mb_an_hour(self, name: str) -> float:
-        """The slope of the last two thirds: before that, caches fill."""
+        """Return the slope in MB an hour over the last two thirds: before that, caches fill."""
         found = self.points[name]
         return slope([(one.hours, one.memory_mb) for one in found[len(found) // 3 :]])
 
     def files(self, name: str) -> tuple[int, int]:
-        """After the first round and after the last one."""
+        """Return the number of open files after the first round and after the last."""
         return self.points[name][0].files, self.points[name][-1].files
 
     def table(self) -> str:
-        """A line for each process."""
+        """Return a table with a line for each process."""
         return "\n".join((HEADER, *map(self._line, self.points)))
 
     def _line(self, name: str) -> str:
@@ -62,7 +62,7 @@ class Growth:
 
 
 def slope(points: list[tuple[float, float]]) -> float:
-    """Of the straight line that fits best."""
+    """Return the slope of the straight line that fits best."""
     n, x, y = len(points), sum(p[0] for p in points), sum(p[1] for p in points)
     square = sum(p[0] ** 2 for p in points) * n - x * x
     return (n * sum(a * b for a, b in points) - x * y) / square if square else 0.0

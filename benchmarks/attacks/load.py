@@ -14,14 +14,14 @@ LONGEST_SECONDS = 30.0
 
 @dataclass
 class Load:
-    """One client for each pool but the first, each on a connection of its own."""
+    """The load: one client for each pool but the first, each on its own connection."""
 
     port: int
     seconds: list[float] = field(default_factory=list)
     failed: int = 0
 
     async def run(self, seconds: float) -> None:
-        """Send for this long; an answer that takes longer is waited for."""
+        """Send requests for this number of seconds; wait for answers that take longer."""
         end = time.monotonic() + seconds
         await asyncio.gather(*(self._client(f"pool-{number}", end) for number in range(1, POOLS)))
 
@@ -35,13 +35,13 @@ class Load:
         client.close()
 
     def share(self, part: float) -> float:
-        """The quantile of the answers' times in milliseconds."""
+        """Return the quantile of the answers' times in milliseconds."""
         ordered = sorted(self.seconds)
         return ordered[min(len(ordered) - 1, int(part * len(ordered)))] * 1000 if ordered else 0.0
 
 
 class Client:
-    """Asks one pool on one connection, which it opens again when it was closed."""
+    """A client that sends requests to one pool on one connection, which it opens again when it was closed."""
 
     def __init__(self, port: int, model: str) -> None:
         self._port = port
@@ -50,7 +50,7 @@ class Client:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self) -> bool:
-        """Whether the answer was 200."""
+        """Send one request; return whether the answer was 200."""
         try:
             async with asyncio.timeout(LONGEST_SECONDS):
                 if self._streams is None:

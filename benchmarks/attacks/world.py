@@ -1,10 +1,10 @@
 """Eight pools of two mock engines, and a control API that lists them. The engines of the first pool are hostile, and a
-process of their own, so that the others' time is their own.
+separate process, so that they do not slow the others.
 
-python -m benchmarks.attacks.world SWITCH_PORT FIRST_ENGINE_PORT hostile
-python -m benchmarks.attacks.world API_PORT FIRST_ENGINE_PORT honest
+python -m benchmarks.attacks.world SWITCH_PORT FIRST_ENGINE_PORT hostile python -m benchmarks.attacks.world API_PORT
+FIRST_ENGINE_PORT honest
 
-`GET /attack/NAME` at the switch begins what the hostile engines do, `GET /attack/none` ends it.
+`GET /attack/NAME` at the switch begins an attack of the hostile engines, `GET /attack/none` ends it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from fairlead_client.lines import SyncedLine, TableLine, encode_line
 
 POOLS = 8
 ENGINES = 2
-"""Of each pool."""
+"""Number of engines of each pool."""
 _PIECE = b"x" * 65536
 _PAUSE_SECONDS = 0.01
-"""Between two pieces of a flood: 6 MB/s of each connection, so that its bytes are many and the machine is not full."""
+"""Seconds between two pieces of a flood: 6 MB/s per connection, which is many bytes but does not fill the machine."""
 _STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 def tables(first_port: int) -> list[RoutingTable]:
-    """The pools `pool-0` (attacked) to `pool-7`; each serves the model of its name."""
+    """Return the tables of the pools `pool-0` (attacked) to `pool-7`; each serves the model of its name."""
     found: list[RoutingTable] = []
     for number in range(POOLS):
         start, name = first_port + number * ENGINES, f"pool-{number}"
@@ -39,7 +39,7 @@ def tables(first_port: int) -> list[RoutingTable]:
 
 
 class HostileEngine(MockEngine):
-    """Does what `attack` says, else what a mock engine does."""
+    """An engine that makes the current attack, or else behaves like a mock engine."""
 
     attack = "none"
 
@@ -87,7 +87,7 @@ class HostileEngine(MockEngine):
 
 
 class Switch(MockEngine):
-    """Says what the hostile engines do."""
+    """The server that switches the hostile engines' attack."""
 
     def answer(self, head: bytes, body: bytes) -> None:
         if head.startswith(b"get /attack/"):
@@ -96,7 +96,7 @@ class Switch(MockEngine):
 
 
 class ManyPools(MockControlApi):
-    """The stream with all tables."""
+    """A control API whose stream has all tables."""
 
     all_tables: tuple[RoutingTable, ...] = ()
 

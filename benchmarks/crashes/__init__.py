@@ -1,10 +1,10 @@
-"""Kills and pauses Postgres and the control API under reports and plans, and checks that nothing was lost or doubled.
+"""Kills and pauses Postgres and the control API during reports and plans, and checks that nothing was lost or doubled.
 
     PYTHONPATH=tests/support .venv/bin/python -m benchmarks.crashes [--reports 50000] [--rate 500] [--pause 20]
 
-Four routers' reporting (the router's own spool, lanes and client, each in a process of its own) sends to two API
-processes on a Postgres with fsync. Meanwhile plans are made, applied and undone against the sandbox's Kubernetes API.
-Postgres and each API process are killed with SIGKILL, and paused, in turn. At the end every record that was put on a
-router's disk must be stored exactly once, every plan be applied whole or not at all, and the record not contradict
-itself. Prints what was found; ends with code 1 when a promise was not kept.
+Four routers' reporting (the router's own spool, lanes and client, each in its own process) sends to two API processes
+on a Postgres with fsync. Meanwhile plans are made, applied and undone against the sandbox's Kubernetes API. Postgres
+and each API process are killed with SIGKILL, and paused, in turn. At the end every record that was written to a
+router's disk must be stored exactly once, every plan be applied completely or not at all, and the record not contradict
+itself. Prints the findings; ends with code 1 when a promise was not kept.
 """

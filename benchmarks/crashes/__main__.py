@@ -34,7 +34,7 @@ from processkube.testing.clients import KubernetesClient
 
 ROUTERS = 4
 OLD_SECONDS = 3.0
-"""A backlog is gone when no router has an unsent report that is older, in seconds."""
+"""Seconds: a backlog is gone when no router has an unsent report that is older."""
 BACKLOG_SECONDS = 60.0
 SERVER = {"max_connections": "60", "shared_buffers": "256MB"}
 SPEC: dict[str, Any] = {"model": "tiny", "replicas": 3, "engine": {"type": "simulated"}, "routing": {"policy": "fairlead"}}
@@ -42,14 +42,14 @@ SPEC: dict[str, Any] = {"model": "tiny", "replicas": 3, "engine": {"type": "simu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """`hurt` returns when the fault is over; the killed process may still be starting."""
+    """A fault. `hurt` returns when the fault is over; the killed process may still be starting."""
 
     name: str
     hurt: Callable[[], None]
 
 
 class Reporting:
-    """The routers' processes, and the newest that each has told."""
+    """The routers' processes, and the newest report of each."""
 
     def __init__(self, folder: Path, urls: list[str], rate: float, reports: int, tick: float) -> None:
         self.told: list[dict[str, Any]] = [{} for _ in range(ROUTERS)]
@@ -96,7 +96,9 @@ class Reporting:
         return sum(int(told.get("batches", 0)) for told in self._still_telling())
 
     def _still_telling(self) -> list[dict[str, Any]]:
-        """Of a router that is done, everything is acknowledged, whatever it told before."""
+        """Return the newest reports of routers that are not done; everything of a router that is done is
+        acknowledged.
+        """
         return [told for told, done in zip(self.told, self.done, strict=True) if not done]
 
     @property
@@ -143,14 +145,14 @@ def say(begun: float, words: str) -> None:
 
 
 async def prepared(urls: list[str]) -> None:
-    """Tells the API of the pool and its instances, as the operator does."""
+    """Report the pool and its instances to the API, as the operator does."""
     async with SystemApi(urls, SECRETS["system-operator"], timeout_seconds=30) as api:
         state = a_state(*(an_instance(name) for name in INSTANCES), spec=SPEC)
         taken(await api.put_state(POOL, state))
 
 
 def run(folder: Path, given: argparse.Namespace, kubeconfig: str) -> dict[str, bool]:
-    """What was promised, in words, and whether it held."""
+    """Run everything; return each promise, and whether it was kept."""
     begun = time.monotonic()
     postgres = PostgresProcess(folder, SERVER)
     postgres.start()
@@ -254,7 +256,7 @@ async def verified(urls: list[str]) -> bool:
 
 
 def main() -> int:
-    """Runs, prints, and says whether all of it held."""
+    """Run, print, and return 0 if all promises were kept, else 1."""
     reading = argparse.ArgumentParser(
         prog="python -m benchmarks.crashes", description=package_doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )

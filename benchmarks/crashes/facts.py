@@ -1,4 +1,6 @@
-"""What each router reports at each tick, so that what must be stored follows from the ticks; and the check of that."""
+"""The records that each router reports at each tick, so that the stored records follow from the ticks; and the check of
+them.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,9 @@ from fairlead.tables import PoolKey
 POOL = PoolKey(namespace="default", name="crashes")
 INSTANCES = tuple(f"i{number}" for number in range(8))
 MOVES_AFTER = 10
-"""A session moves this many ticks after it began."""
+"""Number of ticks after its begin at which a session moves."""
 SHARED = 50
-"""In as many ticks one session is begun by every router at once."""
+"""Every this number of ticks, all routers begin the same session at once."""
 
 _WEIGHING = Weighing(
     rule="slo",
@@ -34,7 +36,7 @@ _WEIGHING = Weighing(
 
 
 def records(router: str, tick: int, decisions: int, at: float, seconds: list[int]) -> dict[str, list[Any]]:
-    """The records of one tick by field of a report; `seconds` are those that ended since the last one."""
+    """Return the records of one tick by field of a report; `seconds` are those that ended since the last tick."""
     home = INSTANCES[tick % 8]
     found: dict[str, list[Any]] = {
         "decisions": [_decision(f"{router}-d{tick}-{number}", f"{router}-s{tick}", home, at) for number in range(decisions)],
@@ -127,7 +129,7 @@ def _load(instance: str, second: int) -> LoadSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """What a router put on its disk."""
+    """The records that a router wrote to its disk."""
 
     router: str
     ticks: int
@@ -137,7 +139,7 @@ class Sent:
 
 
 def missing_or_doubled(url: str, sent: list[Sent]) -> list[str]:
-    """What is not stored exactly once, in words; `url` as libpq reads it."""
+    """Return messages about records that are not stored exactly once; `url` is in libpq's form."""
     found: list[str] = []
     with psycopg.connect(url) as connection:
 
@@ -179,7 +181,7 @@ def missing_or_doubled(url: str, sent: list[Sent]) -> list[str]:
 
 
 def rolled_up(url: str) -> tuple[int, int]:
-    """Requests in the load samples, and in their rollups of a minute."""
+    """Return the requests in the load samples, and in their rollups of a minute."""
     with psycopg.connect(url) as connection:
         row = connection.execute(
             "SELECT (SELECT coalesce(sum(requests), 0)::bigint FROM load_samples), (SELECT coalesce(sum(requests_total), 0)::bigint FROM load_rollups_1m)"

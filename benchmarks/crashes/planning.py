@@ -1,4 +1,6 @@
-"""People who plan, apply and undo while things break, and whether each plan was applied whole or not at all."""
+"""People who plan, apply and undo while things break, and a check that each plan was applied completely or
+not at all.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ PAUSE_SECONDS = 1.0
 
 @dataclass(slots=True)
 class Planning:
-    """Scales the pool up and down, every third time by undoing, and sends again what was not answered."""
+    """A person who scales the pool up and down, every third time by undoing, and repeats unanswered requests."""
 
     urls: list[str]
     token: str
@@ -46,7 +48,7 @@ class Planning:
             await self._applied(api, back.id)
 
     async def _applied(self, api: ControlApi, plan_id: str) -> None:
-        """Sends the same again until it is answered."""
+        """Apply the plan, repeating the request until it is answered."""
         while True:
             try:
                 plan = await api.apply_plan(plan_id, ApplyRequest(confirm=POOL.name, reason="benchmark"))
@@ -65,7 +67,7 @@ class Planning:
 
 
 def half_applied(url: str, kubeconfig: str, generation_before: int) -> list[str]:
-    """Contradictions between the object, the plans and the audit log."""
+    """Return contradictions between the object, the plans and the audit log."""
     client = KubernetesClient.of(kubeconfig)
     found = client.call("GET", f"{POOLS}/{POOL.name}")
     changes = found["metadata"]["generation"] - generation_before

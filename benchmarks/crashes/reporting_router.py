@@ -1,7 +1,7 @@
 """The reporting of one router, as a process: `python -m benchmarks.crashes.reporting_router NAME URLS FOLDER …`.
 
-Records come at a fixed rate, whatever becomes of them; they go the router's own way to the disk and to the API. Prints
-a JSON line twice a second, and one with `"done": true` when everything was acknowledged.
+Records are made at a fixed rate, whatever happens to them; they take the router's own way to the disk and to the API.
+Prints a JSON line twice a second, and a line with `"done": true` when everything was acknowledged.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ from fairlead_router.reporting.spool_metrics import SpoolMetrics
 
 SPOOL_BYTES = 512 * 1024 * 1024
 DRAIN_SECONDS = 600.0
-"""Longest wait for the last acknowledgement."""
+"""Maximum seconds to wait for the last acknowledgement."""
 LOOK_SECONDS = 0.05
 
 
 async def report(name: str, urls: list[str], token: str, folder: Path, rate: float, reports: int, tick_seconds: float) -> None:
-    """Puts records on disk at `rate` decisions a second until there were so many reports; ends when all were taken."""
+    """Write records to disk at `rate` decisions a second until there are `reports` of them; end when all
+    were accepted.
+    """
     spool, metrics = Spool(folder, SPOOL_BYTES, time.time), RouterMetrics()
     spool.open()
     pools = Pools(_no_tables, metrics, time.time)
@@ -82,7 +84,7 @@ def _no_tables(_table: object) -> Any:
 
 
 def main() -> None:
-    """Reads the command line and reports."""
+    """Read the command line and report."""
     reading = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     reading.add_argument("name")
     reading.add_argument("urls", help="of the API processes, with commas")

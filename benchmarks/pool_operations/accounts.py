@@ -1,4 +1,4 @@
-"""What each operation cost the users of its pool, as their own side and the record tell it."""
+"""The cost of each operation for the users of its pool, from their own measurements and the record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fairlead_simulator.replay.outcomes import ReplayVerdict, RequestOutcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HitRate:
-    """What was cached of some requests' prompt tokens; `ideal_tokens` would have been in an endless shared cache."""
+    """The cached prompt tokens of some requests; `ideal_tokens` would have been cached in an endless shared cache."""
 
     prompt_tokens: int
     cached_tokens: int
@@ -35,34 +35,36 @@ class HitRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """An operation's cost. Counts are from its begin to that of the next operation on the pool."""
+    """The cost of an operation. Counts are from its begin to that of the next operation on the pool."""
 
     operation: Operation
     requests: int
     failed: tuple[RequestOutcome, ...]
     refused: int
     moved: Counter[str]
-    """Sessions moved by the cause of their move; a session may count several times."""
+    """Number of moved sessions by the cause of their move; a session may count several times."""
     bounced: int
-    """Sessions that came back to an instance they had left."""
+    """Number of sessions that returned to an instance that they had left."""
     before: HitRate
-    """Of a window before it began."""
+    """The hit rate of a window before the operation."""
     after: HitRate
-    """Of a window from its begin on, so that what it spoils is in it."""
+    """The hit rate of a window from the operation's begin on, which includes the misses that it causes."""
 
     @property
     def kept(self) -> float:
-        """The hit rate after over the one before."""
+        """The hit rate after the operation over the one before."""
         return self.after.share / self.before.share if self.before.share else 0.0
 
     @property
     def kept_of_ideal(self) -> float:
-        """The same of each window's part of the ideal, which leaves out that the prompts themselves differ."""
+        """The same ratio of each window's share of the ideal, which is independent of differences between
+        the prompts.
+        """
         return self.after.of_ideal / self.before.of_ideal if self.before.of_ideal else 0.0
 
 
 def costs_of(pool: LoadedPool, work: Work, operations: Sequence[Operation], window: float) -> list[Cost]:
-    """The cost of each operation on the pool, in their order."""
+    """Return the cost of each operation on the pool, in their order."""
     own = [operation for operation in operations if operation.pool == pool.name]
     moves = pool.sandbox.everything("/v1/migrations", pool=f"default/{pool.name}")
     ends = [*(operation.begun for operation in own[1:]), float("inf")][: len(own)]
@@ -88,8 +90,8 @@ def _cost(
 
 
 def hit_rate(served: Iterable[RequestOutcome], work: Work, begin: float, end: float) -> HitRate:
-    """Of the requests sent in [begin, end) that were served. An answer that went on elsewhere finds its own prompt
-    cached there: what an endless cache would not have had is no hit.
+    """Return the hit rate of the requests sent in [begin, end) that were served. An answer continued elsewhere finds
+    its own prompt cached there; cached tokens beyond those of an endless cache do not count.
     """
     found = [one for one in served if begin <= one.due_seconds < end and one.verdict is ReplayVerdict.SERVED]
     return HitRate(
@@ -100,9 +102,10 @@ def hit_rate(served: Iterable[RequestOutcome], work: Work, begin: float, end: fl
 
 
 def lost_answers(failed: Iterable[RequestOutcome], loss: Loss | None) -> tuple[list[RequestOutcome], list[RequestOutcome]]:
-    """Failed requests: those cut in the middle of the answer that a lost instance was giving, and all others.
+    """Return failed requests in two lists: those cut in the middle of the answer that a lost instance was giving, and
+    all others.
 
-    A request of which no byte had been answered is among the others: it could have been retried.
+    A request without any byte of its answer is among the others, because it could have been retried.
     """
     cut: list[RequestOutcome] = []
     others: list[RequestOutcome] = []
@@ -128,7 +131,7 @@ def _unix(stamp: str) -> float:
 
 
 def by_window(served: Sequence[RequestOutcome], work: Work, window: float) -> list[tuple[float, HitRate]]:
-    """Hit rates of the whole run, window by window."""
+    """Return the hit rates of the whole run, window by window."""
     last = max((one.due_seconds for one in served), default=0.0)
     edges = [window * number for number in range(int(last / window) + 2)]
     return [(begin, hit_rate(served, work, begin, end)) for begin, end in pairwise(edges)]

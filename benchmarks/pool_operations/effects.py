@@ -1,4 +1,4 @@
-"""Whether a plan does what it said it would: what is expected of plans, and what then happens to live pools."""
+"""Compares the expected effects of plans with what happens to live pools after them."""
 
 from __future__ import annotations
 
@@ -21,22 +21,26 @@ from fairlead_testing.running.sandbox import RunningSandbox
 
 TTFT_SECONDS, TPOT_SECONDS = 5.0, 0.1
 POINT = 0.01
-"""Shares that differ by no more are alike."""
+"""Shares that differ by no more than this count as equal."""
 SIMULATING_SECONDS = 300.0
 ANSWERING_SECONDS = 60.0
-"""Time for the answers of the last requests that count."""
+"""Seconds for the answers of the last requests that count."""
 PLANS: Mapping[str, Mapping[str, Any]] = {
     "scale-in": {"kind": "scale"},
     "drain": {"kind": "drain"},
     "policy": {"kind": "policy", "fields": {"policy": "least-loaded"}},
     "early-rejection": {"kind": "early-rejection", "fields": {"mode": "Load", "headroom": 0.5}},
 }
-"""By the name of the pool that gets it. A scale takes one instance away, a drain has the first of them replaced."""
+"""The plans, by the name of the pool that gets each. A scale-in removes one instance, a drain replaces the first
+instance.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """A plan, what was expected of it, and when it was applied: after the pool's load began, and by the clock."""
+    """A plan, its expected effect, and when it was applied: in seconds after the pool's load began, and by
+    the clock.
+    """
 
     pool: LoadedPool
     expected: PlanExpectation
@@ -45,13 +49,13 @@ class Applied:
 
     @property
     def ends(self) -> float:
-        """When as many seconds are over as were measured of the simulated pool."""
+        """The time at which the measured period is as long as that of the simulated pool."""
         return self.seconds + (self.expected.measured_seconds or 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectsSettings:
-    """What the command line says. `rate` is of each pool, in requests per second; times in seconds."""
+    """The settings of the command line. `rate` is of each pool, in requests per second; times in seconds."""
 
     trace: Path | None
     instances: int
@@ -61,7 +65,9 @@ class EffectsSettings:
     cache_tokens: int
 
     def work(self) -> Work:
-        """More of the trace than the run will need. Raises SimulatorError or ValueError when it cannot be."""
+        """Return more of the trace than the run will need. Raises SimulatorError or ValueError when that is not
+        possible.
+        """
         return work_for(
             trace_rows(self.trace),
             rate=self.rate,
@@ -73,7 +79,7 @@ class EffectsSettings:
 
 
 def run_effects(sandbox: RunningSandbox, folder: Path, settings: EffectsSettings, work: Work) -> int:
-    """Load a pool for each plan, plan, apply and watch; 1 if a figure came otherwise than was told."""
+    """Load a pool for each plan, plan, apply and watch; return 1 if a figure differs from its expectation."""
     print(
         f"{len(PLANS)} pools of {settings.instances} instances get {settings.rate:g} requests/s each; their engines compute "
         f"{work.prefill_tokens_per_second:,.0f} prompt tokens/s, so that an endless cache would leave them busy for {settings.utilisation:.0%}",
@@ -101,7 +107,7 @@ def run_effects(sandbox: RunningSandbox, folder: Path, settings: EffectsSettings
 
 
 def planned_and_applied(pools: Sequence[LoadedPool], instances: int) -> list[Applied]:
-    """Plan for every pool, and apply each plan as soon as it is known what it is expected to do. Raises NeverCame."""
+    """Plan for every pool, and apply each plan as soon as its expected effect is known. Raises NeverCame."""
     plans = {pool.name: _plan(pool, instances) for pool in pools}
     applied: list[Applied] = []
     deadline = time.monotonic() + SIMULATING_SECONDS
@@ -125,7 +131,9 @@ def planned_and_applied(pools: Sequence[LoadedPool], instances: int) -> list[App
 
 
 def happened(one: Applied) -> dict[Quantity, float]:
-    """What came: shares of the requests due in the time after, and the sessions whose moves the record has of it."""
+    """Return the measured figures: shares of the requests due after the plan, and the sessions that moved by the
+    record.
+    """
     due = [outcome for outcome in one.pool.served if one.seconds <= outcome.due_seconds < one.ends]
     served = [outcome for outcome in due if outcome.verdict is ReplayVerdict.SERVED]
     moves = one.pool.sandbox.everything("/v1/migrations", pool=f"default/{one.pool.name}")
@@ -141,7 +149,7 @@ def happened(one: Applied) -> dict[Quantity, float]:
 
 
 def told(applied: Iterable[Applied]) -> int:
-    """Print what was expected and what came; 1 if a figure that was relied on is off by more than a quarter."""
+    """Print expected and measured figures; return 1 if a reliable figure is off by more than a quarter."""
     print("\n| plan | quantity | as it is | expected | happened | |\n|---|---|---|---|---|---|")
     broken = 0
     for one in applied:

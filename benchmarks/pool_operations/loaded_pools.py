@@ -1,4 +1,4 @@
-"""A pool of the sandbox under load, and what can be done to it."""
+"""A pool of the sandbox under load, and the operations on it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ MERGE = "application/merge-patch+json"
 
 
 class NeverCame(SystemExit):
-    """What was waited for did not come; ends the program with these words."""
+    """An awaited event did not happen; ends the program with this message."""
 
 
 def wait_until(seen: Callable[[], bool], what: str, seconds: float, pause: float = 1.0) -> None:
-    """Look every `pause` seconds until it is so. Raises NeverCame."""
+    """Wait until `seen` returns true, checking every `pause` seconds. Raises NeverCame."""
     deadline = time.monotonic() + seconds
     while not seen():
         if time.monotonic() > deadline:
@@ -40,7 +40,7 @@ def wait_until(seen: Callable[[], bool], what: str, seconds: float, pause: float
 
 @dataclass(slots=True, kw_only=True)
 class LoadedPool:
-    """One pool. `began` is when its first request came, in seconds of the monotonic clock."""
+    """One pool. `began` is the time of its first request, in seconds of the monotonic clock."""
 
     sandbox: RunningSandbox
     name: str
@@ -54,7 +54,7 @@ class LoadedPool:
     # ── its life ──
 
     def create(self, numbers: Mapping[str, int]) -> None:
-        """Apply it and wait until so many instances of each role serve."""
+        """Create the pool and wait until this number of instances of each role serve."""
         answer = self.sandbox.apply_pool(self.manifest)
         if answer.status_code not in {200, 201}:
             raise NeverCame(f"pool {self.name} was refused: {answer.text[:500]}")
@@ -71,13 +71,13 @@ class LoadedPool:
         self.load = self.sandbox.replay(*arguments, "--model", str(self.manifest["spec"]["model"]), "--rows", str(self.rows_file))
 
     def end_load(self) -> None:
-        """Stop sending, give up what is in flight, and read what became of every request."""
+        """Stop sending, give up the requests in flight, and read the outcome of every request."""
         if self.load is not None:
             self.load.send_signal(signal.SIGINT)
             self.await_load(120.0)
 
     def await_load(self, seconds: float) -> None:
-        """Wait until the load has ended, and read what became of every request."""
+        """Wait until the load has ended, and read the outcome of every request."""
         assert self.load is not None
         self.load.communicate(timeout=seconds)
         self.load = None
@@ -91,18 +91,20 @@ class LoadedPool:
             self.load.communicate()
 
     def now(self) -> float:
-        """Seconds since the load began."""
+        """Return the seconds since the load began."""
         return time.monotonic() - self.began
 
     # ── what it is ──
 
     def instances(self) -> list[dict[str, Any]]:
-        """All instances that are not gone, as the control API tells of them."""
+        """Return all instances that are not gone, as the control API reports them."""
         found = self.sandbox.everything(f"/v1/pools/default/{self.name}/instances")
         return [one for one in found if one["state"] != "Gone"]
 
     def settled_at(self, numbers: Mapping[str, int], beside: Container[str] = ()) -> bool:
-        """Whether exactly so many instances of each role are there beside these, and all of them serve."""
+        """Return whether exactly this number of instances of each role exist besides `beside`, and all of
+        them serve.
+        """
         if self.sandbox.request("GET", f"/v1/pools/default/{self.name}").status_code != 200:
             return False
         found = [one for one in self.instances() if one["id"] not in beside]
@@ -136,17 +138,17 @@ class LoadedPool:
         self._patch(f"{PODS}/{name}", {"metadata": {"annotations": annotations}})
 
     def is_gone(self, name: str) -> bool:
-        """Whether its pod is no more."""
+        """Return whether the instance's pod no longer exists."""
         return self.sandbox.kubernetes("GET", f"{PODS}/{name}").status_code == 404
 
     def is_leaving(self, name: str) -> bool:
-        """Whether its drain has begun, or it is gone."""
+        """Return whether the instance's drain has begun, or the instance is gone."""
         return self.is_gone(name) or "fairlead.dev/draining-since" in next(
             pod["metadata"]["annotations"] for pod in self.pods() if pod["metadata"]["name"] == name
         )
 
     def evict(self, name: str) -> bool:
-        """Evict one of its pods, as `kubectl drain` does; False while its budget forbids that."""
+        """Evict one of the pool's pods, as `kubectl drain` does; return False while its budget forbids that."""
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}}
         answer = self.sandbox.kubernetes("POST", f"{PODS}/{name}/eviction", body)
         if answer.status_code not in {200, 201, 404, 429}:
@@ -160,7 +162,7 @@ class LoadedPool:
 
 
 def begin_loads(pools: Sequence[LoadedPool], trace: Path, speed: float) -> None:
-    """Begin the load of all pools at once, and return when each has got its first request. Raises NeverCame.
+    """Begin the load of all pools at once, and return when each has received its first request. Raises NeverCame.
 
     The times of a replay count from its first request, and a replay needs a while to start.
     """
@@ -178,7 +180,7 @@ def begin_loads(pools: Sequence[LoadedPool], trace: Path, speed: float) -> None:
 
 
 def counted(sandbox: RunningSandbox, metric: str, **labels: str) -> int:
-    """The sum of a metric over all routers."""
+    """Return the sum of a metric over all routers."""
     total = 0.0
     for page in sandbox.metrics_pages:
         for family in text_string_to_metric_families(httpx.get(page, timeout=10, trust_env=False).text):
@@ -187,12 +189,12 @@ def counted(sandbox: RunningSandbox, metric: str, **labels: str) -> int:
 
 
 def roles_of(most: int, numbers: Mapping[str, int] | None = None) -> list[dict[str, Any]]:
-    """Both roles with up to so many instances; without numbers their InferencePoolRoles have them."""
+    """Return both roles with at most `most` instances; without numbers their InferencePoolRoles have them."""
     return [{"name": role, "minReplicas": 1, "maxReplicas": most, **({"replicas": numbers[role]} if numbers else {})} for role in ROLES]
 
 
 def pool_manifest(name: str, work: Work, roles: list[dict[str, Any]], spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A pool of these roles, whose engines compute prompts at the speed of the work."""
+    """Return a pool of these roles, whose engines compute prompts at the speed of the work."""
     return {
         "apiVersion": "fairlead.dev/v1alpha1",
         "kind": "InferencePool",

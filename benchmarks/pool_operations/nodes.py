@@ -20,7 +20,7 @@ READY_SECONDS = 60.0
 
 @contextmanager
 def second_node(sandbox: RunningSandbox, directory: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A further kubelet, which takes part of the new pods; it is lost in the end at the latest."""
+    """Run a second kubelet, which takes part of the new pods; it is lost at the end of the block at the latest."""
     kubeconfig = sandbox.state.kubernetes / "kubeconfig-kubelet"
     command = kubelet_command(kubeconfig, directory / SECOND_NODE, "--node", SECOND_NODE)
     with (directory / f"{SECOND_NODE}.log").open("wb") as log:

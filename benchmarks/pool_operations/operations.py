@@ -15,16 +15,18 @@ from fairlead_testing.running.long_answer import long_answer
 
 LIMIT_SECONDS = 900.0
 LONG_ANSWER_TOKENS = 20_000
-"""Ten minutes of them with decode steps of 30 ms."""
+"""Tokens of an answer that takes ten minutes with decode steps of 30 ms."""
 NOTICE_SECONDS = 30.0
-"""From the cordon of a node to its first eviction: whoever maintains nodes cordons first."""
+"""Seconds from the cordon of a node to its first eviction: people who maintain nodes cordon them first."""
 NEWEST = "newest"
-"""The pool whose newest instances are made to go first."""
+"""The pool whose newest instances are made to leave first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One operation on one pool. Seconds since the pool's load began, `unix` is when it began."""
+    """One operation on one pool. Times are in seconds since the pool's load began; `unix` is the Unix time of the
+    operation's begin.
+    """
 
     words: str
     pool: str
@@ -34,35 +36,37 @@ class Operation:
     scaled_in: str = ""
     """The role that was scaled in."""
     removed: int = 0
-    """How many instances that were there before are gone."""
+    """Number of instances that existed before and are gone."""
     newest_removed: int = 0
-    """How many of them were among so many newest ones of the role that was scaled in."""
+    """Number of removed instances that were among the newest of the scaled-in role."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """A node's loss: the pool's instances there, and what routers had in flight to them right before."""
+    """The loss of a node: the pool's instances on it, and the requests in flight to them right before."""
 
     seconds: float
     instances: Mapping[str, str]
-    """Role by instance."""
+    """The role of each instance."""
     in_flight: int
     retries_before: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drained:
-    """The seconds of a drain, from its mark to the end of its instance, and the tokens of the long answer by then."""
+    """A drain: the seconds from its mark to the end of its instance, and the number of the long answer's tokens at that
+    time.
+    """
 
     seconds: float
     tokens: int
     error: str = ""
-    """How the answer broke off, if it did."""
+    """How the answer broke off; "" if it did not."""
 
 
 @dataclass(slots=True, kw_only=True)
 class StepVerdict:
-    """What has been done. After each operation the load runs for `window` seconds."""
+    """The operations carried out so far. After each operation the load runs for `window` seconds."""
 
     window: float
     operations: list[Operation] = field(default_factory=list)
@@ -77,7 +81,7 @@ class StepVerdict:
         settled: Callable[[LoadedPool], bool],
         scaled_in: str = "",
     ) -> None:
-        """Do it to all pools at once and wait until each has settled. Raises NeverCame."""
+        """Carry out `act` on all pools at once and wait until each has settled. Raises NeverCame."""
         before = {pool.name: (pool.now(), time.time(), instances_by_role(pool)) for pool in pools}
         for pool in pools:
             act(pool)
@@ -113,7 +117,7 @@ class StepVerdict:
 
 
 def instances_by_role(pool: LoadedPool) -> dict[str, list[str]]:
-    """Names of a pool's instances by role, oldest first."""
+    """Return the names of a pool's instances by role, oldest first."""
     found: dict[str, list[str]] = {}
     for pod in pool.pods():
         found.setdefault(pod["metadata"]["labels"]["llm-d.ai/role"], []).append(pod["metadata"]["name"])
@@ -121,7 +125,7 @@ def instances_by_role(pool: LoadedPool) -> dict[str, list[str]]:
 
 
 def scale_out_and_in(course: StepVerdict, chat: LoadedPool, newest: LoadedPool, role: str, count: int) -> None:
-    """`count` instances of a role become twice as many, and so many again; `newest` loses its newest ones."""
+    """Scale a role from `count` instances to twice as many and back; `newest` loses its newest instances."""
     other = {"prefill": "decode", "decode": "prefill"}[role]
 
     def settled_at(number: int) -> Callable[[LoadedPool], bool]:
@@ -138,7 +142,7 @@ def scale_out_and_in(course: StepVerdict, chat: LoadedPool, newest: LoadedPool, 
 
 
 def flip_there_and_back(course: StepVerdict, chat: LoadedPool, count: int) -> None:
-    """One decode instance becomes prefill, and one prefill instance decode. Raises NeverCame when a pod changed."""
+    """Flip one decode instance to prefill, and one prefill instance to decode. Raises NeverCame when a pod changed."""
     names = {pod["metadata"]["name"] for pod in chat.pods()}
     for words, prefill in (("a decode instance becomes prefill", count + 1), ("a prefill instance becomes decode", count)):
         numbers = {"prefill": prefill, "decode": 2 * count - prefill}
@@ -154,7 +158,7 @@ def flip_there_and_back(course: StepVerdict, chat: LoadedPool, count: int) -> No
 
 
 def roll_out(course: StepVerdict, chat: LoadedPool, count: int) -> None:
-    """A changed engine setting replaces every instance."""
+    """Replace every instance by changing an engine setting."""
     names = {pod["metadata"]["name"] for pod in chat.pods()}
 
     def replaced(pool: LoadedPool) -> bool:
@@ -164,7 +168,7 @@ def roll_out(course: StepVerdict, chat: LoadedPool, count: int) -> None:
 
 
 def drain_one(course: StepVerdict, chat: LoadedPool, count: int) -> None:
-    """A person has an instance drained that is in the middle of an answer of ten minutes, and it is replaced."""
+    """Drain an instance that is in the middle of an answer of ten minutes, until it is replaced."""
     model, tokens = str(chat.manifest["spec"]["model"]), LONG_ANSWER_TOKENS
     with long_answer(chat.sandbox.routers[0], model, tokens) as answer:
 
@@ -186,7 +190,7 @@ def drain_one(course: StepVerdict, chat: LoadedPool, count: int) -> None:
 
 
 def maintain_node(course: StepVerdict, chat: LoadedPool, count: int) -> None:
-    """A node is cordoned, emptied by evictions as `kubectl drain` does it, and used again."""
+    """Cordon a node, empty it by evictions as `kubectl drain` does, and use it again."""
     sandbox = chat.sandbox
 
     def cordon(*, on: bool) -> None:
@@ -210,7 +214,7 @@ def maintain_node(course: StepVerdict, chat: LoadedPool, count: int) -> None:
 
 
 def lose_node(course: StepVerdict, chat: LoadedPool, node: subprocess.Popen[bytes], count: int) -> None:
-    """All instances of a node die without a word, and their node says nothing any more."""
+    """Kill all instances of a node without warning, together with its kubelet."""
     there = {
         pod["metadata"]["name"]: pod["metadata"]["labels"]["llm-d.ai/role"]
         for pod in chat.pods()

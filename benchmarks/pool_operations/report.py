@@ -1,4 +1,4 @@
-"""The printed account of a run: a table of operations, hit rates, and whether each promise was kept."""
+"""The printed report of a run: a table of operations, hit rates, and whether each promise was kept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DRAIN_SECONDS = 15.0
 
 
 def operations_table(costs: Sequence[Cost]) -> list[str]:
-    """A Markdown table, one line per operation."""
+    """Return a Markdown table, one line per operation."""
     lines = [
         "| operation | settled after | requests | failed | refused | sessions moved, by cause | came back | hit rate before → after | of the ideal |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -33,7 +33,7 @@ def operations_table(costs: Sequence[Cost]) -> list[str]:
 
 
 def victims_table(costs: Mapping[str, Sequence[Cost]]) -> list[str]:
-    """The scale-ins of both pools side by side."""
+    """Return the scale-ins of both pools side by side."""
     lines = [
         "| scale-in | victims | removed, of the newest | settled after | failed | sessions moved | hit rate before → after | of the ideal |",
         "|---|---|---|---|---|---|---|---|",
@@ -50,7 +50,9 @@ def victims_table(costs: Mapping[str, Sequence[Cost]]) -> list[str]:
 
 
 def load_lines(pool: LoadedPool, work: Work, instances: int, window: float) -> list[str]:
-    """What came, how it ended, how busy the prefill instances were, and the hit rate of each window."""
+    """Return lines about the load: the requests, their outcomes, how busy the prefill instances were, and the hit rate
+    of each window.
+    """
     verdicts = Counter(one.verdict for one in pool.served)
     whole = hit_rate(pool.served, work, 0.0, float("inf"))
     seconds = max(one.due_seconds for one in pool.served)
@@ -66,7 +68,7 @@ def load_lines(pool: LoadedPool, work: Work, instances: int, window: float) -> l
 
 
 def loss_lines(pool: LoadedPool, course: StepVerdict, retries: int) -> list[str]:
-    """The record of the node's loss."""
+    """Return the record of the node's loss."""
     loss = course.loss
     if loss is None:
         return []
@@ -83,7 +85,7 @@ def loss_lines(pool: LoadedPool, course: StepVerdict, retries: int) -> list[str]
 
 
 def drain_lines(course: StepVerdict) -> list[str]:
-    """The record of the drain."""
+    """Return the record of the drain."""
     if course.drained is None:
         return []
     drained = course.drained
@@ -96,7 +98,7 @@ def _refusals(pool: LoadedPool) -> str:
 
 
 def promises(pool: LoadedPool, costs: Sequence[Cost], course: StepVerdict, verify: str, contradictions: Sequence[str]) -> dict[str, bool]:
-    """Each promise in words, and whether it was kept."""
+    """Return each promise, and whether it was kept."""
     failed = [one for one in pool.served if one.verdict is ReplayVerdict.FAILED]
     refused = sum(one.verdict is ReplayVerdict.REJECTED for one in pool.served)
     while_short = sum(cost.refused for cost in costs if course.loss is not None and cost.operation.begun >= course.loss.seconds - 1.0)

@@ -19,20 +19,20 @@ from fairlead_simulator.workloads.phases import Phase, PhaseShape, generate_phas
 from fairlead_testing.running.sandbox import RunningSandbox
 
 FIXED = ((2, 4), (3, 3), (4, 2))
-"""Prefill and decode instances of the pools whose ratio is fixed; Auto begins in the middle."""
+"""Prefill and decode instances of the pools with a fixed ratio; Auto begins with the middle ratio."""
 TTFT_SECONDS = 15.0
 TPOT_SECONDS = 0.1
 TIME_SCALE = 0.1
-"""Engines run at a tenth of their figures, so that few tokens per second make a decode batch slow."""
+"""Engines run at a tenth of their speed, so that few tokens per second make a decode batch slow."""
 COOLDOWN_SECONDS = 30.0
 WORTH_POINTS = 0.01
-"""Auto may be this much below the best fixed ratio."""
+"""Auto may be at most this much below the best fixed ratio."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """Requests per second, mean prompt and mean output tokens of both phases, and how many instances of the role that
-    a phase asks more of are busy with it.
+    """Requests per second, mean prompt and mean output tokens of both phases, and the number of instances that a phase
+    keeps busy in the role that it uses more.
     """
 
     prefill_heavy: tuple[float, int, int] = (1.7, 6100, 72)
@@ -40,7 +40,7 @@ class Shift:
     busy: float = 3.5
 
     def shape(self, seconds: float) -> PhaseShape:
-        """Prefill-heavy, decode-heavy, and prefill-heavy again."""
+        """Return the shape: prefill-heavy, decode-heavy, and prefill-heavy again."""
         there, back = (self._phase(one, seconds) for one in (self.prefill_heavy, self.decode_heavy))
         return PhaseShape(phases=(there, back, there))
 
@@ -50,7 +50,7 @@ class Shift:
         return Phase(seconds=seconds, requests_per_second=rate, input_median=prompt / mean_of_median, output_median=output / mean_of_median)
 
     def work(self, seconds: float, seed: int) -> Work:
-        """All rows, and engines that the busier role's work keeps `busy` of in either phase."""
+        """Return all rows, and engines of which the busier role's work keeps `busy` instances busy in either phase."""
         shape = self.shape(seconds)
         rows = list(takewhile(lambda row: row.timestamp_ms < 1e3 * shape.seconds, generate_phases(shape, seed)))
         prefill_rate, prompt, _ = self.prefill_heavy
@@ -67,7 +67,7 @@ class Shift:
 
 
 def pools_of(sandbox: RunningSandbox, folder: Path, work: Work) -> list[LoadedPool]:
-    """A pool for each fixed ratio, and one with mode Auto."""
+    """Return a pool for each fixed ratio, and one with mode Auto."""
     auto = {"mode": "Auto", "method": "RoleFlip", "period": "5s", "periods": 3, "cooldown": f"{COOLDOWN_SECONDS:.0f}s"}
     pools = []
     for name, numbers, ratio in (
@@ -88,7 +88,9 @@ def pools_of(sandbox: RunningSandbox, folder: Path, work: Work) -> list[LoadedPo
 
 
 def run_shift(sandbox: RunningSandbox, folder: Path, seconds: float, seed: int) -> int:
-    """The same load to every pool at once; 1 if Auto served fewer in time than it should, moved too often or failed."""
+    """Send the same load to every pool at once; return 1 if Auto served fewer in time than it should, moved too often
+    or failed.
+    """
     work = Shift().work(seconds, seed)
     print(f"{work.words()}; phases of {seconds:.0f} s: prefill-heavy, decode-heavy, prefill-heavy", flush=True)
     trace = folder / "phases.jsonl"
@@ -110,7 +112,7 @@ def run_shift(sandbox: RunningSandbox, folder: Path, seconds: float, seed: int) 
 
 
 def flips_of(pool: LoadedPool, began: float) -> list[tuple[float, str]]:
-    """When the pool's ratio was changed, in seconds after `began`, and in which words."""
+    """Return the changes of the pool's ratio, in seconds after `began`, with their messages."""
     events = pool.sandbox.everything(f"/v1/pools/default/{pool.name}/events")
     return sorted(
         (datetime.fromisoformat(event["at"]).timestamp() - began, str(event["message"]))
@@ -120,7 +122,7 @@ def flips_of(pool: LoadedPool, began: float) -> list[tuple[float, str]]:
 
 
 def in_time(one: RequestOutcome) -> bool:
-    """Whether a request met both targets."""
+    """Return whether a request met both targets."""
     return (
         one.verdict is ReplayVerdict.SERVED
         and one.ttft_seconds is not None
@@ -130,13 +132,13 @@ def in_time(one: RequestOutcome) -> bool:
 
 
 def attainment(served: Sequence[RequestOutcome], begin: float, end: float) -> float:
-    """Share in time of the requests due in [begin, end)."""
+    """Return the share in time of the requests due in [begin, end)."""
     found = [in_time(one) for one in served if begin <= one.due_seconds < end]
     return sum(found) / len(found) if found else 1.0
 
 
 def told(pools: Sequence[LoadedPool], flips: Sequence[tuple[float, str]], seconds: float, rows: Sequence[TraceRow]) -> int:
-    """Print the table and the promises; 1 if one was not kept."""
+    """Print the table and the promises; return 1 if a promise was not kept."""
     print(
         "\n| prefill : decode | in time | prefill-heavy | decode-heavy | prefill-heavy again | failed, refused |\n|---|---|---|---|---|---|"
     )

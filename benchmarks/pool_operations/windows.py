@@ -14,13 +14,15 @@ from fairlead_testing.running.sandbox import RunningSandbox
 NAME = "timed"
 MINUTE_SECONDS = 60.0
 SLACK_SECONDS = 45.0
-"""Time for instances to start, warm and drain."""
+"""Seconds for instances to start, warm and drain."""
 INSIDE, OUTSIDE = (3, 1.0), (1, 5.0)
-"""Instances serving and the TTFT of the SLO in seconds, in the window and without it."""
+"""Number of serving instances and the TTFT of the SLO in seconds, inside the window and outside."""
 
 
 def run_window(sandbox: RunningSandbox) -> int:
-    """Apply the pool, follow its window from before it opens to after it has closed; 1 if it differed from the plan."""
+    """Create the pool and follow its window from before it opens to after it has closed; return 1 if it differed from
+    the plan.
+    """
     opens = (datetime.now(UTC) + timedelta(seconds=MINUTE_SECONDS)).replace(microsecond=0)
     start = opens.strftime("%Y-%m-%dT%H:%M:%SZ")
     answer = sandbox.apply_pool(manifest(start))
@@ -51,7 +53,7 @@ def run_window(sandbox: RunningSandbox) -> int:
 
 
 def manifest(start: str) -> dict[str, Any]:
-    """The pool. Its cron names a day that does not come soon; the window is the one start beside it."""
+    """Return the pool's manifest. Its cron expression names a day far away; the window is the one extra start."""
     window = {
         "name": "rush",
         "cron": "0 0 29 2 *",
@@ -76,7 +78,9 @@ def manifest(start: str) -> dict[str, Any]:
 
 
 def found(sandbox: RunningSandbox) -> tuple[int, float]:
-    """How many instances serve, and the TTFT in force as the control API has it (0 before it has any)."""
+    """Return the number of serving instances, and the TTFT in force as the control API reports it (0 before it has
+    any).
+    """
     serving = int(sandbox.pool(NAME).get("status", {}).get("serving", 0))
     answer = sandbox.request("GET", f"/v1/pools/default/{NAME}/slo")
     items = answer.json()["items"] if answer.status_code == 200 else []
@@ -84,11 +88,11 @@ def found(sandbox: RunningSandbox) -> tuple[int, float]:
 
 
 def follow(opens: datetime, seen: Callable[[], bool], words: str, seconds: float) -> None:
-    """Wait for it and say when it came."""
+    """Wait until `seen` returns true and print when it did."""
     wait_until(seen, words, seconds)
     told(opens, words)
 
 
 def told(opens: datetime, words: str) -> None:
-    """A line with the seconds since the window's start."""
+    """Print a line with the seconds since the window's start."""
     print(f"{time.time() - opens.timestamp():+6.0f} s  {words}", flush=True)

@@ -1,4 +1,4 @@
-"""The load of a pool with the roles prefill and decode, and engines that are as fast as this load needs them."""
+"""The load of a pool with the roles prefill and decode, and engines whose speed fits this load."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from fairlead_simulator.traces.rows import TraceRow, read_trace
 from fairlead_simulator.workloads import ConversationShape, generate_conversations
 
 DECODE = preset("dualmap-910b4-qwen7b").decode
-"""What a decode step of the served simulated engine costs; only its fixed part can be set."""
+"""The cost of a decode step of the served simulated engine; only its fixed part can be set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """The rows sent, and the speed of engines that they keep busy to a certain share.
+    """The rows to send, and the speed of engines that these rows keep busy to a certain share.
 
-    `speed` is how many times as fast as stamped they are sent. `ideal` has, for each row, the prompt tokens that an
-    endless cache shared by all instances would have had.
+    `speed` is the factor by which the rows are sent faster than stamped. `ideal` has, for each row, the prompt tokens
+    that an endless cache shared by all instances would have had.
     """
 
     rows: Sequence[TraceRow]
@@ -31,7 +31,7 @@ class Work:
     decode_step_seconds: float
 
     def words(self) -> str:
-        """The load in one sentence."""
+        """Return the load in one sentence."""
         count = len(self.rows)
         seconds = (self.rows[-1].timestamp_ms - self.rows[0].timestamp_ms) / 1e3 / self.speed
         prompts = sum(row.input_length for row in self.rows)
@@ -45,18 +45,18 @@ class Work:
 
 
 def trace_rows(trace: Path | None, seed: int = 0) -> list[TraceRow]:
-    """All rows of a trace in Mooncake's format; without one, generated conversations."""
+    """Return all rows of a trace in Mooncake's format; without one, generated conversations."""
     return list(read_trace(trace)) if trace is not None else list(islice(generate_conversations(ConversationShape(), seed), 12_000))
 
 
 def work_for(rows: Sequence[TraceRow], *, rate: float, seconds: float, instances: int, utilisation: float, tpot_seconds: float) -> Work:
-    """`seconds` of the rows at `rate` requests per second, and engines of which `instances` of each role serve
+    """Return `seconds` of the rows at `rate` requests per second, and engines of which `instances` of each role serve
     them at this utilisation.
 
     Prefill: the tokens that even an endless cache leaves to compute are this share of what the prefill instances
-    compute in that time. Decode: the output tokens are this share of what the decode instances put out with the largest
-    batch whose step still takes `tpot_seconds`. Raises ValueError when no decode step is short enough, or when the rows
-    are too few, with which the last windows would have no load.
+    compute in that time. Decode: the output tokens are this share of what the decode instances generate with the
+    largest batch whose step still takes `tpot_seconds`. Raises ValueError when no decode step is short enough, or when
+    there are too few rows, so that the last windows would have no load.
     """
     wanted = max(2, round(rate * seconds))
     if len(rows) < wanted:

@@ -41,9 +41,9 @@ INGEST_ROWS = 50_000
 TIMES = 30
 MOST_FIRST = 4
 WITHOUT_KUBERNETES = "/rollout"
-"""Ends the path that is a 503 here, once it has read from Postgres: there is no Kubernetes."""
+"""The end of the path that answers 503 here, after it has read from Postgres: there is no Kubernetes."""
 LONGEST_SECONDS = 4.0
-"""Most seconds spent on one question; after that it is not asked again."""
+"""Maximum seconds spent on one question; after that it is not asked again."""
 
 SERVER = {
     "max_connections": "60",
@@ -70,7 +70,7 @@ def server(folder: Path) -> Iterator[PostgresProcess]:
 
 
 def filled(url: str, hours: float) -> None:
-    """Makes and fills the database, if it is not from an earlier run."""
+    """Make and fill the database, unless it exists from an earlier run."""
     with psycopg.connect(plain(url)) as connection:
         if connection.execute("SELECT to_regclass('alembic_version')").fetchone() != (None,):
             say("the database is there already")
@@ -86,10 +86,10 @@ def filled(url: str, hours: float) -> None:
 
 
 def until_now(url: str) -> None:
-    """Goes on with the load samples until now, and waits until the running API has rolled them up.
+    """Write load samples until now, and wait until the running API has rolled them up.
 
-    A database of an earlier run ends at that run, and one that has just been filled a while ago: heatmaps of the last
-    minutes would be empty.
+    The samples of a database end with its filling, now or in an earlier run: heatmaps of the last minutes would be
+    empty.
     """
     begun = time.monotonic()
     while True:
@@ -104,7 +104,7 @@ def until_now(url: str) -> None:
 
 
 def asked(address: str, wanted: list[Question], spent: Callable[[], float]) -> Iterator[tuple[Question, float, float, float]]:
-    """p50, p95 and CPU time of each question, in ms; `spent` tells the CPU seconds of all that serves it."""
+    """Yield p50, p95 and CPU time of each question, in ms; `spent` returns the CPU seconds of all serving processes."""
     headers = {"authorization": f"Bearer {SECRETS['admin']}"}
     with httpx.Client(base_url=address, headers=headers, timeout=120, trust_env=False) as http:
         for question in wanted:
@@ -128,7 +128,7 @@ def asked(address: str, wanted: list[Question], spent: Callable[[], float]) -> I
 
 
 def pages(api: ApiProcess, process: PostgresProcess, url: str) -> list[Line]:
-    """Every path's slowest question."""
+    """Return every path's slowest question."""
     worst: dict[str, tuple[float, float, float, str, int]] = {}
     limits: dict[str, float] = {}
     wanted = sorted(questions(plain(url), PAGE_MS, HEATMAP_MS), key=lambda one: not one.group.startswith("heatmap"))
@@ -151,7 +151,7 @@ def pages(api: ApiProcess, process: PostgresProcess, url: str) -> list[Line]:
 
 
 async def bindings_found(url: str, times: int = 400) -> list[Line]:
-    """The holder of a session with its history, as the API reads it, on a connection of its own."""
+    """Look up the holder of a session with its history, as the API does, on a separate connection."""
     with psycopg.connect(plain(url)) as connection:
         names = [
             row[0] for row in connection.execute("SELECT session FROM sessions TABLESAMPLE SYSTEM (5) WHERE version = 2 LIMIT %s", (times,))
@@ -197,7 +197,7 @@ def ingested(process: PostgresProcess, apis: list[ApiProcess]) -> Iterator[Line]
 
 
 def measured(process: PostgresProcess, folder: Path, hours: float, dump: bool, only: str) -> list[Line]:
-    """All sections, or the one of this name."""
+    """Return all sections, or the section of this name."""
     url = with_database(process.url, "scale")
     with psycopg.connect(plain(process.url), autocommit=True) as connection:
         if connection.execute("SELECT 1 FROM pg_database WHERE datname = 'scale'").fetchone() is None:
@@ -241,7 +241,7 @@ def measured(process: PostgresProcess, folder: Path, hours: float, dump: bool, o
 
 
 def main() -> int:
-    """Prints a Markdown table; 1 when a target was missed."""
+    """Print a Markdown table; return 1 when a target was missed."""
     reading = argparse.ArgumentParser(
         prog="python -m benchmarks.store_at_scale", description=package_doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )

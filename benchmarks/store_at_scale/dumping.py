@@ -1,4 +1,4 @@
-"""Dumps and restores the database with Postgres' own tools, and has an API go on with what was restored."""
+"""Dumps and restores the database with Postgres' own tools, and lets an API continue with the restored database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from fairlead_testing.running.postgres import PostgresProcess, plain, with_datab
 
 
 def dumped(process: PostgresProcess, url: str, folder: Path) -> Iterator[Line]:
-    """Postgres' own tools, on everything. What an earlier run in the same folder dumped and restored goes first."""
+    """Dump and restore everything with Postgres' own tools, after removing the dump and the database of an
+    earlier run.
+    """
     shutil.rmtree(folder / "dump", ignore_errors=True)
     with psycopg.connect(plain(process.url), autocommit=True) as connection:
         connection.execute("DROP DATABASE IF EXISTS restored")
@@ -60,7 +62,9 @@ def dumped(process: PostgresProcess, url: str, folder: Path) -> Iterator[Line]:
 
 
 def continued(url: str, folder: Path) -> Iterator[Line]:
-    """An API on the restored database, as its routers meet it: they send what they have, and are told all bindings."""
+    """Run an API on the restored database, as its routers meet it: they send their reports, and receive all
+    bindings.
+    """
     api = ApiProcess(url, folder / "api-restored.log", {"FAIRLEAD_KEEP_DECISIONS_DAYS": "30"})
     begun = time.monotonic()
     try:
@@ -80,7 +84,7 @@ def continued(url: str, folder: Path) -> Iterator[Line]:
 
 
 def synced(address: str) -> int:
-    """Bindings that the stream tells a router before it says that this was all."""
+    """Return the number of bindings that the stream sends to a router before it says that it is synced."""
     headers = {"authorization": f"Bearer {SECRETS['system-router']}"}
     bindings = 0
     with (

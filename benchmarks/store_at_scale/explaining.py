@@ -15,14 +15,16 @@ from fairlead_testing.running.postgres import plain
 from fairlead_testing.running.streaming_asgi import StreamingAsgiTransport
 
 LARGE_ROWS = 10_000
-"""A table, or a partition, with more rows is large."""
+"""A table, or a partition, with more rows counts as large."""
 
 WHOLE_BY_DESIGN = ("count(*) AS bound FROM sessions",)
-"""Statements that are to see every row of a pool; see the test of bounded reads."""
+"""Statements that must see every row of a pool; see the test of bounded reads."""
 
 
 async def sequential_scans(url: str, asked: list[Question]) -> tuple[int, list[str]]:
-    """The number of different statements, and those with a sequential scan of a large table, with a question each."""
+    """Return the number of different statements, and the statements with a sequential scan of a large table, with a
+    question each.
+    """
     reads = bounded_reads()
     statements = reads.Statements()
     event.listen(Engine, "before_cursor_execute", statements)

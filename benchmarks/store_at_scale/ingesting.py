@@ -24,7 +24,7 @@ from fairlead_router.reporting.delivering import SHORTEST_PAUSE_SECONDS
 POOL = PoolKey(namespace="big", name="p1")
 BATCH = 500
 POST = 2_000
-"""Records of a batch, and of a post: the router's own bounds."""
+"""Number of records of a batch, and of a post: the router's own bounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,8 @@ def posts(kind: str, router: str, count: int) -> list[list[bytes]]:
 
 
 def ingest(kind: str, urls: list[str], secret: str, routers: int, count: int) -> Ingested:
-    """All routers post `count` times each, two posts at once, as a router's lanes of samples do.
+    """Let all routers post `count` times each, two posts at once, as a router's lanes of samples do; return what was
+    stored.
 
     Every router is a process, and its posts are encoded before the clock runs.
     """

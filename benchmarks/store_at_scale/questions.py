@@ -1,4 +1,4 @@
-"""What the API is asked: every path of its document with every filter, as the test of bounded reads asks it."""
+"""The questions to the API: every path of its document with every filter, as the test of bounded reads asks them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Question:
 
 
 def bounded_reads() -> ModuleType:
-    """The test that knows the paths, their filters, and values for them."""
+    """Return the test module that knows the paths, their filters, and values for them."""
     spec = importlib.util.spec_from_file_location("bounded_reads", ROOT / "tests/integration/api/test_bounded_reads.py")
     if spec is None or spec.loader is None:
         raise LookupError("tests/integration/api/test_bounded_reads.py is not there")
@@ -35,7 +35,7 @@ def bounded_reads() -> ModuleType:
 
 
 def questions(url: str, limit_ms: float, heatmap_ms: float) -> Iterator[Question]:
-    """All questions for a filled database. Of two filters together only the first pair of values is asked."""
+    """Yield all questions for a filled database. For two filters together only the first pair of values is used."""
     reads = bounded_reads()
     for path, filters in reads.documented().items():
         asked: set[str] = set()

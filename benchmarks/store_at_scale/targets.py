@@ -1,4 +1,4 @@
-"""Figures beside their targets, and progress beside both."""
+"""Figures with their targets, and messages about progress."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ class Line:
 
 
 def say(words: str) -> None:
-    """Progress, beside the table."""
+    """Print progress, apart from the table."""
     print(words, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""How long pages take to their first byte, each asked as a browser asks, one after the other."""
+"""Measures the time to pages' first byte; each page is requested as a browser does, one after the other."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOT_MEASURED = frozenset({"help", "settings", "keys", "plan"})
 
 
 def sessions(url: str, count: int) -> list[str]:
-    """So many people sign in, each by a link of their own: the cookies' values."""
+    """Sign `count` people in, each by a link of their own; return their cookies' values."""
     admin = {"authorization": f"Bearer {SECRETS['admin']}"}
     found = []
     with httpx.Client(base_url=url, timeout=60, trust_env=False) as http:
@@ -45,7 +45,7 @@ def browser(url: str, session: str) -> httpx.Client:
 
 
 def pages(url: str) -> dict[str, str]:
-    """Every page by a name, once, with one example of each kind of record, and the largest heatmap."""
+    """Return every page by a name, once, with one example of each kind of record, and the largest heatmap."""
     headers = {"authorization": f"Bearer {SECRETS['admin']}"}
     with httpx.Client(base_url=url, headers=headers, timeout=60, trust_env=False) as http:
 
@@ -58,7 +58,7 @@ def pages(url: str) -> dict[str, str]:
 
 
 def answered(url: str, session: str, paths: Mapping[str, str], times: int) -> dict[str, list[float]]:
-    """Milliseconds to the first byte by page; before the clock runs, each page is asked once."""
+    """Return the milliseconds to the first byte by page; each page is requested once before the measurement."""
     taken: dict[str, list[float]] = {name: [] for name in paths}
     with browser(url, session) as http:
         for number in range(times + 1):
@@ -76,7 +76,7 @@ def answered(url: str, session: str, paths: Mapping[str, str], times: int) -> di
 
 
 def lines(taken: Mapping[str, list[float]], who: str) -> Iterator[Line]:
-    """All lists and details together, and each page."""
+    """Yield all lists and details together, and each page."""
     others = [one for name, values in taken.items() if "heatmap" not in name for one in values]
     yield Line(
         what=f"TTFB of all other pages, {who}",

@@ -1,4 +1,6 @@
-"""What Chromium has of the pages: their weight, the time to draw a heatmap, its tasks and its heap while they live."""
+"""Measurements of pages in Chromium: their weight, the time to draw a heatmap, and their tasks and heap while they are
+open.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,9 @@ PAINTS = 5
 SETTLE_SECONDS = 8.0
 HEAP_SECONDS = 10.0
 LEAST_HEAPS = 3
-"""A slope with its range needs as many."""
+"""Number of points that a slope with its range needs."""
 SETTLED_SECONDS = 300.0
-"""The heap of a page that is younger grows until its caches are full, so it tells nothing of hours."""
+"""Seconds of a page's age below which its heap grows until its caches are full, and says nothing about hours."""
 LIVE_PAGES = {"overview": "/", "pool": f"/pools/{POOL}", "the largest heatmap": HEATMAP}
 OF_PAGE = frozenset({"Document", "Stylesheet", "Script"})
 
@@ -53,7 +55,7 @@ def chromium() -> Iterator[Browser]:
 
 
 def person(browser: Browser, url: str, session: str) -> BrowserContext:
-    """A context of its own, so with an empty cache, that is signed in."""
+    """Return a separate context, with an empty cache, that is signed in."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     context.set_default_timeout(60_000)
     context.add_cookies([{"name": session_cookie(url), "value": session, "url": url}])
@@ -62,7 +64,7 @@ def person(browser: Browser, url: str, session: str) -> BrowserContext:
 
 
 def first_visits(browser: Browser, url: str, session: str, paths: Mapping[str, str]) -> Iterator[Line]:
-    """Bytes on the wire of HTML, style sheets and scripts, headers too; nodes; and the largest paint."""
+    """Yield the bytes on the wire of HTML, style sheets and scripts, with headers; the nodes; and the largest paint."""
     nodes: dict[str, int] = {}
     paints: dict[str, float] = {}
     weights: dict[str, tuple[float, bool]] = {}
@@ -149,7 +151,7 @@ def live(browser: Browser, url: str, session: str, minutes: float) -> Iterator[L
 
 
 class _Live:
-    """A page that stays open: its heap after each collection, and its tasks but those of the collections."""
+    """A page that stays open: its heap after each collection, and its tasks except those of the collections."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -192,7 +194,9 @@ def _open(context: BrowserContext, address: str) -> Page:
 
 
 def _sizes(page: Page) -> dict[str, tuple[str, float]]:
-    """By address the kind of each resource and its bytes on the wire with its headers; grows while the page loads."""
+    """Return the kind of each resource and its bytes on the wire with its headers, by address; the mapping grows while
+    the page loads.
+    """
     sizes: dict[str, tuple[str, float]] = {}
     asked: dict[str, tuple[str, str]] = {}
     session = page.context.new_cdp_session(page)

@@ -12,8 +12,8 @@ HEADING = "| what | figure | target | of it | |\n|---|---|---|---|---|"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A figure and the most it may be, in the same unit; `most` None: it has no target. `told` adds what one should
-    know of it. `unsure`: the figure says neither that the target is kept nor that it is missed.
+    """A figure and its maximum, in the same unit; `most` None: it has no target. `told` adds an explanation. `unsure`:
+    the figure shows neither that the target is kept nor that it is missed.
     """
 
     what: str
@@ -42,13 +42,16 @@ def digits(figure: float) -> int:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """By nearest rank: the smallest value that at least this share of the values does not exceed."""
+    """Return the percentile by nearest rank: the smallest value that at least this share of the values does
+    not exceed.
+    """
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def slope(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """The least squares line's slope through (x, y), and twice its standard error: the range in which it likely is.
+    """Return the least squares line's slope through (x, y), and twice its standard error: the range in which it
+    likely is.
 
     Needs three points with different x.
     """

@@ -17,10 +17,10 @@ from fairlead_api.infra.upgrading import upgrade
 from fairlead_testing.running.postgres import FAST, PostgresProcess, place_of_servers, plain, with_database
 
 INSTANCES = 512
-"""As many as a heatmap has rows."""
+"""Number of instances: the number of rows of a heatmap."""
 HOUR, DAY = 3600, 86_400
 SAMPLED_SECONDS = 600
-"""The seconds of which there are load samples and not only what was made of them."""
+"""Seconds for which there are load samples, and not only their rollups."""
 SERVER = {**FAST, "shared_buffers": "1GB", "work_mem": "16MB", "jit": "off"}
 _NOISE = """
 UPDATE load_rollups_10s SET pending_prefill_tokens_max = made.value, pending_prefill_tokens_sum = 5 * made.value
@@ -28,12 +28,14 @@ FROM (SELECT pool_id AS p, bucket AS b, instance AS i, floor(-ln(1 - random()) *
       FROM load_rollups_10s) made
 WHERE pool_id = made.p AND bucket = made.b AND instance = made.i
 """
-"""Cells that no neighbour foretells: of no real pool's load is a picture harder to pack."""
+"""Statement that fills cells with noise that no neighbour predicts: no real pool's load is harder to compress as a
+picture.
+"""
 
 
 @contextmanager
 def served(instances: int) -> Iterator[ApiProcess]:
-    """The process of API and web UI, ready, before a filled database; all of it is gone at the end."""
+    """Yield the process of API and web UI, ready, before a filled database; all of it is gone at the end."""
     with tempfile.TemporaryDirectory(prefix="fl-web-", dir=place_of_servers()) as scratch:
         folder = Path(scratch)
         postgres = PostgresProcess(folder, SERVER)

@@ -1,4 +1,4 @@
-"""How long it takes from a report to the open page that shows it."""
+"""Measures the time from a report to the open page that shows it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from playwright.sync_api import Browser, Page
 SHOWN_SECONDS = 2.0
 TIMES = 12
 PAUSE_SECONDS = 1.3
-"""No multiple of any of the system's own intervals, so that each event meets them elsewhere."""
+"""Seconds between events: not a multiple of any of the system's own intervals, so that each event meets them at another
+phase.
+"""
 PATIENCE_SECONDS = 30.0
 WATCH = """
 () => {
@@ -57,7 +59,7 @@ def events(browser: Browser, url: str, session: str, traffic: Traffic, instances
 
 
 def _shown(page: Page, what: str) -> float:
-    """When the page first showed it, by the clock of the machine."""
+    """Return the time at which the page first showed the text, by the clock of the machine."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         at = page.evaluate("(what) => seen.shown[what] ?? 0", what)

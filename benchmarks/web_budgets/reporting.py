@@ -1,6 +1,7 @@
-"""What goes on in the pool: a process in which two routers report five times a second and an operator tells its state.
+"""The activity in the pool: a process in which two routers report five times a second and an operator reports its
+state.
 
-On demand it reports one thing more, at once, and answers with the moment at which it began to send it.
+On demand it sends one further report at once, and answers with the time at which it began to send it.
 """
 
 from __future__ import annotations
@@ -51,15 +52,17 @@ class Traffic:
         self._control = control
 
     def cordon(self, count: int) -> float:
-        """The operator reports that the first `count` instances are cordoned and all others serve; when it began to."""
+        """Report as the operator that the first `count` instances are cordoned and all others serve; return when the
+        report began.
+        """
         return self._ask(("cordon", count))
 
     def move(self, name: str) -> float:
-        """A router reports a session's migration with this id; when it began to."""
+        """Report a session's migration with this id as a router; return when the report began."""
         return self._ask(("move", name))
 
     def refused(self) -> int:
-        """How many posts the API did not take so far."""
+        """Return the number of posts so far that the API did not accept."""
         return int(self._ask(("refused", 0)))
 
     def _ask(self, what: tuple[str, object]) -> float:
@@ -274,7 +277,7 @@ class _Pool:
         )
 
     def _moved(self, name: str) -> dict[str, Any]:
-        """A session that is new here, and its first migration."""
+        """Return a session that is new to the pool, and its first migration."""
         source, target = self._random.sample(self._names, 2)
         session, first, now = uuid.uuid4().hex, uuid.uuid4().hex, time.time()
         bound = BindingChange(

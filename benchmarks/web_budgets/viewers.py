@@ -25,19 +25,19 @@ from fairlead_testing.running.browser_site import session_cookie
 
 STAY_SECONDS = 25.0
 CHART_SECONDS, PICTURE_SECONDS, HEATMAP_SECONDS = 10.0, 15.0, 60.0
-"""How often an open page asks again."""
+"""Seconds between an open page's requests for charts, pictures and heatmaps."""
 VIEWER_KB = 8.0
 WATCHED = (
     *("/", "/", "/", "/", f"/pools/{POOL}", f"/pools/{POOL}", f"/pools/{POOL}", f"/pools/{POOL}/heatmap", HEATMAP, "/migrations"),
     *("/decisions", "/sessions", f"/pools/{POOL}/instances", f"/pools/{POOL}/instances/{{instance}}", "/rejections"),
 )
-"""What people look at: of ten nearly three the overview and two the pool."""
+"""The pages that people watch: of ten people nearly three the overview and two the pool."""
 
 
 @dataclass(slots=True)
 class Watching:
-    """What the viewers had of a kind of page: milliseconds to first bytes, bytes of streams and of what pages asked
-    again, and the seconds for which they were open.
+    """The viewers' figures for a kind of page: milliseconds to first bytes, bytes of streams and of repeated requests,
+    and the seconds for which the pages were open.
     """
 
     first_bytes: list[float] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Watching:
 
 @dataclass(slots=True)
 class Watched:
-    """By path; `failures` are answers that were not successful, and streams that ended."""
+    """The figures by path; `failures` are unsuccessful answers, and streams that ended."""
 
     pages: dict[str, Watching] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Watched:
 
 @contextmanager
 def watching(url: str, sessions: list[str], seen: Watched) -> Iterator[None]:
-    """They watch until the block ends; then `seen` has what they had."""
+    """Let the viewers watch until the block ends; then `seen` has their figures."""
     context = get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_run, args=(url, sessions, there), daemon=True)

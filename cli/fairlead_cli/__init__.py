@@ -1,4 +1,4 @@
-"""The `fairlead` command: one name for everything a person types.
+"""The `fairlead` command, which has all subcommands.
 
 It finds the subcommand, runs it, and turns an error into one line. The subcommands are in their components' packages.
 Each is imported only when it is used, so that `fairlead --help` is quick and an image without the sandbox can still run

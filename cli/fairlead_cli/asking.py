@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 
 _ADDRESSES = Addresses("http://127.0.0.1:8080")
 DOOR = "fairlead.door"
-"""Key of the click context's `meta`: the way to the control API of `kubectl fairlead`."""
+"""Key of the click context's `meta` for the door: the connection of `kubectl fairlead` to the control API."""
 _OR_FOLDER = "or name the sandbox's state directory with FAIRLEAD_STATE_DIR"
 
 
@@ -40,7 +40,7 @@ url_option = click.option(
     envvar="FAIRLEAD_URL",
     type=KindOption(_ADDRESSES),
     default=(),
-    help="The control API; several addresses, with commas, stand in for one another [FAIRLEAD_URL]. "
+    help="The control API; several addresses, with commas, replace each other after a failure [FAIRLEAD_URL]. "
     f"Without it the sandbox of this folder, else {_ADDRESSES.example}.",
 )
 token_option = click.option(
@@ -52,9 +52,9 @@ token_option = click.option(
 
 
 def place(url: tuple[str, ...], token: str | None) -> tuple[tuple[str, ...], str | None]:
-    """The address and the token for requests: the given ones, else those of this folder's running sandbox. Raises
-    InvalidInput if FAIRLEAD_STATE_DIR names a folder without a sandbox, because otherwise another system would be
-    asked.
+    """Return the address and the token for requests: the given ones, or else those of this folder's running sandbox.
+    Raises InvalidInput if FAIRLEAD_STATE_DIR names a folder without a sandbox, because otherwise the request would go
+    to another system.
     """
     if url and token:
         return url, token
@@ -68,21 +68,22 @@ def place(url: tuple[str, ...], token: str | None) -> tuple[tuple[str, ...], str
 
 
 def connect(url: tuple[str, ...], token: str | None) -> ControlApi:
-    """A client; the caller must close it."""
+    """Return a client, which the caller must close."""
     urls, bearer = place(url, token)
     return ControlApi(urls, bearer, timeout_seconds=30.0)
 
 
 def program() -> str:
-    """What is typed to run the command line: `fairlead` or `kubectl fairlead`."""
+    """Return what a user types to run the command line: `fairlead` or `kubectl fairlead`."""
     context = click.get_current_context(silent=True)
     return "fairlead" if context is None else context.find_root().info_name or "fairlead"
 
 
 def is_behind_kubernetes(url: tuple[str, ...]) -> bool:
-    """Whether the API is asked through an API server: by `kubectl fairlead`, unless `--url` is written there.
+    """Return whether the API is reached through an API server: with `kubectl fairlead`, unless `--url` is given on its
+    command line.
 
-    FAIRLEAD_URL is for `fairlead`.
+    FAIRLEAD_URL is for `fairlead` only.
     """
     context = click.get_current_context(silent=True)
     if context is None or DOOR not in context.meta:
@@ -92,7 +93,7 @@ def is_behind_kubernetes(url: tuple[str, ...]) -> bool:
 
 @contextmanager
 def reached(url: tuple[str, ...], token: str | None) -> Iterator[ControlApi]:
-    """A client, to be closed by the caller."""
+    """Yield a client that is closed when the block ends."""
     if is_behind_kubernetes(url):
         with click.get_current_context().meta[DOOR].opened(token) as api:
             yield api
@@ -101,7 +102,7 @@ def reached(url: tuple[str, ...], token: str | None) -> Iterator[ControlApi]:
 
 
 def ask(url: tuple[str, ...], token: str | None, question: Callable[[ControlApi], Awaitable[Answer]]) -> Answer:
-    """The API's answer. Raises ClickException, which is printed as one line."""
+    """Return the API's answer to the question. Raises ClickException, which is printed as one line."""
 
     async def asked(client: ControlApi) -> Answer:
         async with client as api:
@@ -117,14 +118,16 @@ def ask(url: tuple[str, ...], token: str | None, question: Callable[[ControlApi]
 
 
 def _refusal(error: ApiProblem) -> click.ClickException:
-    """What the API refused. An input that it cannot use is as wrong as one that the command line refuses itself."""
+    """Return the API's refusal as an exception. Unusable input counts as an error of usage, as if the command line had
+    refused it.
+    """
     kind = InputUnusable if error.problem.status in {400, 422} else click.ClickException
     return kind("\n".join([told(error.problem) + _to_sign_in(error), *conflict_lines(error.problem)]))
 
 
 def conflict_lines(problem: Problem) -> list[str]:
-    """The full lines about a plan's conflict: the plan's change, and what changed meanwhile; empty for
-    other problems.
+    """Return the full lines about a plan's conflict: the plan's change, and what changed meanwhile; empty for other
+    problems.
     """
     conflict = problem.conflict
     if conflict is None:
@@ -143,14 +146,14 @@ def _to_sign_in(error: ApiProblem) -> str:
 
 
 def gateways() -> tuple[str, ...]:
-    """The gateways of this folder's running sandbox, none if there is none."""
+    """Return the gateways of this folder's running sandbox; empty if no sandbox runs."""
     found = _sandbox(Path(os.environ.get("FAIRLEAD_STATE_DIR") or ".fairlead").absolute())
     return () if found is None else found.gateways
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningSandbox:
-    """Where the parts of a sandbox are reached, and its admin's token."""
+    """The addresses of a sandbox's parts, and its admin's token."""
 
     apis: tuple[str, ...]
     gateways: tuple[str, ...]
@@ -158,8 +161,8 @@ class RunningSandbox:
 
 
 def _sandbox(root: Path) -> RunningSandbox | None:
-    """The sandbox that runs on this state directory; None if there is none, if it is not
-    installed, or if it belongs to somebody else: only its owner can read the file with the token.
+    """Return the sandbox that runs on this state directory; None if no sandbox runs, if it is not installed, or if it
+    belongs to another user: only its owner can read the file with the token.
     """
     try:
         if not (root / "run.json").exists():

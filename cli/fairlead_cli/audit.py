@@ -35,11 +35,11 @@ def audit() -> None:
 
 
 def _filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command the filters of entries, besides the pool and the range."""
+    """Add the filters of entries to a command, besides the pool and the range."""
     for option in (
         click.option("--object", "object", help="Only on this object, such as default/chat; a * at the end matches any ending."),
         click.option("--action", help="Only this action, such as plan.applied, or plan.*."),
-        click.option("--actor", help="Only by this actor; with * at the end by all that begin so."),
+        click.option("--actor", help="Only by this actor; with * at the end by all whose name begins like this."),
         click.option("--kind", type=click.Choice([kind.value for kind in AuditKind]), help="Only by people, or by the system."),
     ):
         command = option(command)
@@ -49,7 +49,7 @@ def _filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @audit.command("list")
 @pool_argument
 @_filter_options
-@click.option("--view", metavar="NAME", help="With the filters of this saved view; those given here stand in for its own.")
+@click.option("--view", metavar="NAME", help="Use the filters of this saved view; filters given here replace its own.")
 @range_options
 @list_options
 def list_entries(span: dict[str, Any], limit: int, look: Look, view: str | None, **filters: Any) -> None:

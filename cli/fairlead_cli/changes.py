@@ -43,7 +43,7 @@ def _bounded(one: Input) -> NumberOption:
 
 
 def _inputs(kind: PlanKind) -> Sequence[Callable[[Any], Any]]:
-    """The arguments and options of a command that correspond to the fields of the kind's requests."""
+    """Return the arguments and options of a command that correspond to the fields of the kind's requests."""
     asked: dict[str, Callable[[Any], Any]] = {
         "replicas": click.argument("replicas", type=click.IntRange(0)),
         "role": click.option(
@@ -58,7 +58,7 @@ def _inputs(kind: PlanKind) -> Sequence[Callable[[Any], Any]]:
 
 
 def _add_command(kind: PlanKind) -> None:
-    """Adds the command of a kind that has its own: `fairlead change scale chat 5`."""
+    """Add the command of a kind that has its own: `fairlead change scale chat 5`."""
     facts = kind.facts
 
     def changed(name: str, approval: Approval, **given: Any) -> None:
@@ -81,7 +81,7 @@ for _kind in PlanKind:
 @change.command()
 @click.argument("mode", type=click.Choice([mode.lower() for mode in MIGRATIONS_MODES]))
 @click.argument("names", nargs=-1, metavar="[[NAMESPACE/]NAME]...")
-@click.option("--all", "all_pools", is_flag=True, help="All pools: a plan for each that is not so already.")
+@click.option("--all", "all_pools", is_flag=True, help="All pools: a plan for each that is not in this state already.")
 @namespace_option
 @approval_options
 def migrations(mode: str, names: tuple[str, ...], all_pools: bool, namespace: str | None, approval: Approval) -> None:
@@ -176,7 +176,7 @@ def again(plan: str, approval: Approval) -> None:
 
 
 def _left_off(stopped: click.Abort, changed: Sequence[PoolKey], left: Sequence[PoolKey]) -> Exception:
-    """The error if one of several pools got no answer: it says how far the change got."""
+    """Return the error if one of several pools got no answer: it says which pools were changed, and which are left."""
     told = f"changed: {', '.join(map(str, changed)) or 'no pool'}; unchanged: {', '.join(map(str, left))}"
     if isinstance(stopped.__context__, EOFError):
         return click.ClickException(f"standard input gave no answer ({told}); pass --yes and --reason instead")
@@ -185,7 +185,7 @@ def _left_off(stopped: click.Abort, changed: Sequence[PoolKey], left: Sequence[P
 
 
 def _manifest(file: Any) -> Any:
-    """The content of a file given by `--spec`. Raises InvalidInput."""
+    """Return the content of a file given by `--spec`. Raises InvalidInput."""
     try:
         return read_yaml(file.read())
     except yaml.YAMLError as error:
@@ -193,7 +193,7 @@ def _manifest(file: Any) -> Any:
 
 
 def _fields(given: Sequence[str]) -> dict[str, Any]:
-    """`a.b=1` as `{"a": {"b": 1}}`; values are YAML. Raises InvalidInput."""
+    """Return fields such as `a.b=1` as `{"a": {"b": 1}}`; values are YAML. Raises InvalidInput."""
     found: dict[str, Any] = {}
     for one in given:
         path, equals, text = one.partition("=")
@@ -210,20 +210,20 @@ def _fields(given: Sequence[str]) -> dict[str, Any]:
 
 
 def _value(path: str, text: str) -> Any:
-    """A field's value. Nothing, or only a comment, is YAML's null, and nobody means the default by it. Raises
-    InvalidInput.
+    """Return a field's value. An empty value, or only a comment, is null in YAML; it is refused, because nobody means
+    the default by it. Raises InvalidInput.
     """
     try:
         value = read_yaml(text)
     except yaml.YAMLError as error:
         raise InvalidInput(path, text, f"write the value as YAML ({complaint(error)})") from error
     if value in (None, "") and text.strip() not in {"null", "~"}:
-        raise InvalidInput(path, text, "write a value, or null for the default; the variable it is from may be empty")
+        raise InvalidInput(path, text, "write a value, or null for the default; the shell variable in it may be empty")
     return value
 
 
 def _other_pools(wanted: str, approval: Approval) -> list[PoolKey]:
-    """All pools whose migrations are not yet in the desired state."""
+    """Return all pools whose migrations are not yet in the desired state."""
 
     async def found(api: ControlApi) -> list[PoolKey]:
         keys: list[PoolKey] = []

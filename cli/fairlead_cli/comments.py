@@ -25,8 +25,8 @@ def comments() -> None:
 @comments.command("list")
 @pool_argument
 @click.option("--plan", metavar="ID", help="Only on this plan.")
-@click.option("--from", "start", type=TimeOption(), help="Only those that touch the time from here on: RFC 3339, or as now-6h.")
-@click.option("--to", "end", type=TimeOption(), help="Only those that begin before: RFC 3339, or as now-1h.")
+@click.option("--from", "start", type=TimeOption(), help="Only comments on a time that ends after this: RFC 3339, or as now-6h.")
+@click.option("--to", "end", type=TimeOption(), help="Only comments on a time that begins before this: RFC 3339, or as now-1h.")
 @list_options
 def list_comments(pool: str | None, plan: str | None, start: str | None, end: str | None, limit: int, look: Look) -> None:
     """List comments by their time, the latest first; at most 200."""

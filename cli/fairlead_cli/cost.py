@@ -51,7 +51,8 @@ def _tell(found: CostReport, limit: int) -> None:
     if not found.totals:
         click.echo("No instance had a price in this range; set spec.cost of the pool.")
     for total in found.totals:
-        click.echo(f"{total.amount} {total.currency} for {total.instance_hours:,.2f} instance hours, {total.idle} of it idle.")
+        measured = f" ({total.measured_hours:,.2f} at prices of OpenCost)" if total.measured_hours else ""
+        click.echo(f"{total.amount} {total.currency} for {total.instance_hours:,.2f} instance hours{measured}, {total.idle} of it idle.")
     if found.lines:
         print_table(COLUMNS, [_row(one) for one in found.lines[:limit]])
     for saved in found.savings:

@@ -24,7 +24,7 @@ def decisions() -> None:
 @click.option("--session", help="Only of this session.")
 @click.option("--reason", type=click.Choice([one.value for one in DecisionReason]), help="Only for this reason.")
 @click.option("--kept", type=click.Choice([one.value for one in KeptFor]), help="Only those that are kept for this reason.")
-@click.option("--outcome", type=click.Choice([one.value for one in RequestOutcome]), help="Only of requests that ended so.")
+@click.option("--outcome", type=click.Choice([one.value for one in RequestOutcome]), help="Only of requests with this outcome.")
 @click.option("--trace", metavar="ID", help="Only of the request with this trace (32 hexadecimal digits).")
 @click.option("--class", "priority_class", help="Only of this priority class.")
 @range_options

@@ -69,7 +69,7 @@ def show(name: str, instance: str, look: Look) -> None:
 
 
 def row(one: InstanceSummary) -> tuple[str, ...]:
-    """One instance under COLUMNS."""
+    """Return the cells of one instance under COLUMNS."""
     return (
         one.id,
         one.state.value,

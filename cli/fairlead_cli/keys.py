@@ -79,7 +79,9 @@ def usage(key_id: str, start: str, end: str, as_json: bool, url: tuple[str, ...]
 @click.option("--budget-day", metavar="AMOUNT", help="What its requests may cost in a UTC day, such as 25.00; then they are refused.")
 @click.option("--budget-month", metavar="AMOUNT", help="The same for a UTC month.")
 @click.option("--budget-currency", metavar="CURRENCY", help="Currency of the budgets, such as EUR.")
-@click.option("--budget-soft-percent", type=WholeOption(1, 100), help="From this share on the budget's soft end is noted; default: 80.")
+@click.option(
+    "--budget-soft-percent", type=WholeOption(1, 100), help="Percentage of a budget at which its soft limit is reported; default: 80."
+)
 @click.option("--explain", is_flag=True, help="Its requests may have their decisions kept (x-fairlead-explain: 1).")
 @json_option
 @url_option
@@ -138,11 +140,13 @@ def create(
 @click.option(
     "--budget-day",
     metavar="AMOUNT",
-    help="What its requests may cost in a UTC day, such as 25.00; then they are refused. '' takes it away.",
+    help="What its requests may cost in a UTC day, such as 25.00; then they are refused. '' removes it.",
 )
-@click.option("--budget-month", metavar="AMOUNT", help="The same for a UTC month. '' takes it away.")
+@click.option("--budget-month", metavar="AMOUNT", help="The same for a UTC month. '' removes it.")
 @click.option("--budget-currency", metavar="CURRENCY", help="Currency of the budgets, such as EUR.")
-@click.option("--budget-soft-percent", type=WholeOption(1, 100), help="From this share on the budget's soft end is noted; default: 80.")
+@click.option(
+    "--budget-soft-percent", type=WholeOption(1, 100), help="Percentage of a budget at which its soft limit is reported; default: 80."
+)
 @click.option("--explain/--no-explain", default=None, help="Whether its requests may have their decisions kept (x-fairlead-explain: 1).")
 @json_option
 @url_option
@@ -218,7 +222,9 @@ async def _all(api: ControlApi) -> list[GatewayKey]:
 
 
 async def _made(api: ControlApi, request: GatewayKeyRequest) -> tuple[GatewayKey, str]:
-    """The new key, and a sentence about models that it opens and no pool declares; else an empty text."""
+    """Return the new key, and a sentence about models that the key opens and no pool declares; "" if there are no such
+    models.
+    """
     key = await api.create_gateway_key(request)
     served = sorted({pool.model for pool in (await api.pools(limit=100)).items}) if request.models else []
     missing = [one for one in request.models if one not in served]

@@ -30,7 +30,7 @@ PAGE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How a command prints its answer, and which API it asks."""
+    """How a command prints its answer, and the API that it asks."""
 
     url: tuple[str, ...]
     token: str | None
@@ -41,7 +41,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class List(Generic[Item]):
-    """A list of the API: how to request a page, its path for exports, and what a row of the table shows."""
+    """A list of the API: how to request a page, its path for exports, and the cells of a row in the table."""
 
     fetch: Callable[[ControlApi, dict[str, Any]], Awaitable[Page[Item]]]
     path: str
@@ -51,12 +51,12 @@ class List(Generic[Item]):
 
 
 def look_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command `-o table|json`, `--watch`, `--url` and `--token`, which it gets as one Look."""
+    """Add `-o table|json`, `--watch`, `--url` and `--token` to a command, which gets them as one Look."""
     return _look_options(("table", "json"), command)
 
 
 def list_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options of `look_options`, `-o csv` and `--limit`."""
+    """Add the options of `look_options`, `-o csv` and `--limit`."""
     limit = click.option(
         "--limit", type=click.IntRange(1), default=50, show_default=True, help="Maximum number of rows; default for CSV: all."
     )
@@ -64,7 +64,7 @@ def list_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def range_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command `--from`, `--to` and `--oldest-first`, which it gets as one mapping `span`."""
+    """Add `--from`, `--to` and `--oldest-first` to a command, which gets them as one mapping `span`."""
 
     @click.option("--from", "start", type=TimeOption(), help="Begin: RFC 3339, or as now-6h.")
     @click.option("--to", "end", type=TimeOption(), help="End: RFC 3339, or as now-1h.")
@@ -78,9 +78,13 @@ def range_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _look_options(outputs: Sequence[str], command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("-o", "--output", type=click.Choice(outputs), default="table", show_default=True, help="What is printed.")
-    @click.option("-w", "--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
+    @click.option("-w", "--watch", is_flag=True, help="Repeat the request until Ctrl-C.")
     @click.option(
-        "--every", type=NumberOption(least=0.2, most=86_400), default=2.0, show_default=True, help="Seconds between two looks of --watch."
+        "--every",
+        type=NumberOption(least=0.2, most=86_400),
+        default=2.0,
+        show_default=True,
+        help="Seconds between two requests of --watch.",
     )
     @url_option
     @token_option
@@ -94,7 +98,7 @@ def _look_options(outputs: Sequence[str], command: Callable[..., Any]) -> Callab
 
 
 def show_list(look: Look, listed: List[Item], filters: Query, limit: int) -> None:
-    """Print a list as the options say. Raises ClickException for a refusal."""
+    """Print a list as the options say. Raises ClickException if the API refuses."""
     if look.output == "csv":
         limited = click.get_current_context().get_parameter_source("limit") is not click.core.ParameterSource.DEFAULT
         ask(look.url, look.token, lambda api: _stream(api, f"{listed.path}.csv", filters, limit if limited else None))
@@ -139,7 +143,7 @@ def print_found(look: Look, found: object) -> None:
 
 
 async def rows_of(api: ControlApi, listed: List[Item], filters: Query, limit: int) -> list[Item]:
-    """The first `limit` rows, page by page."""
+    """Return the first `limit` rows, page by page."""
     found: list[Item] = []
     cursor: str | None = None
     while len(found) < limit:
@@ -152,7 +156,7 @@ async def rows_of(api: ControlApi, listed: List[Item], filters: Query, limit: in
 
 
 async def _stream(api: ControlApi, path: str, filters: Query, limit: int | None) -> None:
-    """The export as it arrives; with a limit, the header and at most that many records."""
+    """Print the export as it arrives; with a limit, print the header and at most that number of records."""
     out = sys.stdout.buffer
     left = None if limit is None else limit + 1
     quoted = False

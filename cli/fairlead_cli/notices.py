@@ -15,7 +15,7 @@ from fairlead_process.pool_names import METAVAR, namespace_option, pool_named
 
 LOOK_SECONDS = 0.5
 LOOKS = 60
-"""How often, and how many times at most, `test` looks for the end of the first attempt."""
+"""Maximum number of times that `test` checks for the end of the first attempt, every LOOK_SECONDS."""
 
 
 @click.group()
@@ -35,7 +35,7 @@ def list_notices(webhook: str | None, limit: int, look: Look) -> None:
         path="/v1/notices",
         columns=("id", "at (UTC)", "webhook", "kind", "about", "state", "attempts", "newest attempt"),
         row=_notice_row,
-        empty="There is no notice. `fairlead notices webhooks` lists who would get one.",
+        empty="There is no notice. `fairlead notices webhooks` lists the receivers.",
     )
     show_list(look, listed, {"webhook": webhook}, limit)
 
@@ -124,7 +124,7 @@ def delete(webhook_id: str, yes: bool, as_json: bool, url: tuple[str, ...], toke
 
 
 async def _tested(api: ControlApi, webhook_id: str) -> WebhookNotice:
-    """A test notice after its first attempt, or as it is when the API took too long to attempt it."""
+    """Return a test notice after its first attempt, or its current state when the API took too long to attempt it."""
     found = await api.test_webhook(webhook_id)
     for _ in range(LOOKS):
         if found.attempts and found.attempts[-1].seconds is not None:

@@ -20,8 +20,8 @@ from fairlead_process.commands import ExitCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """How a change is approved (`yes`: without asking; `planned_only`: not at all), how it is shown, and which API is
-    asked for it.
+    """How a change is approved (`yes`: without a question; `planned_only`: not at all), how it is shown, and which API
+    plans it.
     """
 
     reason: str | None
@@ -37,7 +37,7 @@ class Approval:
 
 
 class Outcome(StrEnum):
-    """What became of a change that was asked for, as JSON says it in `done`."""
+    """The outcome of a requested change, with the values of `done` in JSON."""
 
     APPLIED = "applied"
     PLANNED = "planned"
@@ -47,20 +47,22 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A plan after its change was carried out or not, with what a simulation expects of it."""
+    """A plan after its change was or was not carried out, with the effect that a simulation expects of it."""
 
     plan: Plan
     expectation: PlanExpectation
     done: Outcome
 
     def document(self) -> dict[str, Any]:
-        """For programs: the plan with the id and state that it has now, `expectation` and `done`."""
+        """Return the document for programs: the plan with its current id and state, `expectation` and `done`."""
         found: dict[str, Any] = msgspec.to_builtins(self.plan)
         return found | {"expectation": msgspec.to_builtins(self.expectation), "done": self.done.value}
 
 
 def approval_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command `--reason`, `--yes`, `--no-apply`, `-o`, `--url` and `--token`, which it gets as one Approval."""
+    """Add `--reason`, `--yes`, `--no-apply`, `-o`, `--url` and `--token` to a command, which gets them as
+    one Approval.
+    """
 
     @click.option("--reason", help="Why, for the audit log; required for high-impact changes.")
     @click.option("--yes", is_flag=True, help="Apply without asking.")
@@ -80,12 +82,12 @@ def approval_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def plan_and_apply(pool: PoolKey, request: PlanRequest, approval: Approval) -> None:
-    """Plan, show, confirm, apply, print. Raises as `tell_and_apply`."""
+    """Plan, show, confirm, apply, print. Raises the exceptions of `tell_and_apply`."""
     tell_and_apply(pool, planned(pool, request, approval), approval)
 
 
 def planned(pool: PoolKey, request: PlanRequest, approval: Approval) -> Plan:
-    """A new plan of the request. Raises ClickException."""
+    """Return a new plan of the request. Raises ClickException."""
     return ask(approval.url, approval.token, lambda api: api.create_plan(pool, request))
 
 
@@ -98,7 +100,7 @@ def tell_and_apply(pool: PoolKey, plan: Plan, approval: Approval) -> None:
 
 
 def require_done(change: Change) -> None:
-    """Raises as `tell_and_apply`."""
+    """Raise the exceptions of `tell_and_apply` for a change that was not carried out."""
     if change.done is Outcome.OWNED_ELSEWHERE:
         raise click.ClickException(f"{change.plan.owner} owns this pool; commit the patch above there")
     if change.done is Outcome.DECLINED:
@@ -106,7 +108,7 @@ def require_done(change: Change) -> None:
 
 
 def carry_out(pool: PoolKey, plan: Plan, approval: Approval) -> Change:
-    """Show a plan, confirm, apply, and return what became of it."""
+    """Show a plan, confirm, apply, and return the outcome."""
     expectation = ask(approval.url, approval.token, lambda api: api.plan_expectation(plan.id))
     for line in (*lines_of(plan), *expected_lines(expectation)):
         approval.tell(line)
@@ -136,14 +138,14 @@ def _apply(pool: PoolKey, plan: Plan, approval: Approval) -> Plan:
 
 
 def _or_page(plan: Plan, approval: Approval) -> str:
-    """Where a browser takes the plan back; nothing where the API is behind the API server."""
+    """Return the page where a browser takes the plan back; "" if the API is behind the API server."""
     if is_behind_kubernetes(approval.url):
         return ""
     return f", or at {place(approval.url, approval.token)[0][0]}/plans/{plan.id}"
 
 
 def lines_of(plan: Plan) -> list[str]:
-    """A plan's change and effect, line by line."""
+    """Return a plan's change and effect, line by line."""
     return [
         "What changes:",
         *steps(plan.diff),
@@ -156,7 +158,7 @@ def lines_of(plan: Plan) -> list[str]:
 
 
 def hand_over_lines(expected: HandOverForecast | None) -> list[str]:
-    """What is kept of the caches of instances that leave, as expected."""
+    """Return lines with the expected share of the leaving instances' caches that is kept."""
     if expected is None:
         return []
     if expected.hits_kept is None:
@@ -166,7 +168,9 @@ def hand_over_lines(expected: HandOverForecast | None) -> list[str]:
 
 
 def outcome_lines(found: HandOverResult) -> list[str]:
-    """The share of requests in time since a plan was applied, and before; nothing before it is applied."""
+    """Return lines with the share of requests in time since the plan was applied, and before; empty before it is
+    applied.
+    """
     if found.until is None:
         return []
     after, before = ("not known" if one is None else f"{one:.1%}" for one in (found.attainment_after, found.attainment_before))
@@ -174,7 +178,7 @@ def outcome_lines(found: HandOverResult) -> list[str]:
 
 
 def kept_lines(found: HandOverResult) -> list[str]:
-    """What was kept of them, against what was expected."""
+    """Return lines with the share of the caches that was kept, and the expected share."""
     if found.until is None:
         return []
     expected = "" if found.expected is None or found.expected.hits_kept is None else f" ({found.expected.hits_kept:.0%} expected)"
@@ -195,7 +199,9 @@ QUANTITIES = {
 
 
 def expected_lines(found: PlanExpectation) -> list[str]:
-    """The effect that a plan's simulation expects, line by line; or why it is unknown, or the simulation's progress."""
+    """Return the effect that a plan's simulation expects, line by line; or why it is unknown, or the simulation's
+    progress.
+    """
     if found.state is ExpectationState.UNKNOWN:
         return [f"Not simulated: {found.reason}."]
     if found.state is not ExpectationState.DONE:

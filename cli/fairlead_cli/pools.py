@@ -197,7 +197,7 @@ def resume(name: str, approval: Approval) -> None:
 
 
 def canary_lines(found: Canary) -> Iterator[str]:
-    """A line per step, and one per metric below it."""
+    """Yield a line per step, and below it a line per metric."""
     if not found.steps:
         yield "No canary yet."
     for step in found.steps:
@@ -217,7 +217,7 @@ def _estimated(one: CanaryEstimate) -> str:
 
 
 def _shadow(one: ShadowFigures) -> tuple[str, ...]:
-    """One shadow under SHADOW_COLUMNS."""
+    """Return the cells of one shadow under SHADOW_COLUMNS."""
     return (
         one.policy,
         one.decided_by,
@@ -231,7 +231,7 @@ def _shadow(one: ShadowFigures) -> tuple[str, ...]:
 
 
 def row(one: PoolSummary) -> tuple[str, ...]:
-    """One pool under COLUMNS."""
+    """Return the cells of one pool under COLUMNS."""
     return (
         f"{one.namespace}/{one.name}",
         "yes" if one.ready else one.ready_reason,

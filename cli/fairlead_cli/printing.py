@@ -15,7 +15,7 @@ from fairlead_process.tables import plain_table, print_whole, seconds_words
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command `-o table|json` (and `--json`, its older spelling), which it gets as `as_json`."""
+    """Add `-o table|json` (and `--json`, its older spelling) to a command, which gets it as `as_json`."""
 
     @click.option("--json", "old_spelling", is_flag=True, hidden=True)
     @wraps(command)
@@ -31,7 +31,7 @@ def print_json(found: object) -> None:
 
 
 def print_done(as_json: bool, found: object, line: str) -> None:
-    """What was done: the resource as it is now, or a line for people."""
+    """Print the result of a command: the resource in its current state, or a line for people."""
     if as_json:
         print_json(found)
     else:
@@ -61,7 +61,7 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
 
 
 def when(at: datetime | None) -> str:
-    """A time in UTC, to the second; `-` if there is none."""
+    """Return a time in UTC, to the second; `-` for None."""
     return "-" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -70,18 +70,18 @@ def percent(share: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A duration as people read it; `-` if there is none."""
+    """Return a duration in the form for people; `-` for None."""
     return "-" if value is None else seconds_words(value)
 
 
 def short(text: object, most: int = 60) -> str:
-    """The text, cut after `most` characters; `-` if there is none."""
+    """Return the text, cut after `most` characters; `-` for None."""
     shown = "-" if text is None else str(text)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
 def steps(diff: list[dict[str, Any]]) -> list[str]:
-    """A line for each value that changes."""
+    """Return a line for each value that changes."""
     return [f"  {step['path']}: {_value(step.get('before'))} → {_value(step.get('after'))}" for step in diff]
 
 
@@ -91,5 +91,5 @@ def _value(value: Any) -> str:
 
 
 def time_words(at: datetime | None) -> str:
-    """A time in UTC, to the second."""
+    """Return a time in UTC, to the second."""
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if at is not None else "unknown"

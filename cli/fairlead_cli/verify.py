@@ -75,7 +75,7 @@ async def collect(api: ControlApi, pool: str | None, decisions: int, moves: int)
 async def _each(
     listing: Callable[[Query], Awaitable[Page[Item]]], pool: str | None, most: int, look: Callable[[Item], Awaitable[None]]
 ) -> None:
-    """The newest `most` items of a list, page by page."""
+    """Pass the newest `most` items of a list to `look`, page by page."""
     cursor: str | None = None
     left = most
     while left > 0:

@@ -63,7 +63,13 @@ def what_if() -> None:
 @click.option("--prefill-replicas", type=WholeOption(1, 10_000), help="For a pool of prefill and decode.")
 @click.option("--decode-replicas", type=WholeOption(1, 10_000), help="For a pool of prefill and decode.")
 @click.option("--engine", type=click.Choice([one.value for one in EngineModel]), help="Model of the engines, as fast as the pool's.")
-@click.option("--seed", type=WholeOption(0, 2**31 - 1), default=0, show_default=True, help="The same one gives the same numbers.")
+@click.option(
+    "--seed",
+    type=WholeOption(0, 2**31 - 1),
+    default=0,
+    show_default=True,
+    help="Seed of the simulation: the same seed gives the same figures.",
+)
 @click.option("--no-wait", is_flag=True, help="Do not wait for the results.")
 @json_option
 @url_option
@@ -176,7 +182,7 @@ def _trace(path: Path) -> list[TraceRequest]:
 
 
 def _watched(name: str, found: Simulation, url: tuple[str, ...], token: str | None) -> Simulation:
-    """Waits until the simulation has ended, with progress on standard error."""
+    """Wait until the simulation has ended, with progress on standard error, and return it."""
     pool, simulation_id = pool_named(name), found.id
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:

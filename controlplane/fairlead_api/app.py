@@ -21,6 +21,7 @@ from fairlead_api.canaries import routes as canaries
 from fairlead_api.canaries.judging import LOOK_SECONDS as JUDGING_SECONDS
 from fairlead_api.comments import routes as comments
 from fairlead_api.costs import routes as costs
+from fairlead_api.costs.store.measuring import LOOK_SECONDS as MEASURING_SECONDS
 from fairlead_api.costs.store.spending import LOOK_SECONDS as BUDGET_SECONDS
 from fairlead_api.decisions import routes as decisions
 from fairlead_api.features import infra_of, running
@@ -118,6 +119,7 @@ def create_api(
         "canaries": (partial(care.alone, "canaries", judging.look), JUDGING_SECONDS),
         "budgets": (partial(care.alone, "budgets", budgets.look), BUDGET_SECONDS),
         "costs": (costs.telling(infra), 30),
+        "measured-prices": (partial(care.alone, "measured-prices", costs.measuring_of(infra).look), MEASURING_SECONDS),
         "proposals": (partial(care.alone, "proposals", proposing.look), LOOK_SECONDS),
         "forecasts": (partial(care.alone, "forecasts", foreseeing.look), forecasts.LOOK_SECONDS),
         "watching": (partial(care.alone, "watching", foreseen.watch), forecasts.LOOK_SECONDS),

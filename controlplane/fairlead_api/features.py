@@ -12,7 +12,7 @@ from fairlead.routing.contracts.catalogues import PolicyCatalogue
 from fairlead_api.http.routes import Routes
 from fairlead_api.http.telemetry import Telemetry
 from fairlead_api.infra.copying import keep_ending_suspended_copies
-from fairlead_api.infra.database import CONTROL, READS, REPORTS, UPKEEP, Database
+from fairlead_api.infra.database import CONTROL, JOBS, READS, REPORTS, UPKEEP, Database
 from fairlead_api.infra.lost_commits import LostCommits
 from fairlead_api.infra.notices import Notice
 from fairlead_api.infra.notifying import listen
@@ -43,6 +43,7 @@ class Infra:
     reports: Database
     control: Database
     background: Database
+    jobs: Database
     partitions: Partitions
     telemetry: Telemetry
     lost_commits: LostCommits
@@ -78,8 +79,8 @@ class Feature:
 def infra_of(settings: Settings, clock: Callable[[], datetime] | None, patience: float, simulator: Sequence[str]) -> Infra:
     """The infrastructure that the settings describe; the database may take `patience` times as long as usual."""
     pulse, share = Pulse(settings.database_url, patience, older()), settings.share_seconds
-    reads, reports, control, background = (
-        Database(one.patient(patience), pulse, settings.router_live_seconds) for one in (READS, REPORTS, CONTROL, UPKEEP)
+    reads, reports, control, background, jobs = (
+        Database(one.patient(patience), pulse, settings.router_live_seconds) for one in (READS, REPORTS, CONTROL, UPKEEP, JOBS)
     )
     return Infra(
         settings=settings,
@@ -89,6 +90,7 @@ def infra_of(settings: Settings, clock: Callable[[], datetime] | None, patience:
         reports=reports,
         control=control,
         background=background,
+        jobs=jobs,
         partitions=Partitions(background),
         telemetry=Telemetry(),
         lost_commits=LostCommits(background),
@@ -107,7 +109,7 @@ async def running(infra: Infra, features: Sequence[Feature]) -> AsyncIterator[No
     if infra.settings.migrate:
         await asyncio.to_thread(upgrade, infra.settings.database_url)
     async with contextlib.AsyncExitStack() as stack:
-        for database in (infra.reads, infra.reports, infra.control, infra.background):
+        for database in (infra.reads, infra.reports, infra.control, infra.background, infra.jobs):
             stack.push_async_callback(database.close)
         tasks = await stack.enter_async_context(Tasks())
         tasks.start("database pulse", infra.pulse.run)

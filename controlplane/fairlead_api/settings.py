@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
+from fairlead.costs.money import CURRENCY_PATTERN
 from fairlead.errors import InvalidInput
 from fairlead_api.autoscaler_settings import AutoscalerSettings
 from fairlead_api.oidc_settings import OidcSettings
@@ -231,6 +232,25 @@ class Settings:
             default_shown="none",
         ),
     )
+    opencost_url: str | None = field(
+        default=None,
+        metadata=variable(
+            "FAIRLEAD_OPENCOST_URL",
+            Address("http://opencost.opencost:9003"),
+            "the address of OpenCost, which says what the pods of pools without a price of their own cost",
+            "without it only prices of the pools' specs count",
+            default_shown="none",
+        ),
+    )
+    opencost_currency: str = field(
+        default="USD",
+        metadata=variable(
+            "FAIRLEAD_OPENCOST_CURRENCY",
+            Parsed(lambda text: _currency(text), "a currency of three capital letters, such as EUR"),
+            "the currency of OpenCost's figures, which it does not say",
+            "another one than OpenCost's makes every amount wrong",
+        ),
+    )
     webhook_networks: tuple[IPv4Network | IPv6Network, ...] = field(
         default=(),
         metadata=variable(
@@ -269,6 +289,12 @@ def parse_bootstrap_tokens(text: str) -> tuple[BootstrapToken, ...]:
             raise InvalidInput("FAIRLEAD_BOOTSTRAP_TOKENS", "…", remedy)
         tokens.append(BootstrapToken(*pieces))
     return tuple(tokens)
+
+
+def _currency(text: str) -> str:
+    if not re.fullmatch(CURRENCY_PATTERN, text):
+        raise ValueError(text)
+    return text
 
 
 _OTHER_FORMS = (

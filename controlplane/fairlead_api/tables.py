@@ -23,6 +23,7 @@ from fairlead_api.canaries.tables import canary_steps as canary_steps
 from fairlead_api.comments.tables import comments as comments
 from fairlead_api.costs.tables import instance_lives as instance_lives
 from fairlead_api.costs.tables import instance_prices as instance_prices
+from fairlead_api.costs.tables import measured_prices as measured_prices
 from fairlead_api.costs.tables import session_usage_hours as session_usage_hours
 from fairlead_api.costs.tables import usage_hours as usage_hours
 from fairlead_api.costs.tables import work_hours as work_hours

@@ -29,9 +29,9 @@ def create_app(
     clusters: ClusterSettings = NO_CLUSTERS,
     ports: AutoscalerPorts | None = None,
 ) -> ASGIApp:
-    """The API together with the web UI. Nothing is connected or migrated before the app's lifespan starts. `cluster`
-    replaces the Kubernetes API; `links` lead from the pages to other tools, `clusters` are those that a page shows
-    beside this one, and `ports` are those for other people's autoscalers.
+    """Return the API together with the web UI. Nothing is connected or migrated before the app's lifespan starts.
+    `cluster` replaces the Kubernetes API; `links` lead from the pages to other tools, `clusters` are the clusters that
+    a page shows beside this one, and `ports` are the ports for other people's autoscalers.
 
     Raises InvalidInput for an unusable `public_url`.
     """

@@ -14,7 +14,7 @@ from fairlead_web.text.outside_links import LinkPatterns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSettings:
-    """Settings of the host process. `public_url` None = the address it listens on."""
+    """Settings of the host process. `public_url` None = the address on which it listens."""
 
     web: bool = field(
         default=True,
@@ -34,5 +34,5 @@ class HostSettings:
 
 
 def read_settings(environment: Mapping[str, str]) -> HostSettings:
-    """Settings from environment variables. Raises InvalidInput for a missing or unusable one."""
+    """Return the settings from environment variables. Raises InvalidInput for a missing or unusable variable."""
     return read(HostSettings, environment)

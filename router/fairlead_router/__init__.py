@@ -9,6 +9,6 @@ in its scheduler exactly once, on every exit path. Otherwise an instance looks b
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-"""numpy reads it when it is loaded. When threads share matrix products of the sizes used here, the products are slower
+"""numpy reads the variable when it is loaded. Matrix products of the sizes used here are slower with several threads,
 and their p99 reaches milliseconds.
 """

@@ -1,4 +1,4 @@
-"""The operators' port of a router: metrics, a debug view and health, apart from the port that clients can reach."""
+"""The port of a router for its operators: metrics, a debug view and health, on another port than the clients'."""
 
 from __future__ import annotations
 

@@ -17,12 +17,12 @@ OTHER_ROUTERS = DoorPlan(name="other routers", wanted=256)
 PUBLISHERS = DoorPlan(name="engines that publish KV events", wanted=1024)
 EVENT_SOURCES = "KV events"
 FILES_OF_SOURCE = 4
-"""Of ZMQ: its socket, the one that watches it, the connection, and a replay."""
+"""Files that ZMQ opens for a source: the source's socket, the socket that monitors it, the connection, and a replay."""
 
 
 def door_plans(settings: Sizes) -> tuple[DoorPlan, ...]:
-    """The ports that connections come in by, that of clients first: each of them may need one to an engine. Beside them
-    the sources of KV events, to which the router connects.
+    """Return the doors of the ports that accept connections, the clients' port first, because each client may need a
+    connection to an engine. The sources of KV events need files in addition: the router connects to them.
     """
     clients = DoorPlan(name="clients", wanted=settings.max_connections, files=2)
     health = () if settings.picker_health_port is None else (PICKER_HEALTH,)
@@ -33,12 +33,14 @@ def door_plans(settings: Sizes) -> tuple[DoorPlan, ...]:
 
 
 PROCESS_BYTES = 256 * MEBIBYTE
-"""The process without a request: the interpreter and its libraries, tables, what is known of engines' caches."""
+"""Bytes of the process without a request: the interpreter and its libraries, tables, and what is known of engines'
+caches.
+"""
 MOST_FOR_VALUES = 288 * MEBIBYTE
-"""Reading a body of as many JSON values as one may have (`protocols.requests`)."""
+"""Bytes needed to read a body with the maximum number of JSON values (`protocols.requests`)."""
 
 READING_EACH, READING_VALUES_EACH = 6, 32
-"""Bytes of memory for each byte of the largest body while it is read: of one long text, and of small values."""
+"""Bytes of memory for each byte of the largest body while it is read: for one long text, and for small values."""
 MEMORY_STEP = 64 * MEBIBYTE
 
 REMEDY = (
@@ -49,29 +51,31 @@ REMEDY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLimits:
-    """What takes the memory of a router's process in the worst case, in bytes; `available` is what it has."""
+    """The parts of a router process's memory in the worst case, in bytes; `available` is the memory that the process
+    has.
+    """
 
     process: int
     kept_prompts: int
     reading: int
-    """Reading one body: bodies are read one after the other."""
+    """Memory for reading one body, because bodies are read one after the other."""
     bodies: int
-    """Bodies in progress, as counted."""
+    """Memory for the bodies in progress, as the router counts it."""
     largest: int
     available: int
 
     @property
     def worst_case(self) -> int:
-        """All of it at once."""
+        """The sum of all parts."""
         return self.process + self.kept_prompts + self.reading + int(BYTES_EACH * self.bodies)
 
     @property
     def fit(self) -> bool:
-        """Whether the process has enough."""
+        """Whether the available memory is enough for the worst case."""
         return self.worst_case <= self.available
 
     def shown(self) -> dict[str, int]:
-        """In MiB, for the log."""
+        """Return the figures in MiB, for the log."""
         return {
             "body_memory_mib": self.bodies // MEBIBYTE,
             "worst_case_mib": self.worst_case // MEBIBYTE,
@@ -79,7 +83,7 @@ class MemoryLimits:
         }
 
     def words(self) -> str:
-        """The worst case and its parts, for a person."""
+        """Return the worst case and its parts as a text for people."""
         parts = {
             "process": self.process,
             "kept prompts": self.kept_prompts,
@@ -90,7 +94,7 @@ class MemoryLimits:
 
 
 def memory_limits(settings: Sizes, available: int) -> MemoryLimits:
-    """The worst case by the settings, in a process that has `available` bytes."""
+    """Return the worst case under the settings, in a process that has `available` bytes."""
     largest, reading = _largest(settings), _reading(settings)
     besides = PROCESS_BYTES + settings.kept_prompts_bytes + reading
     return MemoryLimits(
@@ -104,8 +108,8 @@ def memory_limits(settings: Sizes, available: int) -> MemoryLimits:
 
 
 def needed_memory(settings: Sizes) -> int:
-    """Bytes that a process should be given, in whole MEMORY_STEPs: enough for the worst case by the settings. Where no
-    setting says what bodies may take, they have their usual share. The chart computes it as well
+    """Return the bytes that a process should be given, in whole MEMORY_STEPs: enough for the worst case under the
+    settings. If no setting limits the memory for bodies, bodies get their usual share. The chart computes the same
     (`fairlead.routerMemory`), from the same numbers.
     """
     besides = PROCESS_BYTES + settings.kept_prompts_bytes + _reading(settings)
@@ -126,7 +130,7 @@ def _reading(settings: Sizes) -> int:
 
 
 def budget_lines(settings: Sizes, available: int) -> Iterator[tuple[str, str]]:
-    """What a process with these settings may take, for a person: a subject and its words each."""
+    """Yield what a process with these settings may take, for people: pairs of a subject and a text."""
     limits, needed = memory_limits(settings, available), needed_memory(settings)
     doors = ", ".join(f"{plan.name} {plan.wanted}" for plan in door_plans(settings))
     yield "Connections", f"{doors}; fewer where the limit of open files is too low"

@@ -88,7 +88,9 @@ logger = logging.getLogger(__name__)
 
 
 def pool_scheduler_factory(router_id: str, seed: int, sample_rate: float, max_retries: int) -> SchedulerFactory:
-    """Real schedulers; `seed` must differ between starts of a router, or records of two lives would share ids."""
+    """Return the factory of real schedulers. `seed` must differ between starts of a router, or records of two starts
+    would share ids.
+    """
     settings = SchedulerSettings(attempts=max_retries + 1)
     policies = installed_policies()
 
@@ -250,7 +252,7 @@ class Router:
         )
 
     def log_limits(self) -> None:
-        """Say how the process's files and memory are shared, and whether the memory is enough for the worst case."""
+        """Log how the process's files and memory are shared, and whether the memory is enough for the worst case."""
         connections = {name: door.most for name, door in self.doors.items()}
         logger.info("limits", extra={"connections": connections, **self.limits.shown()})
         if not self.limits.fit:
@@ -260,8 +262,8 @@ class Router:
         self.informing.synced = True
 
     def recall(self) -> None:
-        """Load what an earlier process left on disk: unsent reports, last tables, bindings, prefixes, what was observed
-        of engines, keys. Raises OSError.
+        """Load what an earlier process left on disk: unsent reports, last tables, bindings, prefixes, observations of
+        engines, keys. Raises OSError.
         """
         self._say_how_the_last_ended()
         self.spool.open()
@@ -324,8 +326,8 @@ class Router:
             self._tasks.every(LOOK_SECONDS, "routers", self.company.look)
 
     async def keep_prefixes(self) -> None:
-        """Write to disk what instances are assumed to hold, what was observed of engines, how many routers are live,
-        and this process's memory. A restarted router reads it.
+        """Write for a restarted router what instances are assumed to hold, what was observed of engines, how many
+        routers are live, and this process's memory.
         """
         memories, engines, told_at = self.pools.prefix_memories(), self.pools.engine_memories(), self.pools.routers_told_at
         await asyncio.to_thread(self.cache.keep_prefixes, memories)
@@ -412,8 +414,8 @@ async def serve(
     pickers: PickerListeners,
     ask_listener: socket.socket | None = None,
 ) -> None:
-    """Run a router until a signal, then drain: clients at `listener`, operators at `admin_listener`, proxies that ask
-    where to send requests at `pickers`, routers of other machines at `ask_listener`.
+    """Run a router until a signal, then drain it. Clients connect at `listener`, operators at `admin_listener`, proxies
+    that ask where to send requests at `pickers`, routers of other machines at `ask_listener`.
     """
     factory = pool_scheduler_factory(settings.router_id, secrets.randbits(63), settings.decision_sample_rate, settings.max_retries)
     router = Router(settings, factory, secrets.token_hex(4), ask_listener)
@@ -446,7 +448,9 @@ async def serve(
 
 
 class _RouterCommand(click.Command):
-    """Its help ends with the memory and files that one router may use under the settings in the environment."""
+    """The router's command. Its help ends with the memory and files that one router may use under the settings in the
+    environment.
+    """
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See click."""
@@ -471,7 +475,7 @@ class _RouterCommand(click.Command):
 )
 @click.option("--socket-reuse", is_flag=True, help="Share the port with other router processes (SO_REUSEPORT).")
 def main(host: str, port: int, admin_host: str, admin_port: int, socket_reuse: bool) -> None:
-    """Run a router: an OpenAI-compatible gateway. Exit code 2 and one line for input that cannot be used."""
+    """Run a router: an OpenAI-compatible gateway. Exits with code 2 and one line for unusable input."""
     with one_line_errors("router"):
         settings = begin(read_settings)
         listener = bind("--host/--port", host, port, shared=socket_reuse)

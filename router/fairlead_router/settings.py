@@ -1,4 +1,4 @@
-"""The router's settings, read from the environment once; docs/settings.md is made of them."""
+"""The router's settings, read from the environment once; docs/settings.md is generated from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ _SECONDS = Number("seconds", above=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """All in seconds."""
+    """Timeouts in seconds."""
 
     connect: float = field(
         default=2.0,
@@ -29,7 +29,7 @@ class Timeouts:
             "FAIRLEAD_CONNECT_TIMEOUT_SECONDS",
             _SECONDS,
             "connecting to an engine (`unreachable`)",
-            "an engine that takes longer is passed over",
+            "an engine that takes longer is skipped",
         ),
     )
     first_byte: float = field(
@@ -40,7 +40,7 @@ class Timeouts:
             "per attempt at a streamed request, from sending it to an engine until its answer begins (`timeout`); an answer that is not"
             " streamed begins when all of it is computed and has the total time, unless its engine answers nothing at all for as long as"
             " this, its metrics included, or for 30 s if it served metrics before",
-            "shorter than a long prefill takes away requests that would have been answered",
+            "a value shorter than a long prefill fails requests that would have been answered",
         ),
     )
     idle: float = field(
@@ -48,7 +48,7 @@ class Timeouts:
         metadata=variable(
             "FAIRLEAD_IDLE_TIMEOUT_SECONDS",
             _SECONDS,
-            "from one piece of an answer to the next (`stalled`), of an engine that does not answer about its metrics, or says there that"
+            "from one piece of an answer to the next (`stalled`), if the engine does not serve its metrics, or reports there that"
             " it runs no request; an engine seen to make no progress is given up sooner",
             "an answer that is silent longer is ended",
         ),
@@ -61,7 +61,7 @@ class Timeouts:
     )
     body: float = field(
         default=60.0,
-        metadata=variable("FAIRLEAD_BODY_TIMEOUT_SECONDS", _SECONDS, "until a request's body has come", "slower clients get 408"),
+        metadata=variable("FAIRLEAD_BODY_TIMEOUT_SECONDS", _SECONDS, "until a request's body has arrived", "slower clients get 408"),
     )
     header: float = field(
         default=10.0,
@@ -74,7 +74,7 @@ class Timeouts:
         metadata=variable(
             "FAIRLEAD_KEEP_ALIVE_SECONDS",
             _SECONDS,
-            "a client's connection without a request, or with an answer that it does not read",
+            "a client's connection without a request, or with an answer that the client does not read",
             "then it is closed",
         ),
     )
@@ -83,8 +83,8 @@ class Timeouts:
         metadata=variable(
             "FAIRLEAD_SHUTDOWN_SECONDS",
             _SECONDS,
-            "for requests in progress when the router has to stop",
-            "what still waits in a queue after half of it is refused; what is not answered by then is cut off",
+            "for requests in progress when the router must stop",
+            "requests still queued after half of it are refused; requests not answered at its end are cut off",
         ),
     )
 
@@ -119,7 +119,7 @@ class Sizes:
             "FAIRLEAD_KEPT_PROMPTS_BYTES",
             Whole("bytes", 0),
             "the last prompts of sessions, kept in memory to be computed elsewhere when their instance leaves (`handOverBudget`)",
-            "beyond it the longest unused go; their sessions are computed again with their next turn",
+            "beyond it the least recently used prompts are dropped; their sessions are computed again with their next turn",
         ),
     )
     max_header_bytes: int = field(
@@ -150,8 +150,8 @@ class Sizes:
         metadata=variable(
             "FAIRLEAD_KV_EVENT_SOURCES",
             Whole("sources", 1),
-            "sources of KV events (an engine has one for each data-parallel rank) that a process follows; each takes up to four files, and where"
-            " these are short all of them a sixteenth",
+            "maximum number of sources of KV events (one for each data-parallel rank of an engine) that a process follows; each takes up to four files;"
+            " where files are short, all sources together get a sixteenth",
             "for engines beyond it the router uses its own history",
         ),
     )
@@ -161,7 +161,7 @@ class Sizes:
             "FAIRLEAD_PICKER_PORT",
             Whole("port", 1, 65535),
             "port of the endpoint picker (Envoy's ext_proc, at the host of `--host`), for gateways that send requests themselves",
-            "without it there is none; docs/endpoint-picker.md",
+            "without it the router has no endpoint picker; docs/endpoint-picker.md",
             default_shown="none",
         ),
     )
@@ -171,7 +171,7 @@ class Sizes:
             "FAIRLEAD_PICKER_HEALTH_PORT",
             Whole("port", 1, 65535),
             "a second port with gRPC health checks only, never with TLS, for probes",
-            "without it health is asked at the picker's own port",
+            "without it health is checked at the picker's own port",
             default_shown="none",
         ),
     )
@@ -193,7 +193,7 @@ class RouterSettings(Sizes):
             "FAIRLEAD_ROUTER_ID",
             Text("a name that stays the same over restarts, such as router-0", "name"),
             "the router's name in reports, decisions and metrics",
-            "a new name is a new router; the token must be good for it",
+            "a new name is a new router; the token must be valid for it",
         )
     )
     spool_dir: Path = field(
@@ -201,7 +201,7 @@ class RouterSettings(Sizes):
             "FAIRLEAD_SPOOL_DIR",
             Parsed(lambda text: _folder(text), "a directory this process may write to", "directory"),
             "where unsent reports and the last tables are kept",
-            "without what is in it a restarted router forgets what it had not reported yet",
+            "if its files are lost, a restarted router loses what it had not reported yet",
         )
     )
     routers_dir: Path | None = field(
@@ -210,7 +210,7 @@ class RouterSettings(Sizes):
             "FAIRLEAD_ROUTERS_DIR",
             Parsed(lambda text: _folder(text), "a directory this process may write to", "directory"),
             "routers of one machine that share this folder find each other, and one of them decides for each pool",
-            "without it each router decides by what it has sent itself",
+            "without it each router decides from what it has sent itself",
             default_shown="none",
         ),
     )
@@ -219,7 +219,7 @@ class RouterSettings(Sizes):
         metadata=variable(
             "FAIRLEAD_ROUTER_ASK_HOST",
             Parsed(lambda text: _own_address(text), "an address of this machine that other routers reach, such as 10.0.0.7", "IP or name"),
-            "where this router listens for routers of other machines, which learn it from the control API; one of all decides for each pool",
+            "where this router listens for routers of other machines, which get it from the control API; one router decides for each pool",
             "without it only routers that share FAIRLEAD_ROUTERS_DIR ask each other",
             default_shown="none",
         ),
@@ -236,7 +236,7 @@ class RouterSettings(Sizes):
             "FAIRLEAD_SPOOL_MAX_BYTES",
             Whole("bytes", 64 * 1024),
             "unsent reports kept on disk",
-            "beyond it samples go, oldest first, then history",
+            "beyond it samples are deleted, oldest first, then history",
         ),
     )
     cors_origins: tuple[str, ...] = field(
@@ -245,7 +245,7 @@ class RouterSettings(Sizes):
             "FAIRLEAD_CORS_ORIGINS",
             Parsed(lambda text: _origins(text), "`*`, or origins as https://chat.example.com, with commas between them", "origins"),
             "web pages that may call the gateway from a browser, by their origin; `*` is every page",
-            "without it browsers keep pages of other origins out; with `*` and no API keys every page that somebody opens can use the engines",
+            "without it browsers refuse pages of other origins; with `*` and no API keys, every page that somebody opens can use the engines",
             default_shown="none",
         ),
     )
@@ -273,8 +273,8 @@ class RouterSettings(Sizes):
         metadata=variable(
             "FAIRLEAD_GATEWAY_KEYS",
             Parsed(lambda text: _keys(text.split(",")), f"API keys of at least {SHORTEST_KEY} characters", "keys with commas", secret=True),
-            "API keys that open every pool without limits, to begin with; with one of them, keys are required",
-            "they show in no list, and only a restart takes them away",
+            "API keys that open every pool without limits, for a start; if there is one, keys are required",
+            "no list shows them, and only a restart removes them",
             default_shown="none",
         ),
     )
@@ -294,9 +294,9 @@ class RouterSettings(Sizes):
         metadata=variable(
             "FAIRLEAD_TRUST_PRIORITY_HEADERS",
             Switch(),
-            "whether a client that shows no API key may ask for any priority class of a pool (`x-llm-d-inference-objective`), and say for whom it "
-            "asks (`x-llm-d-inference-fairness-id`)",
-            "without, it gets the class `default` or a lower one, and all such clients are one tenant; set it to 0 where clients reach the port "
+            "whether a client without an API key may ask for any priority class of a pool (`x-llm-d-inference-objective`), and name the tenant of its "
+            "request (`x-llm-d-inference-fairness-id`)",
+            "otherwise it gets the class `default` or a lower one, and all such clients are one tenant; set it to 0 where clients reach the port "
             "themselves",
         ),
     )
@@ -305,8 +305,8 @@ class RouterSettings(Sizes):
         metadata=variable(
             "FAIRLEAD_EXPLAIN_WITHOUT_KEY",
             Switch(),
-            "whether a client that shows no API key may have the decision of its request kept (`x-fairlead-explain: 1`)",
-            "at most 10 a second in a pool are kept so; a key may as it says",
+            "whether a client without an API key may have the decision of its request kept (`x-fairlead-explain: 1`)",
+            "at most 10 a second in a pool are kept this way; for a client with a key, the key decides",
         ),
     )
     kv_event_hosts: Hosts = field(
@@ -314,8 +314,8 @@ class RouterSettings(Sizes):
         metadata=variable(
             "FAIRLEAD_KV_EVENT_HOSTS",
             Parsed(lambda text: _event_hosts(text), "names, `*.` with the end of a name, addresses or networks, with commas", "hosts"),
-            "hosts besides its own at which an engine may say that it publishes KV events, such as `*.engines.svc` or `10.0.0.0/8`",
-            "routers connect to what engines name there",
+            "hosts besides its own that an engine may name as the place of its KV events, such as `*.engines.svc` or `10.0.0.0/8`",
+            "routers connect to the endpoints that engines name there",
             default_shown="none",
         ),
     )
@@ -343,7 +343,7 @@ class RouterSettings(Sizes):
         metadata=variable(
             "FAIRLEAD_PICKER_SCORES",
             Switch(),
-            "whether the endpoint picker also tells the gateway how the best endpoints compared, from 0 to 1, as metadata",
+            "whether the endpoint picker also sends the gateway the best endpoints' scores, from 0 to 1, as metadata",
             "the metadata grow by 30 to 40 bytes for each compared endpoint (docs/endpoint-picker.md)",
         ),
     )
@@ -361,7 +361,7 @@ class RouterSettings(Sizes):
         metadata=variable(
             "FAIRLEAD_PICKER_TLS_CERT_FILE",
             File(),
-            "certificate chain in PEM, for TLS at the endpoint picker's port; read again within a minute after it changed",
+            "certificate chain in PEM, for TLS at the endpoint picker's port; read again within a minute after a change",
             "without it gateways must be configured for plain HTTP/2",
             default_shown="none",
         ),
@@ -377,7 +377,7 @@ class RouterSettings(Sizes):
         metadata=variable(
             "FAIRLEAD_DECISION_SAMPLE_RATE",
             Number("", 0, 1),
-            "share of routing decisions that are kept of requests with which all is well",
+            "share of routing decisions that are kept for requests without a problem",
             "more = more explanations, and about 1.1 GB of database for each million; those of late, refused, failed, retried and moved requests are "
             "always kept, up to 10 a second in a pool",
         ),
@@ -388,7 +388,7 @@ class RouterSettings(Sizes):
             "FAIRLEAD_RECORD_TRAFFIC",
             Number("", 0, 1),
             "share of sessions whose requests are recorded, for simulations and session trees: arrivals, lengths, hashes of prompt blocks; no text",
-            "1 writes a row for every request; with 0 simulations have only traces that are uploaded, and there are no tasks and trees",
+            "1 writes a row for every request; with 0, simulations have only uploaded traces, and there are no tasks and trees",
         ),
     )
     otlp_endpoint: str | None = field(
@@ -406,9 +406,9 @@ class RouterSettings(Sizes):
 
 
 def read_settings(environment: Mapping[str, str]) -> RouterSettings:
-    """Settings from environment variables; keys of both sources are in `gateway_keys`.
+    """Return the settings from environment variables; `gateway_keys` has the keys of both sources.
 
-    Raises InvalidInput for a missing or unusable one.
+    Raises InvalidInput for a missing or unusable variable.
     """
     settings = read(RouterSettings, environment)
     if (settings.picker_tls_cert_file is None) != (settings.picker_tls_key_file is None):
@@ -428,12 +428,14 @@ def _own_address(text: str) -> str:
 
 
 def _event_hosts(text: str) -> Hosts:
-    """Raises ValueError."""
+    """Return the hosts in a setting. Raises ValueError."""
     return Hosts([word.strip() for word in text.split(",") if word.strip()])
 
 
 def _origins(text: str) -> tuple[str, ...]:
-    """Origins separated by commas: `*`, `null` (pages of files) or scheme://host[:port]. Raises ValueError."""
+    """Return the origins in a setting, separated by commas: `*`, `null` (pages of files) or scheme://host[:port].
+    Raises ValueError.
+    """
     origins = tuple(word.strip().lower() for word in text.split(",") if word.strip())
     for origin in origins:
         scheme, separator, host = origin.partition("://")

@@ -1,5 +1,5 @@
 """Fills the Kubernetes API at start (the sandbox's own or a given cluster's): applies Fairlead's resource definitions,
-and creates the demo pool if there is none yet.
+and creates the demo pool if it does not exist yet.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ ACCOUNTS = ("kubelet", "fairlead-api", "fairlead-operator")
 """The other users of the Kubernetes API; the sandbox's own writes a kubeconfig for each."""
 ESTABLISH_SECONDS = 20.0
 POOL_READY_SECONDS = 180.0
-"""The setup fails if nothing about the pool changes for this long."""
+"""Seconds without any change of the pool after which the setup fails."""
 
 
 class ClusterSetup:
@@ -39,8 +39,8 @@ class ClusterSetup:
         """The kubeconfig of a cluster that is used instead of the sandbox's own Kubernetes API."""
 
     async def publish_kubeconfig(self) -> None:
-        """Copy the admin's kubeconfig to its documented place; with a given cluster, also write one
-        for every process.
+        """Copy the admin's kubeconfig to its documented path; with a given cluster, also write one kubeconfig for every
+        process.
         """
         folder = self._directory.kubernetes
         source = self._cluster or folder / "kubeconfig"
@@ -55,8 +55,8 @@ class ClusterSetup:
             raise SandboxError(f"{source}: there is no kubeconfig to be read ({problem.strerror})") from None
 
     async def apply_definitions(self) -> None:
-        """Apply every definition in `crds/`, and in the sandbox's own cluster that of LeaderWorkerSets; wait until they
-        are established.
+        """Apply every definition in `crds/`, and in the sandbox's own cluster also the definition of LeaderWorkerSets;
+        wait until they are established.
         """
         others = () if self._cluster is not None else (leader_worker_set_definition(),)
         async with self._client() as client:

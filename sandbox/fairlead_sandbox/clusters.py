@@ -12,8 +12,8 @@ from processkube.kubernetes_client import KubernetesClient
 
 @asynccontextmanager
 async def client_of(kubeconfig: Path) -> AsyncIterator[KubernetesClient]:
-    """A client of the cluster. Raises SandboxError for an unusable file and for errors that the block
-    does not catch.
+    """Yield a client of the cluster. Raises SandboxError for an unusable file and for errors that the block does not
+    catch.
     """
     with _as_sandbox_errors():
         async with KubernetesClient(read_kubeconfig(kubeconfig)) as client:
@@ -21,7 +21,7 @@ async def client_of(kubeconfig: Path) -> AsyncIterator[KubernetesClient]:
 
 
 def server_of(kubeconfig: Path) -> str:
-    """The URL of the cluster's API. Raises SandboxError for a file that cannot be used."""
+    """Return the URL of the cluster's API. Raises SandboxError for a file that cannot be used."""
     with _as_sandbox_errors():
         return read_kubeconfig(kubeconfig).server
 

@@ -9,7 +9,9 @@ STATE_DIR_VARIABLE = "FAIRLEAD_STATE_DIR"
 
 
 def command_line(name: str, root: Path) -> str:
-    """`fairlead NAME` for the sandbox in `root`, with --state-dir unless the command would find it from here anyway."""
+    """Return `fairlead NAME` for the sandbox in `root`, with --state-dir unless the command would find the sandbox from
+    here anyway.
+    """
     if root == Path(os.environ.get(STATE_DIR_VARIABLE) or STATE_DIR).absolute():
         return f"fairlead {name}"
     return f"fairlead {name} --state-dir {shlex.quote(str(root))}"

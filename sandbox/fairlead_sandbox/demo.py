@@ -1,4 +1,4 @@
-"""The pool a new sandbox starts with, and the background load that gives its pages something to show."""
+"""The pool with which a new sandbox starts, and the background load that gives its pages something to show."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,13 +14,15 @@ At this speed the load below keeps them about half busy, and requests wait now a
 
 REQUESTS_PER_SECOND = 3.0
 LONGEST_PROMPT = 40_000
-"""Maximum prompt tokens in the demo's load. An instance computes 62,500 within the TTFT target of 5 s, so no request is
-beyond the pool.
+"""Maximum prompt tokens in the demo's load. An instance computes 62,500 tokens within the TTFT target of 5 s, so the
+pool can serve every request in time.
 """
 
 
 def demo_pool(engine_port: int) -> dict[str, Any]:
-    """A pool of four simulated instances under the default policy, with an SLO that the demo's load can just keep."""
+    """Return a pool of four simulated instances under the default policy, with an SLO that the demo's load can just
+    meet.
+    """
     return {
         "apiVersion": "fairlead.dev/v1alpha1",
         "kind": "InferencePool",
@@ -37,7 +39,7 @@ def demo_pool(engine_port: int) -> dict[str, Any]:
 
 
 def load_arguments(urls: Sequence[str]) -> tuple[str, ...]:
-    """Arguments of `fairlead replay` for the background load.
+    """Return the arguments of `fairlead replay` for the background load.
 
     It repeats a generated conversation trace without end, at a modest rate.
     """

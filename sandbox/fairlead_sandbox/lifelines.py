@@ -9,9 +9,9 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(number: int) -> Callable[[], None] | None:
-    """Returns a `preexec_fn` that has the kernel send signal `number` to the child when the thread that forked it ends.
+    """Return a `preexec_fn` that has the kernel send signal `number` to the child when the thread that forked it ends.
 
-    Fork from the main thread only: when any other thread ends, the child would end too. None if the kernel
+    Fork from the main thread only: when any other thread ends, its children would end too. Returns None if the kernel
     has no parent-death signal.
     """
     if sys.platform != "linux":

@@ -11,9 +11,10 @@ BLOCK_BYTES = 256 * 1024
 
 
 def find_logs(directory: StateDirectory, name: str | None) -> dict[str, Path]:
-    """The log files by process name: all of them, or only that of the process or pod called `name` (`demo-babc12`).
+    """Return the log files by process name: all of them, or only the log of the process or pod called `name`
+    (`demo-babc12`).
 
-    Raises SandboxError when there is none.
+    Raises SandboxError when there is no such log.
     """
     processes = {path.stem: path for path in sorted(directory.logs.glob("*.log"))}
     if name is None:
@@ -28,7 +29,7 @@ def find_logs(directory: StateDirectory, name: str | None) -> dict[str, Path]:
 
 
 def last_lines(path: Path, count: int) -> tuple[list[str], int]:
-    """The last lines of a file, and the position of its end, from which `follow` continues."""
+    """Return the last lines of a file, and the position of its end, from which `follow` continues."""
     blocks: list[bytes] = []
     newlines = 0
     with path.open("rb") as file:
@@ -48,7 +49,7 @@ def follow(
 ) -> Iterator[tuple[str, str]]:
     """Yield (name, line) for each line after these ends, without end, or until `wait` raises an error.
 
-    If a file was truncated or moved away, it reads from the new beginning.
+    If a file was truncated or moved away, reading continues at the new beginning.
     """
     positions = dict(ends)
     rests = dict.fromkeys(logs, b"")

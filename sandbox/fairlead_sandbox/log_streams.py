@@ -46,7 +46,7 @@ class Console:
             self._target, self.reader_left = None, True
 
     def wait(self, seconds: float) -> None:
-        """Wait for this long, or until the reader is gone."""
+        """Wait for this number of seconds, or until the reader is gone."""
         watching = select.poll()
         with contextlib.suppress(OSError, ValueError):  # of what is not a file, as in tests, nothing can be heard
             if self._target is not None:
@@ -71,7 +71,7 @@ class ProcessLog:
         self._size = self._file.tell()
 
     def write(self, line: str) -> None:
-        """Keep one line, without its newline."""
+        """Write one line, without its newline."""
         self.last_lines.append(line)
         if self._console is not None:
             self._console.write(self._name, line)
@@ -92,7 +92,7 @@ class ProcessLog:
         self._size += len(data)
 
     def _open_again(self) -> None:
-        """Continue with a new file of this name. If that is not possible, the next line tries again."""
+        """Continue with a new file of this name. If that is not possible, the next line tries it again."""
         self.close()
         self._size = 0
         with contextlib.suppress(OSError):
@@ -113,7 +113,7 @@ class LineSplitter:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[str]:
-        """The lines completed by this chunk."""
+        """Return the lines completed by this chunk."""
         *complete, self._rest = (self._rest + chunk).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         if len(self._rest) > LINE_LIMIT_BYTES:
             complete.append(self._rest)
@@ -121,6 +121,6 @@ class LineSplitter:
         return [line.decode(errors="replace") for line in complete]
 
     def rest(self) -> list[str]:
-        """The incomplete line that is left when the stream ends."""
+        """Return the incomplete line that is left when the stream ends."""
         left, self._rest = self._rest, b""
         return [left.decode(errors="replace")] if left else []

@@ -14,7 +14,7 @@ MARK = "FAIRLEAD_SANDBOX_STATE_DIR"
 
 
 def marked_processes(state_dir: Path) -> list[ProcessIdentity]:
-    """Every live process whose environment carries the mark of this state directory, except the caller."""
+    """Return every live process whose environment carries the mark of this state directory, except the caller."""
     wanted = f"{MARK}={state_dir}".encode()
     found = []
     for entry in Path("/proc").iterdir():

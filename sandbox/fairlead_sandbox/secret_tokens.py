@@ -15,7 +15,7 @@ from fairlead_sandbox.state_directory import write_private
 class SecretTokens:
     """Bootstrap secrets of the control API.
 
-    `admin` is for people, `operator` and `router` are for the processes of that name.
+    `admin` is for people; `operator` and `router` are for the processes with these names.
     """
 
     admin: str

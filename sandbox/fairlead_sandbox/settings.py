@@ -54,7 +54,7 @@ class SandboxSettings:
 
 
 def handed_on(environment: Mapping[str, str], wanted: frozenset[str]) -> dict[str, str]:
-    """The environment for one process, without the Fairlead settings that are meant for others.
+    """Return the environment for one process, without the Fairlead settings that are meant for other processes.
 
     `wanted` names the settings that the process reads.
     """
@@ -64,7 +64,7 @@ def handed_on(environment: Mapping[str, str], wanted: frozenset[str]) -> dict[st
 
 
 def kubernetes_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Log settings and FAIRLEAD_DEBUG under the names by which the Kubernetes API and its node know them.
+    """Return the log settings and FAIRLEAD_DEBUG under the names that the Kubernetes API and its node use.
 
     Raises InvalidInput.
     """
@@ -74,7 +74,7 @@ def kubernetes_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def strange(environment: Mapping[str, str], specs: Iterable[ProcessSpec]) -> list[str]:
-    """One line for each Fairlead variable that is set although nothing in the sandbox reads it."""
+    """Return one line for each Fairlead variable that is set although nothing in the sandbox reads it."""
     known = names(SandboxSettings) | OF_COMMANDS | frozenset(name for spec in specs for name in spec.reads)
     found = unread(environment, known)
     return [f"{name} is set, but nothing reads it" + (f": is {similar} meant?" if similar else "") for name, similar in found.items()]

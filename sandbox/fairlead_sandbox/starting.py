@@ -24,7 +24,7 @@ ENGINE_PORT = 8000
 UNUSED_LOOPBACK = "127.39.255.254"
 """A loopback address on which no process listens.
 
-If a port is taken on it, a process listens on that port on all addresses.
+If a port is taken on this address, a process listens on that port on all addresses.
 """
 
 
@@ -119,12 +119,12 @@ class SandboxRun:
 
 
 def engine_port() -> int:
-    """The port of the demo's engines. It is not claimed: sandboxes share it, on different addresses."""
+    """Return the port of the demo's engines. It is not claimed: sandboxes share it, on different addresses."""
     return first_free("engine", ENGINE_PORT, UNUSED_LOOPBACK)
 
 
 def port_notices(ports: Mapping[str, int], wishes: Mapping[str, int], known: Mapping[str, int]) -> list[str]:
-    """One line for each port that is neither the preferred one nor that of the last run."""
+    """Return one line for each port that is neither the preferred port nor the last run's."""
     notices = [
         f"port {wishes[name]} is taken: {name} listens on {port}"
         for name, port in ports.items()

@@ -99,14 +99,16 @@ class StateDirectory:
             raise SandboxError(f"{self.socket_directory} belongs to another user; choose a shorter --state-dir without a comma")
 
     def _socket_owners(self) -> set[int]:
-        """Users who may own the socket's folder: we; for root also Postgres' own user, unless the folder is in a place
-        where everybody may write.
+        """Return the users who may own the socket's folder: the current user; for root also Postgres' own user, unless
+        the folder is in a place where everybody may write.
         """
         is_of_root = os.geteuid() == 0 and self.socket_directory.parent == self.root
         return {os.getuid(), POSTGRES_UID} if is_of_root else {os.getuid()}
 
     def claim_for_chart(self) -> None:
-        """Mark the directory as one that runs the chart. Raises SandboxError for one that has been used without it."""
+        """Mark the directory as one that runs the chart. Raises SandboxError for a directory that has been used without
+        the chart.
+        """
         if self.chart_mark.exists():
             return
         if self.secrets.exists():
@@ -114,7 +116,7 @@ class StateDirectory:
         write_private(self.chart_mark, "")
 
     def refuse_chart(self) -> None:
-        """Raises SandboxError for a directory that runs the chart: two operators would fight over its pods."""
+        """Raise SandboxError for a directory that runs the chart: two operators would fight over its pods."""
         if self.chart_mark.exists():
             raise SandboxError(f"--chart: {self.root} was started with it; use --chart again, or choose another --state-dir")
 
@@ -129,7 +131,7 @@ class StateDirectory:
         return Lock(descriptor)
 
     def is_locked(self) -> bool:
-        """Whether a supervisor runs on this directory now."""
+        """Return whether a supervisor runs on this directory now."""
         if not self.lock_file.exists():
             return False
         lock = self.lock()
@@ -163,7 +165,7 @@ class Lock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessNote:
-    """One process as the supervisor saw it last.
+    """One process in the state in which the supervisor saw it last.
 
     `state` is waiting, starting, ready, backing-off, stopping, stopped or done.
     """
@@ -204,7 +206,7 @@ class RunNote:
 
 
 def api_urls(urls: Mapping[str, str]) -> tuple[str, ...]:
-    """The control API's URLs among those that a run noted, in order."""
+    """Return the control API's URLs among those that a run noted, in order."""
     return tuple(urls[name] for name in sorted(urls) if name == "api" or name.startswith("api-"))
 
 

@@ -32,12 +32,14 @@ class ProcessRow:
 
 
 async def rows_of(note: RunNote) -> list[ProcessRow]:
-    """Look at every process in the note: whether it lives, and whether it answers at its URL, if it has one."""
+    """Return a row for every process in the note: whether it lives, and whether it answers at its URL, if it
+    has a URL.
+    """
     return list(await asyncio.gather(*(_row(process) for process in note.processes)))
 
 
 def document(directory: StateDirectory) -> dict[str, Any]:
-    """What the table shows, for programs."""
+    """Return the content of the table, for programs."""
     note = directory.read_run()
     rows = [] if note is None else asyncio.run(rows_of(note))
     running = note is not None and supervisor_of(note) is not None

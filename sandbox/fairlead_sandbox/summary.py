@@ -39,13 +39,13 @@ class StartReport:
     activate: Path | None = None
     """Script that puts `fairlead` on the PATH; None if it is already there."""
     gateway_key: str | None = None
-    """The key that clients of the gateways must send; None if they need none."""
+    """The key that clients of the gateways must send; None if they need no key."""
     notices: tuple[str, ...] = ()
     """Facts that the user may not expect, such as ports that were taken."""
 
 
 def activate_script() -> Path | None:
-    """The script to source before `fairlead` can be typed; None when `fairlead` is on the PATH already."""
+    """Return the script to source before `fairlead` can be typed; None when `fairlead` is on the PATH already."""
     script = Path(sys.prefix) / "bin" / "activate"
     return script if shutil.which("fairlead") is None and script.exists() else None
 
@@ -64,9 +64,9 @@ async def make_login_link(api_urls: Sequence[str], admin_token: str) -> str:
 
 
 def render(summary: StartReport, *, width: int, coloured: bool) -> str:
-    """The summary as framed text.
+    """Return the summary as framed text.
 
-    Lines that people copy stand outside the frame, so that no border gets into the clipboard.
+    Lines that people copy are outside the frame, so that no border gets into the clipboard.
     """
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")

@@ -21,7 +21,7 @@ from processkube.probing import ask_url
 
 ASK_EVERY_SECONDS = 0.1
 START_ATTEMPTS = 5
-"""A start has failed when the process exits this often before it is ready for the first time.
+"""Number of exits before the first readiness after which the start has failed.
 
 After its first readiness, a process is restarted without limit.
 """
@@ -41,16 +41,16 @@ class _Run:
 
 
 ENOUGH_CPU_SECONDS = 60.0
-"""A process that has used this much CPU time and is not ready waits for something other than the CPU."""
+"""CPU seconds after which a process that is not ready counts as waiting for something other than the CPU."""
 STILL_SECONDS = 30.0
 STILL_CPU_SECONDS = 0.1
-"""A process that used less CPU time in STILL_SECONDS is idle."""
+"""CPU seconds within STILL_SECONDS below which a process counts as idle."""
 LONGEST_LOOK_SECONDS = 5.0
 
 
 class StartingTime:
-    """How long a process may take to become ready: `least_seconds`, and longer as long as it makes progress, as on a
-    busy machine. All times are seconds of one clock.
+    """The time within which a process must become ready: `least_seconds`, and longer as long as the process makes
+    progress, as on a busy machine. All times are seconds of one clock.
     """
 
     def __init__(self, least_seconds: float) -> None:
@@ -60,12 +60,12 @@ class StartingTime:
         self._cpu_then = 0.0
 
     def passed(self, now: float) -> float:
-        """Seconds since the first query."""
+        """Return the seconds since the first query."""
         return 0.0 if self._began is None else now - self._began
 
     def is_over(self, now: float, cpu_seconds: float) -> bool:
-        """Whether the time is over; `cpu_seconds` is the CPU time of the process so far, which starts at 0 in a new
-        process.
+        """Return whether the time is over; `cpu_seconds` is the CPU time of the process so far, which starts at 0 in a
+        new process.
         """
         if self._began is None:
             self._began = self._moved_at = now
@@ -75,7 +75,7 @@ class StartingTime:
         return not has_time and (cpu_seconds >= ENOUGH_CPU_SECONDS or now - self._moved_at >= min(STILL_SECONDS, self._least))
 
     def next_look(self, now: float) -> float:
-        """Seconds until the next query."""
+        """Return the seconds until the next query."""
         return min(LONGEST_LOOK_SECONDS, max(0.05, self._least - self.passed(now)))
 
 
@@ -149,7 +149,7 @@ class SupervisedProcess:
     async def _start(self) -> _Run | None:
         """Fork and begin to read the output.
 
-        None, with the reason in the note, when the process cannot be started at all.
+        Returns None, with the reason in the note, when the process cannot be started at all.
         """
         self._note(state="starting", detail="")
         try:
@@ -260,7 +260,7 @@ async def _answers(url: str) -> bool:
 
 
 def _ending(status: int) -> str:
-    """A wait status in words; a negative status is the number of a signal."""
+    """Return a wait status as a text; a negative status is the number of a signal."""
     if status >= 0:
         return f"exit code {status}"
     try:

@@ -80,7 +80,7 @@ class Supervisor:
             ready.cancel()
 
     async def until_failure(self) -> None:
-        """Call after `start`: waits without end, and raises if the supervision of a process ends with an error."""
+        """Wait without end after `start`, and raise if the supervision of a process ends with an error."""
         working = {task for name, task in self._tasks.items() if name in self._processes}
         done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:

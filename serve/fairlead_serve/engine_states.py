@@ -2,7 +2,7 @@
 
 Pure: one call is one round. An engine passes through the same states as a pod, by the same rules
 (`fairlead.reconciling.states`). Only its drain differs, because Fairlead cannot stop it: an engine drained on request
-stays drained until a person ends that, and an engine removed from the file leaves the pool once it is empty.
+stays drained until a person ends the drain, and an engine removed from the file leaves the pool once it is empty.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,7 +19,9 @@ from fairlead.reconciling.warming import weights
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedEngine:
-    """An engine as the file and people's marks specify it. `drained` says why it must be emptied, if so."""
+    """An engine as specified by the file and by people's marks. `drained` says why it must be emptied; None if it need
+    not be.
+    """
 
     name: str
     address: str
@@ -62,7 +64,7 @@ class ServedEngine:
     role: Role = Role.BOTH
 
     def observed(self, health: Health, cordoned: bool = False) -> ObservedInstance:
-        """The engine in the form that the planner for pods uses."""
+        """Return the engine in the form that the planner for pods uses."""
         lost = PodHealth.PENDING if self.state is InstanceState.STARTING else PodHealth.UNREACHABLE
         return ObservedInstance(
             id=self.name,
@@ -78,7 +80,7 @@ class ServedEngine:
         )
 
     def report(self, share: float) -> InstanceReport:
-        """The report to the control API; `share` (0-1) of its weight is in force while it warms."""
+        """Return the report to the control API; `share` (0-1) of the engine's weight is in force while it warms."""
         return InstanceReport(
             id=self.name,
             pod_uid=self.uid,
@@ -110,7 +112,7 @@ def next_round(
     uids: Mapping[str, str],
     now: float,
 ) -> Round:
-    """Advance the engines by one step. `uids` has the identity of each address."""
+    """Advance the engines by one round. `uids` has the identity of each address."""
     events: list[PoolEvent] = []
     by_name = {engine.name: engine for engine in known}
     names = {one.name for one in wanted}
@@ -141,8 +143,9 @@ def next_round(
 
 
 def spare_the_slow(known: Sequence[ServedEngine], wanted: Collection[str], health: Mapping[str, Health]) -> Mapping[str, Health]:
-    """The healths to use: while no engine of the file answers in time, engines that have served and are only slow count
-    as healthy. They may be busy with their requests, and sending them more is better than refusing everything.
+    """Return the healths to use: while no engine of the file answers in time, engines that have served and are only
+    slow count as healthy. They may be busy with their requests, and sending them more is better than refusing
+    everything.
     """
     if any(health.get(name, UNASKED).ready for name in wanted):
         return health
@@ -151,7 +154,7 @@ def spare_the_slow(known: Sequence[ServedEngine], wanted: Collection[str], healt
 
 
 def warm_shares(engines: Iterable[ServedEngine], warming: Warming, now: float) -> Mapping[str, float]:
-    """For each engine that is still warming, the share (0-1) of its weight."""
+    """Return the share (0-1) of its weight for each engine that is still warming."""
     roles = tuple(
         DesiredRole(role=role, replicas=0, min_replicas=0, max_replicas=0, spec_hash="", drain_timeout_seconds=0.0, warming=warming)
         for role in Role
@@ -174,7 +177,9 @@ def _fresh(one: WantedEngine, uid: str, now: float) -> ServedEngine:
 
 
 def _wanted_step(engine: ServedEngine, one: WantedEngine, now: float) -> ServedEngine | None:
-    """The step caused by a person's request to drain an engine, or to end that; None if there is none."""
+    """Return the engine after a person's request to drain it, or to end that drain; None if there is no such
+    request.
+    """
     draining = engine.state is InstanceState.DRAINING
     if one.drained and engine.draining_since is None:
         marked = replace(engine, draining_since=now)
@@ -212,7 +217,7 @@ def _step(
 def _leave(
     engine: ServedEngine, health: Health, observations: PoolObservations | None, timeout_seconds: float, now: float
 ) -> tuple[ServedEngine | None, str]:
-    """One step of an engine that is no longer in the file; None when it has left, and how."""
+    """Advance an engine that is no longer in the file by one round. Returns None when it has left, and how it left."""
     if engine.state in {InstanceState.STARTING, InstanceState.LOST}:
         return None, "was removed from the file; it did not answer"
     if engine.state is InstanceState.DRAINING and not health.ready and health is not UNASKED:
@@ -231,7 +236,7 @@ def _moved(engine: ServedEngine, state: InstanceState, reason: str, now: float) 
 
 
 def _told(before: ServedEngine, after: ServedEngine, health: Health, now: float) -> list[PoolEvent]:
-    """Events worth reporting: an engine was lost, came back, was drained, or its drain was ended."""
+    """Return the events worth reporting: an engine was lost, came back, was drained, or its drain was ended."""
     if before.state is after.state:
         return []
     name = after.name

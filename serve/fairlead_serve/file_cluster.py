@@ -64,10 +64,10 @@ class FileCluster:
         raise Conflict("engines-are-fixed", f"{target} cannot be created: {PlanKind.CREATE.facts.file_refusal}")
 
     async def ask(self, method: str, path: str, *, query: Any = ()) -> None:
-        """Finds nothing."""
+        """Return None: nothing is found, because engines are not pods."""
 
     async def ask_text(self, path: str, query: Any) -> None:
-        """Finds nothing."""
+        """Return None: nothing is found, because engines are not pods."""
 
     def _list(self, target: Target, change: Mapping[str, Any], marks: Mapping[str, str | None], dry_run: bool) -> ClusterObject:
         memory, file = self._known(target)
@@ -103,7 +103,7 @@ class FileCluster:
         return self._engine(target, told)
 
     def _read(self, target: Target) -> ClusterObject:
-        """Raises NotFound."""
+        """Return the object of the target. Raises NotFound."""
         memory, file = self._known(target)
         if target.kind is TargetKind.POOL:
             return self._pool(memory, file, self._files.read_marks(), self._files.content())
@@ -112,7 +112,7 @@ class FileCluster:
         return self._engine(target, self._files.read_marks())
 
     def _known(self, target: Target) -> tuple[Memory, PoolFile]:
-        """The pool of the target. Raises NotFound if the target is not in the file."""
+        """Return the memory and the file of the target's pool. Raises NotFound if the target is not in the file."""
         memory = self._files.read_memory()
         file = self._files.read_pool(self._policies)
         missing = NotFound(target.kind.value, f"{target.namespace}/{target.name}")
@@ -136,8 +136,8 @@ class FileCluster:
         )
 
     def _listed(self, memory: Memory, file: PoolFile, marks: Marks, content: str) -> ClusterObject:
-        """The list of engines as an object with its own generation, so that other changes of the file do not invalidate
-        a plan.
+        """Return the list of engines as an object with its own generation, so that other changes of the file do not
+        invalidate a plan.
         """
         engines = _engines(file)
         generation = int(digest(yaml.safe_dump(engines))[:12], 16)
@@ -159,7 +159,7 @@ class FileCluster:
 
 
 def _engines(file: PoolFile) -> dict[str, Any]:
-    """The engines of a file as plans see them."""
+    """Return the engines of a file in the form that plans use."""
     written = zip(file.pool.engines, file.document[ENGINES], strict=True)
     return {entry.id: {**{key: value for key, value in raw.items() if key != "name"}, "url": entry.url} for entry, raw in written}
 

@@ -1,4 +1,4 @@
-"""Metrics of the source of `fairlead serve`: its rounds, its engines, and what it could not hand on."""
+"""Metrics of the source of `fairlead serve`: its rounds, its engines, and the reports that it could not deliver."""
 
 from prometheus_client import Counter, Gauge, Histogram
 

@@ -62,7 +62,7 @@ class EngineEntry:
 
     @property
     def address(self) -> str:
-        """host:port."""
+        """The engine's address, host:port."""
         return self.url.removeprefix("http://")
 
     @property
@@ -81,7 +81,7 @@ class ServedEngineSpec(EngineFigures):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedPool:
-    """A whole file with all defaults applied."""
+    """A whole file, with all defaults applied."""
 
     RULES: ClassVar = (
         Rule(
@@ -155,7 +155,7 @@ class ServedPool:
 
     @property
     def roles(self) -> set[Role]:
-        """The roles that its engines have."""
+        """The roles of its engines."""
         return {engine.role for engine in self.engines}
 
     @property
@@ -170,13 +170,13 @@ class ServedPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolFile:
-    """A file as it was read: its document, and the same with all defaults."""
+    """A file as it was read: the document as written, and the same with all defaults."""
 
     document: Mapping[str, Any]
     pool: ServedPool
 
     def spec(self, model: str, engine_type: str) -> dict[str, Any]:
-        """The equivalent spec of an InferencePool, with all defaults, for which no instance is created."""
+        """Return the equivalent spec of an InferencePool, with all defaults, for which no instance is created."""
         sections = {name: value for name, value in self.document.items() if name in SECTIONS}
         engine = {"type": engine_type, **(self.document.get("engine") or {})}
         document = {
@@ -191,7 +191,7 @@ class PoolFile:
         return {name: value for name, value in found.items() if name not in NOT_OF_FILES}
 
     def spec_digest(self, model: str, engine_type: str) -> str:
-        """A digest that changes exactly when the spec changes."""
+        """Return a digest that changes exactly when the spec changes."""
         return digest(yaml.safe_dump(self.spec(model, engine_type)))
 
 
@@ -217,8 +217,8 @@ def read_pool_file(document: object, policies: PolicyCatalogue) -> PoolFile:
 
 
 def _role(role: Role, pool: ServedPool) -> dict[str, Any]:
-    """The role as an InferencePool declares it. The schema requires a pod template for prefill and decode, which have
-    at least one instance; no pod is ever created from this one.
+    """Return the role as an InferencePool declares it. The schema requires a pod template for prefill and decode, which
+    have at least one instance; no pod is ever created from this template.
     """
     if role is Role.BOTH:
         return {"name": "both", "maxReplicas": 0}
@@ -227,7 +227,7 @@ def _role(role: Role, pool: ServedPool) -> dict[str, Any]:
 
 
 def digest(content: str) -> str:
-    """Sixteen hex digits that identify a text."""
+    """Return sixteen hex digits that identify a text."""
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 

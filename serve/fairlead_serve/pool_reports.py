@@ -26,8 +26,8 @@ _OF_SCALING = frozenset({ConditionType.SCALING_ACTIVE, ConditionType.SCALING_LIM
 
 
 def annotations_of(files: StateFiles, marks: Marks) -> dict[str, str]:
-    """The pool's annotations: what the last applied plan left, the path of the pool's file, and the owner if the user
-    wrote that file.
+    """Return the pool's annotations: those of the last applied plan, the path of the pool's file, and the owner if the
+    user wrote that file.
     """
     place = str(files.pool_file)
     owner = {} if files.is_ours else {OWNER: f"File {place}"}
@@ -44,7 +44,7 @@ def pool_state(
     content_digest: str,
     problem: str | None,
 ) -> PoolState:
-    """The pool's whole present state."""
+    """Return the pool's whole current state."""
     wanted = Counter(one.role for one in wanted_engines(file, marks) if one.drained is None)
     return PoolState(
         uid=memory.uid,
@@ -61,7 +61,7 @@ def pool_state(
 
 
 def wanted_engines(file: PoolFile, marks: Marks) -> tuple[WantedEngine, ...]:
-    """The engines of the file, with the marks that people set on pages."""
+    """Return the engines of the file, with the marks that people set on pages."""
     found = []
     for entry in file.pool.engines:
         mark = marks.engines.get(entry.id, {})
@@ -89,7 +89,7 @@ def conditions(
     api_problem: str | None,
     now: float,
 ) -> tuple[dict[str, Any], ...]:
-    """The pool's conditions, by the same rules and in the same words as for a pool of pods."""
+    """Return the pool's conditions, by the same rules and in the same words as for a pool of pods."""
     numbers = Counter(one.role for one in wanted if one.drained is None)
     cordoned = {one.name for one in wanted if one.cordoned}
     roles = tuple(

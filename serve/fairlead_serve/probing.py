@@ -1,6 +1,6 @@
 """Probes engines: whether they answer and serve the model, and, once, what they report about themselves.
 
-The paths are vLLM's; simulated engines have the same. An SGLang server is recognised by its list of models, and asked
+The paths are vLLM's, which simulated engines have too. An SGLang server is recognised by its list of models, and asked
 at its own paths. An engine without `/health` (404) counts as healthy if it lists its models.
 """
 
@@ -20,13 +20,13 @@ from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, re
 from fairlead_serve.engine_states import NO_ANSWER, UNASKED, Health
 
 PROBE_SECONDS = 1.0
-"""Pause between two probes of one engine."""
+"""Seconds between two probes of one engine."""
 LARGEST_PAGE = 4 * 1024 * 1024
-"""Bytes of one answer of an engine."""
+"""Maximum number of bytes of one answer of an engine."""
 TIMEOUT_SECONDS = 5.0
-"""Time limit of a probe; generous, because an engine that tokenises a long prompt delays its health check."""
+"""Timeout of a probe in seconds; generous, because an engine that tokenises a long prompt delays its health check."""
 FAILURES = 3
-"""After this many unanswered probes in a row, the engine leaves the routing table."""
+"""Number of consecutive unanswered probes after which an engine leaves the routing table."""
 MODELS_SECONDS = 30.0
 """Seconds between two queries of a healthy engine's list of models."""
 
@@ -45,7 +45,7 @@ class EngineFindings:
 
 
 def keyless_words(pool_file: Path) -> str:
-    """The remedy if engines answer but none lists its model."""
+    """Return the remedy if engines answer but no engine lists its model."""
     return f"no engine names its model without a key: write `model` into {pool_file}"
 
 
@@ -65,7 +65,7 @@ class Prober:
         await self._http.aclose()
 
     async def health(self, url: str) -> Health:
-        """Whether the engine's health check succeeds."""
+        """Return whether the engine's health check succeeds, and if not, why."""
         try:
             answer = await self._http.get(f"{url}/health")
         except httpx.HTTPError as error:
@@ -76,7 +76,9 @@ class Prober:
         return Health(ready=False, reason="Unhealthy", words=f"/health answers {answer.status_code}")
 
     async def models(self, url: str) -> ToldModels | None:
-        """The models that an engine lists; None if it lists none; an answer without names if it requires a key."""
+        """Return the models that an engine lists; None if it lists none; an answer without names if it
+        requires a key.
+        """
         try:
             answer = await self._http.get(f"{url}/v1/models")
             if answer.status_code in {401, 403}:
@@ -87,7 +89,7 @@ class Prober:
         return told if told is not None and told.names else None  # an empty list asks for no key
 
     async def findings(self, url: str) -> EngineFindings:
-        """Everything the engine reports about itself."""
+        """Return everything that the engine reports about itself."""
         health = await self.health(url)
         if not health.ready:
             return EngineFindings(url=url, problem=health.words)
@@ -116,7 +118,7 @@ class Prober:
 
 @dataclass(slots=True)
 class _Asked:
-    """The state of one address's probes. `failures` counts unanswered ones in a row."""
+    """The state of one address's probes. `failures` counts consecutive unanswered probes."""
 
     health: Health = UNASKED
     failures: int = 0
@@ -125,9 +127,9 @@ class _Asked:
 
 
 class HealthWatch:
-    """The health of a changing set of addresses; each is asked by a task of its own, so a slow one delays no other.
+    """The health of a changing set of addresses. A task per address sends its probes, so a slow engine delays no other.
 
-    Times come from `now`, in seconds of any clock. `changed` is called when a health has changed.
+    Times come from `now`, in seconds of any clock. `changed` is called when an engine's health has changed.
     """
 
     def __init__(self, prober: Prober, changed: asyncio.Event) -> None:
@@ -137,7 +139,7 @@ class HealthWatch:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def watch(self, addresses: Iterable[str]) -> None:
-        """Ask these addresses (host:port) from now on, and no others."""
+        """Probe these addresses (host:port) from now on, and no others."""
         wanted = set(addresses)
         for address in self._tasks.keys() - wanted:
             self._tasks.pop(address).cancel()
@@ -147,7 +149,7 @@ class HealthWatch:
             self._tasks[address] = asyncio.create_task(self._keep_asking(address), name=f"health of {address}")
 
     def health(self, address: str, model: str) -> Health:
-        """The health of an engine that must serve this model; an empty name accepts any model."""
+        """Return the health of an engine that must serve this model; an empty name accepts any model."""
         asked = self._asked.get(address)
         if asked is None:
             return UNASKED
@@ -158,7 +160,7 @@ class HealthWatch:
 
     @property
     def models(self) -> Mapping[str, ToldModels]:
-        """The models of each address that listed them."""
+        """The models of each address whose engine listed its models."""
         return {address: asked.models for address, asked in self._asked.items() if asked.models is not None and asked.models.names}
 
     async def close(self) -> None:
@@ -192,7 +194,7 @@ _WITHOUT_MODELS = Health(ready=False, reason="ModelsNotListed", words="it lists 
 
 
 def _failure(error: httpx.HTTPError) -> tuple[str, str]:
-    """A word and a sentence for the failure."""
+    """Return a reason and a sentence for the failure."""
     if isinstance(error, httpx.TimeoutException):
         return NO_ANSWER, f"it does not answer within {TIMEOUT_SECONDS:g} s"
     if isinstance(error, httpx.ConnectError):

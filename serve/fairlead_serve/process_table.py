@@ -20,7 +20,7 @@ PREFERRED_PORTS = {ROUTER: 8100, "api": 8080, f"metrics-of-{ROUTER}": 9000, "met
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServePlan:
-    """The choices from which the table is made. With `postgres` None, the database at `database_url` belongs to the
+    """The choices from which the table is made. If `postgres` is None, the database at `database_url` belongs to the
     user.
     """
 
@@ -51,7 +51,7 @@ class ServePlan:
 
 
 def process_table(plan: ServePlan) -> tuple[Node, ...]:
-    """All processes of the plan."""
+    """Return all processes of the plan."""
     router = router_process(
         ROUTER, ports=plan.ports, api_addresses=plan.api_url, tokens=plan.tokens, directory=plan.directory, host=plan.host, needs=("api",)
     )

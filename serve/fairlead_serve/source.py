@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
 """Seconds between two rounds while no engine's health changes."""
 SETTLED_SECONDS = 5.0
-"""Longest pause between two reported states."""
+"""Longest pause in seconds between two reports of the state."""
 _MOST_EVENTS = 1000
 
 
@@ -43,14 +43,14 @@ class KnowsHealth(Protocol):
     """The engines' health as the source needs it: `probing.HealthWatch`, or a table of it in tests."""
 
     def watch(self, addresses: Iterable[str]) -> None:
-        """Ask these addresses (host:port) from now on, and no others."""
+        """Probe these addresses (host:port) from now on, and no others."""
 
     def health(self, address: str, model: str) -> Health:
-        """The health of an engine that must serve this model."""
+        """Return the health of an engine that must serve this model."""
 
     @property
     def models(self) -> Mapping[str, ToldModels]:
-        """The models of each address that listed them."""
+        """The models of each address whose engine listed its models."""
 
 
 class PoolSource:
@@ -82,10 +82,10 @@ class PoolSource:
         self._told: tuple[object, float] = (None, float("-inf"))
         self._retry_at = float("-inf")
         self.waiting_words = ""
-        """Why there is no pool yet; empty once there is one."""
+        """Why no pool exists yet; empty once it exists."""
 
     async def step(self) -> float:
-        """One round; returns the pause in seconds until the next, unless something changes earlier."""
+        """Run one round; return the pause in seconds until the next, unless something changes earlier."""
         now = self._now()
         self._read_files()
         self.metrics.file_refused.set(self._problem is not None)
@@ -108,7 +108,7 @@ class PoolSource:
         self.metrics.untold_events.set(len(self._events))
 
     def _read_files(self) -> None:
-        """Read the pool's file and the marks again; a file that cannot be used leaves the last good one in force."""
+        """Read the pool's file and the marks again; if the file is unusable, its last valid content stays in force."""
         self._marks = self._files.read_marks()
         try:
             content = self._files.content()
@@ -127,7 +127,7 @@ class PoolSource:
         self._file, self._content, self._problem = file, content, None
 
     def _check_same_pool(self, file: PoolFile) -> None:
-        """Raises InvalidInput if the file changes something that is fixed for a running pool."""
+        """Raise InvalidInput if the file changes something that is fixed for a running pool."""
         if not self._content or self._memory is None:
             return
         again = "stop `fairlead serve` and start it again"
@@ -141,7 +141,7 @@ class PoolSource:
             raise InvalidInput("engine.type", file.pool.engine.type, f"keep {self._memory.engine_type}, or {again}")
 
     async def _identity(self, wanted: Sequence[WantedEngine]) -> Memory | None:
-        """The memory of this pool: from the last run, or a new one once its model is known; else None."""
+        """Return the memory of this pool: from the last run, or a new one once its model is known; None before that."""
         pool, memory = self._file.pool, self._memory
         if self._exchange is not None:
             return memory
@@ -172,13 +172,13 @@ class PoolSource:
         return memory
 
     def _wait(self, words: str) -> None:
-        """Note why there is no pool yet; the reason is logged only when it changes."""
+        """Record why no pool exists yet; the reason is logged only when it changes."""
         if words != self.waiting_words:
             logger.warning("there is no pool yet", extra={"error": words})
         self.waiting_words = words
 
     def _first_told(self, wanted: Sequence[WantedEngine]) -> ToldModels | None:
-        """The models of the first engine in the file that lists any."""
+        """Return the models of the first engine in the file that lists any; None if no engine does."""
         told = self._health.models
         return next((told[one.address] for one in wanted if one.address in told), None)
 
@@ -203,7 +203,7 @@ class PoolSource:
         return replace(memory, engines=found.engines, spec_digest=spec, generation=generation)
 
     def _drop_marks(self, before: Sequence[ServedEngine], after: Sequence[ServedEngine]) -> None:
-        """Forget the marks of engines that have left: a later engine of the same name must not be drained because of
+        """Remove the marks of engines that have left: a later engine of the same name must not be drained because of
         them.
         """
         uids = {engine.name: engine.uid for engine in after}
@@ -220,7 +220,9 @@ class PoolSource:
         return {name: self._health.health(address, memory.model) for name, address in places.items()}
 
     async def _tell(self, memory: Memory, wanted: Sequence[WantedEngine], now: float) -> None:
-        """Report the state if it changed, if an answer is expected, or if it is time; then report the events."""
+        """Report the state if it has changed, if an answer is expected, or if SETTLED_SECONDS have passed; then report
+        the events.
+        """
         assert self._exchange is not None
         busy = any(engine.leaving or engine.state is InstanceState.WARMING for engine in memory.engines)
         said = (memory.engines, memory.spec_digest, self._marks, self._problem, memory.conditions)
@@ -254,7 +256,7 @@ class PoolSource:
         await self._tell_events()
 
     async def _tell_events(self) -> None:
-        """Deliver the events, oldest first; those that could not be delivered are kept, the newest thousand."""
+        """Deliver the events, oldest first; undelivered events are kept, up to the newest thousand."""
         events = self._events[-_MOST_EVENTS:]
         outcome = await self._control_plane.post_events(self._file.pool.key, events) if events else None
         self._events = events if isinstance(outcome, Later) else []
@@ -266,14 +268,14 @@ class PoolSource:
 
 
 async def run(source: PoolSource, changed: asyncio.Event) -> None:
-    """Runs rounds until cancelled; a change of an engine's health starts one at once."""
+    """Run rounds until cancelled; a change of an engine's health starts a round at once."""
     while True:
         changed.clear()
         outcome, begun = "ok", asyncio.get_running_loop().time()
         try:
             pause = await source.step()
         except Exception:
-            logger.exception("a round broke; it is begun again")
+            logger.exception("a round failed; it starts again")
             pause, outcome = 1.0, "broke"
         source.metrics.rounds.labels(outcome).observe(asyncio.get_running_loop().time() - begun)
         try:

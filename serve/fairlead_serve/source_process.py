@@ -29,7 +29,7 @@ from fairlead_serve.source import PoolSource, run
 from fairlead_serve.state_files import StateFiles
 
 CONNECTIONS = 64
-"""At the port of the metrics."""
+"""Maximum number of connections to the port of the metrics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from fairlead_serve.summary import ServeReport, render, waiting_notices
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """The options of `fairlead serve`. With None a free port is chosen; a given port must be free."""
+    """The options of `fairlead serve`. For a port of None, a free port is chosen; a given port must be free."""
 
     state_dir: Path
     engines: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class ServeOptions:
 
 
 class ServeRun:
-    """One run. `output` gets progress, summary and the merged log."""
+    """One run of `fairlead serve`. `output` gets progress, summary and the merged log."""
 
     def __init__(self, options: ServeOptions, environment: Mapping[str, str], output: TextIO | None) -> None:
         self._options = options
@@ -54,7 +54,7 @@ class ServeRun:
     async def run(self) -> None:
         """Start everything, serve until SIGINT or SIGTERM, stop everything.
 
-        Raises InvalidInput for wrong input, SandboxError for a failed start; nothing is left running then.
+        Raises InvalidInput for wrong input, SandboxError for a failed start, after which nothing is left running.
         """
         check_options(self._options)
         await self._run.run()
@@ -125,7 +125,7 @@ class ServeRun:
 
 
 def check_options(options: ServeOptions) -> None:
-    """Raises InvalidInput for engines, files and a host that cannot be used. Writes nothing."""
+    """Check engines, files and host, without writing anything. Raises InvalidInput if they cannot be used."""
     for option, urls in _named(options):
         if urls and options.config is not None:
             raise InvalidInput(option, urls[0], f"write it into {options.config}, or leave --config out")
@@ -151,7 +151,7 @@ def _check_host(host: str) -> None:
 
 
 def claimed_ports(options: ServeOptions, known: Mapping[str, int]) -> PortClaims:
-    """The ports to listen on: the requested ones, else those of the last run, else free ones.
+    """Claim the ports to listen on: the requested ports, else those of the last run, else free ports.
 
     Raises InvalidInput, and claims nothing, if a requested port is not available.
     """
@@ -170,7 +170,7 @@ def claimed_ports(options: ServeOptions, known: Mapping[str, int]) -> PortClaims
 
 
 def _asked_ports(options: ServeOptions) -> dict[str, tuple[str, int]]:
-    """Option and port for each part whose port was given."""
+    """Return option and port for each part whose port was given."""
     options_of = {ROUTER: ("--port", options.port), "api": ("--dashboard-port", options.dashboard_port)}
     return {name: (option, port) for name, (option, port) in options_of.items() if port is not None}
 
@@ -180,7 +180,7 @@ def _taken(option: str, port: int) -> InvalidInput:
 
 
 def pool_of(options: ServeOptions, root: Path) -> tuple[StateFiles, PoolFile]:
-    """The pool's file: the given one, or our own, into which the engines of the command line are written.
+    """Return the pool's file: the given file, or our own, into which the engines of the command line are written.
 
     Raises InvalidInput, also if there are no engines at all.
     """
@@ -209,13 +209,13 @@ def _read_pool(options: ServeOptions, root: Path) -> tuple[StateFiles, PoolFile]
 
 
 def _named(options: ServeOptions) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Pairs of an option and the engines that it names."""
+    """Return pairs of an option and the engines that it names."""
     return (("--engine", options.engines), ("--prefill", options.prefills), ("--decode", options.decodes))
 
 
 def _engines(options: ServeOptions, known: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The engines of the command line with their roles; other fields are taken from the file if the engine is already
-    there.
+    """Return the engines of the command line with their roles; an engine's other fields are taken from the file if it
+    has the engine.
     """
     entries = {base_url(str(entry["url"])): {name: value for name, value in entry.items() if name != "role"} for entry in known}
     found: dict[str, dict[str, Any]] = {}
@@ -227,7 +227,7 @@ def _engines(options: ServeOptions, known: Sequence[Mapping[str, Any]]) -> list[
 
 
 async def look_at(urls: Sequence[str]) -> tuple[EngineFindings, ...]:
-    """What each engine reports about itself; all are asked at once."""
+    """Return what each engine reports about itself; all engines are asked at once."""
     prober = Prober()
     try:
         return tuple(await asyncio.gather(*(prober.findings(url) for url in urls)))
@@ -236,10 +236,10 @@ async def look_at(urls: Sequence[str]) -> tuple[EngineFindings, ...]:
 
 
 def forget_other_model(files: StateFiles, file: PoolFile, findings: Sequence[EngineFindings]) -> None:
-    """Begin a new pool if the engines serve another model, or are of another kind, than in the last run, and the file
-    names none.
+    """Begin a new pool if the file names no model, and the engines serve another model, or are of another kind, than in
+    the last run.
 
-    A pool's model and engine never change. While no engine reports them, the last run's stay.
+    A pool's model and engine never change. While no engine reports them, those of the last run stay.
     """
     memory = files.read_memory()
     told = {model for one in findings for model in one.models}

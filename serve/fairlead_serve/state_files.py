@@ -1,7 +1,7 @@
 """The files of `fairlead serve`: the pool's file, the marks that people set on pages, and the source's memory.
 
-Each is replaced in one step, so that a reader never sees half of it. Writers of the pool's file and of the marks hold a
-lock. A file that the user gave is only read.
+Each file is replaced in one step, so that a reader never sees half of it. Writers of the pool's file and of the marks
+hold a lock. A file that the user gave is only read.
 """
 
 import fcntl
@@ -29,8 +29,8 @@ Document = TypeVar("Document")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """Annotations that plans set: on the pool and on its engines. `written` is the digest of the file as the last plan
-    wrote it: if the file still has it, the plan's author changed it last.
+    """Annotations that plans set on the pool and on its engines. `written` is the digest of the file as the last plan
+    wrote it: if the file still has this digest, the plan's author changed it last.
     """
 
     pool: dict[str, str] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class StateFiles:
         return self.pool_file == own_pool_file(self.root)
 
     def content(self) -> str:
-        """The pool's file as text. Raises InvalidInput when it cannot be read."""
+        """Return the pool's file as text. Raises InvalidInput when it cannot be read."""
         try:
             return self.pool_file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as problem:
@@ -87,7 +87,7 @@ class StateFiles:
         return parse_pool_file(self.content(), policies)
 
     def write_pool(self, document: Mapping[str, Any]) -> str:
-        """Replace our own file; returns its new content."""
+        """Replace our own file; return its new content."""
         content = HEADER + yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True)
         write_private(self.pool_file, content)
         return content
@@ -102,7 +102,7 @@ class StateFiles:
         return _read(self.root / "source.json", Memory)
 
     def forget_memory(self) -> None:
-        """Forget the memory, so that the next run begins a new pool."""
+        """Delete the memory, so that the next run begins a new pool."""
         (self.root / "source.json").unlink(missing_ok=True)
 
     def write_memory(self, memory: Memory) -> None:
@@ -110,7 +110,7 @@ class StateFiles:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """A lock: no other process writes the pool's file or the marks while it is held."""
+        """Hold a lock: no other process writes the pool's file or the marks until the block ends."""
         descriptor = os.open(self.root / "files.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -120,12 +120,12 @@ class StateFiles:
 
 
 def own_pool_file(root: Path) -> Path:
-    """The path of the pool's file if the user gave none."""
+    """Return the path of the pool's file if the user gave no file."""
     return root / "pool.yaml"
 
 
 def _read(path: Path, of: type[Document]) -> Document | None:
-    """The memory; None if there is no such file, or it is invalid: then the source creates a new one."""
+    """Return the document; None if there is no such file, or it is invalid: the source then creates a new one."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=of)
     except (FileNotFoundError, msgspec.MsgspecError):

@@ -17,7 +17,7 @@ from fairlead_serve.probing import EngineFindings, keyless_words
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeReport:
-    """The facts about a running `fairlead serve`. `model` None: no engine has listed one yet."""
+    """The facts about a running `fairlead serve`. `model` None: no engine has listed its model yet."""
 
     gateway: str
     dashboard: str
@@ -37,7 +37,7 @@ _NAMES = {"vllm": "", "sglang": "SGLang, "}
 
 
 def render(report: ServeReport, *, width: int, coloured: bool) -> str:
-    """The summary as text; lines that people copy stand outside the frame."""
+    """Return the summary as text; lines that people copy are outside the frame."""
     target = io.StringIO()
     console = Console(
         file=target, width=max(60, width), force_terminal=coloured, color_system="standard" if coloured else None, highlight=False
@@ -69,7 +69,7 @@ def render(report: ServeReport, *, width: int, coloured: bool) -> str:
 
 
 def engine_line(found: EngineFindings, model: str | None) -> str:
-    """What one engine reported, in one line."""
+    """Return what one engine reported, in one line."""
     if found.problem is not None:
         return f"{found.url}  {found.problem}; it joins the pool when it answers"
     if model is not None and found.models and model not in found.models:
@@ -85,7 +85,7 @@ def engine_line(found: EngineFindings, model: str | None) -> str:
 
 
 def waiting_notices(findings: Sequence[EngineFindings], model: str | None, pool_file: Path) -> tuple[str, ...]:
-    """Notices if no engine answers yet, or if none reports the model that the pool needs."""
+    """Return notices if no engine answers yet, or if no engine reports the model that the pool needs."""
     if all(one.problem is not None for one in findings):
         return ("no engine answers yet: requests get 503 until one does",)
     return () if model is not None else (keyless_words(pool_file),)

@@ -1,4 +1,6 @@
-"""The file of a backup: an uncompressed zip whose last member, the manifest, says what the others must be."""
+"""The file of a backup: an uncompressed zip whose last member, the manifest, lists the other members with their
+digests.
+"""
 
 import hashlib
 import os
@@ -27,8 +29,8 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backup has. `schema` is the newest migration, `postgres` the server's version (180006), `sha256` a digest
-    per member.
+    """The contents of a backup. `schema` is the newest migration, `postgres` the server's version (180006), `sha256` a
+    digest per member.
     """
 
     format: int = FORMAT
@@ -45,14 +47,14 @@ class NotABackup(FairleadError):
 
 
 class Writer:
-    """The members of a backup that is being written."""
+    """The writer of a backup's members."""
 
     def __init__(self, kept: zipfile.ZipFile) -> None:
         self._kept = kept
         self.sha256: dict[str, str] = {}
 
     def add(self, name: str, content: Callable[[], bytes]) -> None:
-        """Add a member: `content` gives its next bytes, none at its end."""
+        """Add a member: `content` returns its next bytes, and b"" at its end."""
         digest = hashlib.sha256()
         with self._kept.open(name, "w", force_zip64=True) as member:
             while part := content():
@@ -66,18 +68,19 @@ class Writer:
         self.add(name, lambda: next(parts))
 
     def close(self, manifest: Manifest) -> None:
-        """Say that this is all."""
+        """Write the manifest, which completes the backup."""
         self._kept.writestr(_MANIFEST, msgspec.json.encode(manifest))
 
 
 @contextmanager
 def written(path: Path) -> Iterator[Writer]:
-    """A new backup, for its owner only, which is at `path` once the block has ended well.
+    """Yield the writer of a new backup that only its owner may read, and that appears at `path` once the block has
+    ended without an error.
 
-    Raises InvalidInput for a path that has a file.
+    Raises InvalidInput if a file exists at the path.
     """
     if path.exists():
-        raise InvalidInput("FILE", str(path), "name a file that does not exist yet, as a backup replaces none")
+        raise InvalidInput("FILE", str(path), "name a file that does not exist yet: a backup replaces no file")
     partial = path.with_name(f"{path.name}.partial")
     partial.unlink(missing_ok=True)
     try:
@@ -92,18 +95,18 @@ def written(path: Path) -> Iterator[Writer]:
 
 
 class Backup:
-    """A backup that is whole."""
+    """A complete backup."""
 
     def __init__(self, kept: zipfile.ZipFile, manifest: Manifest) -> None:
         self._kept = kept
         self.manifest = manifest
 
     def open(self, name: str) -> IO[bytes]:
-        """A member, to be read."""
+        """Open a member for reading."""
         return self._kept.open(name)
 
     def document(self, name: str) -> list[dict[str, Any]]:
-        """The objects in a member; empty for a backup of the database alone."""
+        """Return the objects in a member; empty for a backup of the database alone."""
         if name not in self.manifest.sha256:
             return []
         return msgspec.json.decode(self._kept.read(name), type=list[dict[str, Any]])
@@ -111,7 +114,7 @@ class Backup:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Backup]:
-    """The backup at `path`, all of it read once. Raises NotABackup."""
+    """Yield the backup at `path`, after reading all of it once. Raises NotABackup."""
     try:
         with zipfile.ZipFile(path) as kept:
             yield Backup(kept, _checked(kept, path))

@@ -1,4 +1,4 @@
-"""The cluster's part: pools, the numbers of roles, and the Secrets that the chart made."""
+"""The cluster's part of a backup: pools, the replica counts of roles, and the Secrets that the chart made."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -34,11 +34,11 @@ class Cluster:
         self._api = api
 
     async def pools(self) -> list[Document]:
-        """All InferencePools as somebody would write them."""
+        """Return all InferencePools in the form in which a person would write them."""
         return [_as_written(one) for one in await self._list("inferencepools")]
 
     async def roles(self) -> list[Document]:
-        """Namespace, name and replicas of all roles."""
+        """Return namespace, name and replicas of all roles."""
         return [
             {"namespace": one["metadata"]["namespace"], "name": one["metadata"]["name"], "replicas": one["spec"]["replicas"]}
             for one in await self._list("inferencepoolroles")
@@ -46,12 +46,12 @@ class Cluster:
         ]
 
     async def secrets(self, namespace: str) -> list[Document]:
-        """Those of the chart that are there."""
+        """Return those Secrets of the chart that exist."""
         found = [await self._api.call("GET", f"/api/v1/namespaces/{namespace}/secrets/{name}", absent=404) for name in _SECRETS]
         return [_as_written(one) for one in found if one is not None]
 
     async def make(self, wanted: Document) -> str:
-        """Make an object that is not there; returns what was done, in a line."""
+        """Make an object that does not exist; return a line that says what was done."""
         namespace, name = wanted["metadata"]["namespace"], wanted["metadata"]["name"]
         what = f"{wanted['kind']} {namespace}/{name}"
         folder = "/api/v1" if wanted["kind"] == "Secret" else _OURS
@@ -70,7 +70,7 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(kubeconfig: str) -> AsyncIterator[Cluster]:
-    """A connection for the block. Raises ClusterFailed for each ClusterError."""
+    """Yield a connection to the cluster. Raises ClusterFailed for each ClusterError."""
     try:
         api = await KubernetesApi.connect(kubeconfig)
         try:

@@ -24,7 +24,7 @@ from fairlead_process.commands import ExitCode
 _kubeconfig_option = click.option(
     "--kubeconfig",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="The cluster whose pools, numbers of roles and Secrets belong to it too.",
+    help="The cluster whose pools, roles' replica counts and Secrets belong to the backup too.",
 )
 
 
@@ -100,7 +100,7 @@ def _refuse_newer(file: Path, manifest: Manifest) -> None:
 
 
 def _of_empty(url: str) -> int:
-    """The server's version. Raises NotEmpty for a database that has tables."""
+    """Return the server's version. Raises NotEmpty for a database that has tables."""
     with connected(url) as connection:
         if (there := database.schema(connection)) is not None:
             raise database.NotEmpty(
@@ -137,7 +137,9 @@ async def _add_cluster(writer: Writer, kubeconfig: str, namespace: str) -> None:
 
 
 async def _restore_cluster(found: Backup, kubeconfig: str) -> list[str]:
-    """What was made, and what is to be done once the operator has made the roles."""
+    """Restore the cluster's part. Return lines that say what was made, and what is left to do once the operator has
+    made the roles.
+    """
     async with cluster(kubeconfig) as there:
         made = [await there.make(one) for name in (SECRETS, POOLS) for one in found.document(name)]
     roles = found.document(ROLES)

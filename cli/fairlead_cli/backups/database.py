@@ -1,4 +1,6 @@
-"""The database's part: PostgreSQL's own tools, with a snapshot on the way out and one transaction on the way in."""
+"""The database's part of a backup: PostgreSQL's own tools, with a snapshot for the backup and one transaction for the
+restore.
+"""
 
 import os
 import re
@@ -26,12 +28,14 @@ class ToolFailed(FairleadError):
 
 
 class NotEmpty(FairleadError):
-    """The database to restore into has Fairlead's tables."""
+    """The database to be restored already has Fairlead's tables."""
 
 
 @contextmanager
 def snapshot(url: str) -> Iterator[tuple[str, psycopg.Connection]]:
-    """The name of a state of the database that others can read until the block ends, and a connection that sees it."""
+    """Yield the name of a snapshot that other connections can read until the block ends, and a connection
+    that sees it.
+    """
     with connected(url) as connection:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         [name] = connection.execute("SELECT pg_export_snapshot()").fetchone() or ("",)
@@ -39,7 +43,7 @@ def snapshot(url: str) -> Iterator[tuple[str, psycopg.Connection]]:
 
 
 def schema(connection: psycopg.Connection) -> str | None:
-    """The database's newest migration; None for one without Fairlead's tables."""
+    """Return the database's newest migration; None for a database without Fairlead's tables."""
     if connection.execute("SELECT to_regclass('alembic_version')").fetchone() == (None,):
         return None
     row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
@@ -47,21 +51,23 @@ def schema(connection: psycopg.Connection) -> str | None:
 
 
 def now(connection: psycopg.Connection) -> datetime:
-    """When its transaction began, by the server's clock."""
+    """Return the time when the connection's transaction began, by the server's clock."""
     [at] = connection.execute("SELECT now()").fetchone() or (None,)
     assert isinstance(at, datetime)
     return at
 
 
 def head(connection: psycopg.Connection) -> Head | None:
-    """The audit log's newest entry."""
+    """Return the audit log's newest entry; None for an empty log."""
     row = connection.execute("SELECT id, chain FROM audit_log ORDER BY id DESC LIMIT 1").fetchone()
     return None if row is None else Head(id=row[0], chain=row[1])
 
 
 @contextmanager
 def dumping(url: str, name: str, version: int) -> Iterator[Callable[[], bytes]]:
-    """The next bytes of a dump of the snapshot `name`, from a server of this version (180006). Raises ToolFailed."""
+    """Yield a function that returns the next bytes of a dump of the snapshot `name`, from a server of this version
+    (180006). Raises ToolFailed.
+    """
     arguments = ("--format=custom", f"--snapshot={name}")
     with _running("pg_dump", url, version, arguments, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -70,7 +76,7 @@ def dumping(url: str, name: str, version: int) -> Iterator[Callable[[], bytes]]:
 
 
 def restore(url: str, version: int, dump: IO[bytes]) -> None:
-    """Read a dump into an empty database, all or nothing; if this process dies, nothing. Raises ToolFailed."""
+    """Read a dump into an empty database completely or not at all, also if this process dies. Raises ToolFailed."""
     arguments = ("--exit-on-error", "--single-transaction", "--no-owner", "--no-privileges")
     with _running("pg_restore", url, version, arguments, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -83,7 +89,7 @@ def restore(url: str, version: int, dump: IO[bytes]) -> None:
 
 @contextmanager
 def _running(tool: str, url: str, version: int, arguments: tuple[str, ...], **pipes: int) -> Iterator["subprocess.Popen[bytes]"]:
-    """A tool at work on the database, with its password in the environment alone."""
+    """Yield the running tool, connected to the database, with the password only in its environment."""
     place = conninfo_to_dict(libpq_url(url))
     password = place.pop("password", None)
     environment = {**_environment(), **({} if password is None else {"PGPASSWORD": str(password)})}
@@ -109,7 +115,7 @@ def _first_line(said: str) -> str:
 
 
 def found(tool: str, major: int) -> str:
-    """The first `tool` that takes a server of this major version. Raises ToolFailed."""
+    """Return the first `tool` that accepts a server of this major version. Raises ToolFailed."""
     seen = []
     for path in _candidates(tool):
         said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout

@@ -1,4 +1,4 @@
-"""The way to the control API through the API server, with what kubectl knows: its context, namespace and token."""
+"""The connection to the control API through the API server, with kubectl's context, namespace and token."""
 
 import json
 import os
@@ -24,7 +24,7 @@ START_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServicePlace:
-    """A Service's port, as the API server's proxy is asked for it."""
+    """The port of a Service, in the form that the API server's proxy uses."""
 
     namespace: str
     name: str
@@ -32,7 +32,7 @@ class ServicePlace:
 
     @staticmethod
     def parse(text: str) -> "ServicePlace":
-        """`NAMESPACE/NAME:PORT`. Raises ValueError."""
+        """Parse `NAMESPACE/NAME:PORT`. Raises ValueError."""
         namespace, slash, rest = text.partition("/")
         name, colon, port = rest.partition(":")
         if not (namespace and slash and name and colon and port) or {"/", ":"} & {*port, *name}:
@@ -45,9 +45,9 @@ class ServicePlace:
 
 
 class Door:
-    """Asks kubectl what it knows, once and only if it is needed, and opens the way to a Service.
+    """Asks kubectl for its configuration, at most once and only if needed, and opens the connection to a Service.
 
-    `options` are kubectl's own, such as `--context`; `token` is None for that of kubectl's user.
+    `options` are kubectl's own, such as `--context`; with a `token` of None, the token of kubectl's user is used.
     """
 
     def __init__(self, options: tuple[str, ...], place: ServicePlace) -> None:
@@ -61,13 +61,13 @@ class Door:
 
     @property
     def namespace(self) -> str | None:
-        """The namespace of kubectl's context, if it has one."""
+        """The namespace of kubectl's context; None if the context names no namespace."""
         contexts = self._view.get("contexts") or [{}]
         return (contexts[0].get("context") or {}).get("namespace")
 
     @property
     def token(self) -> str | None:
-        """The token of kubectl's user, if it signs in by one that its configuration holds."""
+        """The token of kubectl's user; None if the user signs in otherwise than by a token in its configuration."""
         user = ((self._view.get("users") or [{}])[0]).get("user") or {}
         if file := user.get("tokenFile"):
             return Path(file).read_text(encoding="utf-8").strip()
@@ -75,7 +75,7 @@ class Door:
 
     @contextmanager
     def opened(self, token: str | None) -> Iterator[ControlApi]:
-        """The control API, through a `kubectl proxy` that lives as long as the block. Raises ClickException."""
+        """Yield the control API, through a `kubectl proxy` that runs until the block ends. Raises ClickException."""
         with tempfile.TemporaryDirectory(prefix="fairlead-") as folder:
             socket = Path(folder) / "proxy"
             accepted = f"^{self._place.path}/"
@@ -103,7 +103,7 @@ class Door:
 
 
 def through_socket(socket: Path, path: str, token: str | None) -> ControlApi:
-    """A client of the control API below `path` of the server at a Unix socket."""
+    """Return a client of the control API below `path` of the server at a Unix socket."""
     import httpx
 
     transport = httpx.AsyncHTTPTransport(uds=os.fspath(socket), verify=client_context())
@@ -111,7 +111,7 @@ def through_socket(socket: Path, path: str, token: str | None) -> ControlApi:
 
 
 def place_of(_context: click.Context, _option: click.Parameter, text: str) -> ServicePlace:
-    """The value of `--service`. Raises InvalidInput."""
+    """Return the value of `--service`. Raises InvalidInput."""
     try:
         return ServicePlace.parse(text)
     except ValueError as remedy:

@@ -18,7 +18,7 @@ from fairlead_client.resources.pools import PoolDetail, PoolSummary
 from fairlead_process.pool_names import pool_argument
 
 MOST_SHOWN = 100
-"""Pools, or instances of one pool."""
+"""Maximum number of pools, or of one pool's instances, that are shown."""
 
 
 @click.command()

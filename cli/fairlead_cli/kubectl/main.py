@@ -1,4 +1,6 @@
-"""Entry points of the kubectl plugin: `kubectl-fairlead`, and `kubectl_complete-fairlead`, asked at the Tab key."""
+"""Entry points of the kubectl plugin: `kubectl-fairlead`, and `kubectl_complete-fairlead`, which kubectl runs at the
+Tab key.
+"""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -22,12 +24,12 @@ from fairlead_process.pool_names import USUAL_NAMESPACE, name_argument, pool_nam
 
 PROGRAM = "kubectl fairlead"
 KUBECTLS_OWN = ("--context", "--cluster", "--user", "--kubeconfig", "--as", "--request-timeout")
-"""Options of kubectl that are handed to it; each has a value."""
+"""Options that are passed on to kubectl; each has a value."""
 OWN = (*KUBECTLS_OWN, "--service")
 
 
 class Planning(click.Group):
-    """The changes, as plans that are not applied."""
+    """Group of the commands that change a pool: they show plans and do not apply them."""
 
     def __init__(self) -> None:
         super().__init__("plan", help="Make and show the plan of a change, and apply nothing; `apply ID` does.", commands=change.commands)
@@ -72,7 +74,7 @@ OF_THE_API = (
 
 
 class Plugin(LazyGroup):
-    """The group, whose options may stand anywhere on the command line, as kubectl's own."""
+    """The plugin's group, whose options may be anywhere on the command line, like kubectl's own."""
 
     def __init__(self) -> None:
         super().__init__({**VERBS, **{name: SUBCOMMANDS[name] for name in OF_THE_API}})
@@ -107,7 +109,9 @@ def _enter(namespace: str | None, service: ServicePlace, **given: str | None) ->
 
 
 def own_first(arguments: Sequence[str]) -> list[str]:
-    """The options of the plugin before all else, wherever they were written; what follows `--` stays."""
+    """Return the arguments with the plugin's options before all others, wherever they were written; what follows `--`
+    stays.
+    """
     first: list[str] = []
     rest: list[str] = []
     words = iter(arguments)
@@ -127,8 +131,8 @@ def main() -> NoReturn:
 
 
 def complete() -> None:
-    """Print what completes the last word in `sys.argv`, a line each with its help, and a word to kubectl (`:4`) that no
-    file does.
+    """Print the completions of the last word in `sys.argv`, one per line with its help, and a directive to kubectl
+    (`:4`) not to complete file names.
     """
     *before, incomplete = sys.argv[1:] or [""]
     for one in completions(before, incomplete):
@@ -137,7 +141,7 @@ def complete() -> None:
 
 
 def completions(before: list[str], incomplete: str) -> list[Any]:
-    """What may stand in place of `incomplete` after the words `before`."""
+    """Return the completions of `incomplete` after the words `before`."""
     return ShellComplete(Plugin(), {}, PROGRAM, "").get_completions(own_first(before), incomplete)
 
 

@@ -1,4 +1,4 @@
-"""`fairlead kv-events check` compares an index that a recording's events feed with what the engine counted; `record`
+"""`fairlead kv-events check` compares an index made from a recording's events with the engine's own counts; `record`
 makes such a recording.
 """
 
@@ -70,11 +70,17 @@ def check(recording: Path, as_json: bool, rows: bool, seeds: tuple[str, ...]) ->
     type=click.Choice(["vllm", "sglang", "simulated"]),
     default="vllm",
     show_default=True,
-    help="What the engine is, as in spec.engine.type.",
+    help="Type of the engine, as in spec.engine.type.",
 )
 @click.option("--model", help="Model to request; default: the first one that the engine lists.")
 @click.option("--requests", type=WholeOption(1, 1_000_000), default=200, show_default=True, help="How many requests to send and record.")
-@click.option("--seed", type=WholeOption(0, 2**31 - 1), default=0, show_default=True, help="The same seed sends the same words.")
+@click.option(
+    "--seed",
+    type=WholeOption(0, 2**31 - 1),
+    default=0,
+    show_default=True,
+    help="Seed of the conversations: the same seed sends the same texts.",
+)
 @json_option
 def record(url: str, out: Path, engine_type: str, model: str | None, requests: int, seed: int, as_json: bool) -> None:
     """Send conversations to an engine and write its KV events and its counts of cached tokens to a file, for `check`

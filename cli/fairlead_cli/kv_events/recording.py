@@ -1,7 +1,8 @@
 """Records an engine: its KV events as they arrive, and requests with the cached tokens that the engine counted.
 
-The requests are conversations that begin alike and grow, a few at a time, so that blocks are shared, used again and,
-in a small cache, evicted. One is sent after the other. The file is that of `fairlead kv-events check`.
+The requests are conversations that have the same beginning and grow, a few at a time, so that blocks are shared, used
+again and, in a small cache, evicted. Requests are sent one after the other. The file is that of `fairlead kv-events
+check`.
 """
 
 import asyncio
@@ -28,14 +29,14 @@ from fairlead_process.clock import SteadyClock
 from fairlead_router.kv_events.sources import EventSource, SourcesUnreadable, read_sources, sources_path
 
 CONVERSATIONS = 8
-"""At a time; one that has grown to its longest is replaced by a new one."""
+"""Number of conversations at a time; a conversation that has reached its greatest length is replaced by a new one."""
 TURNS = 12
 WORDS_A_TURN = 60
 OUTPUT_TOKENS = 16
 QUIET_SECONDS = 1.0
-"""Without an event after the last request, all that it caused have arrived."""
+"""Seconds without an event after the last request, after which all events that it caused have arrived."""
 CONNECT_SECONDS = 1.0
-"""ZMQ does not report a subscription; an engine on the other side of a network needs less."""
+"""Seconds to wait for a subscription, because ZMQ does not report it; an engine across a network needs less."""
 _WORDS = (
     "river",
     "stone",
@@ -55,7 +56,9 @@ _WORDS = (
 )
 
 _now = SteadyClock()
-"""The recorder's clock: what happened between two of its times took their difference, however the machine's is set."""
+"""The recorder's clock. The difference of two of its times is the time that has passed, even if the machine's clock is
+set meanwhile.
+"""
 
 
 class EngineUnsuitable(FairleadError):
@@ -64,7 +67,7 @@ class EngineUnsuitable(FairleadError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What was written."""
+    """Counts of what was written."""
 
     batches: int
     requests: int
@@ -93,7 +96,7 @@ class Recorder:
     sums: list[int] = field(default_factory=lambda: [0, 0])
 
     async def record(self, requests: int) -> Recorded:
-        """Record this many requests. Raises EngineUnsuitable, httpx.HTTPError, OSError."""
+        """Record this number of requests. Raises EngineUnsuitable, httpx.HTTPError, OSError."""
         async with BoundedClient(LARGEST_ANSWER, base_url=self.url, timeout=600.0, verify=client_context()) as engine:
             model = self.model or await _first_model(engine)
             sources = await self._sources(engine)
@@ -196,7 +199,7 @@ async def _first_model(engine: httpx.AsyncClient) -> str:
 
 
 async def _tokens(engine: httpx.AsyncClient, model: str, text: str) -> list[int]:
-    """The text's tokens, without those that begin a prompt."""
+    """Return the text's tokens, without the tokens that begin every prompt."""
     if not text:
         return []
     answer = await engine.post("/tokenize", json={"model": model, "prompt": text, "add_special_tokens": False})
@@ -214,9 +217,9 @@ def _created(path: Path) -> IO[bytes]:
 def record_to(
     path: Path, url: str, engine_type: str, model: str | None, requests: int, seed: int, progress: Callable[[], None]
 ) -> Recorded:
-    """Write a recording to a file, packed if its name ends with `.gz`; nothing is left of one that failed.
+    """Write a recording to a file, packed if its name ends with `.gz`; the file of a failed recording is removed.
 
-    Raises InvalidInput for a file that cannot be written, EngineUnsuitable for an engine that tells too little.
+    Raises InvalidInput for a file that cannot be written, EngineUnsuitable for an engine that reports too little.
     """
     try:
         file = _created(path)

@@ -30,5 +30,5 @@ class ClusterProblem(ProcesskubeError):
 
     @property
     def worth_retrying(self) -> bool:
-        """Whether the same request may succeed later although nobody changes it."""
+        """Whether the same request may succeed later without any change by a person."""
         return self.status is None or self.status >= 500 or self.status == 429

@@ -28,7 +28,7 @@ class ProcessIdentity:
 
 
 def identity_of(pid: int) -> ProcessIdentity | None:
-    """The identity of a live process; None when it is gone or a zombie."""
+    """Return the identity of a live process; None when it is gone or a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -40,7 +40,7 @@ def identity_of(pid: int) -> ProcessIdentity | None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """The CPU time that the process has used; 0 when it is gone."""
+    """Return the CPU seconds that the process has used; 0 when it is gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -50,12 +50,12 @@ def cpu_seconds(pid: int) -> float:
 
 
 def is_alive(identity: ProcessIdentity) -> bool:
-    """Whether this very process still runs."""
+    """Return whether this very process still runs."""
     return identity_of(identity.pid) == identity
 
 
 def send_signal(identity: ProcessIdentity, number: int, *, group: bool = False) -> bool:
-    """Signal the process, or its whole process group; False when it is already gone."""
+    """Signal the process, or its whole process group; return False when it is already gone."""
     if not is_alive(identity):
         return False
     try:
@@ -69,7 +69,7 @@ def send_signal(identity: ProcessIdentity, number: int, *, group: bool = False) 
 
 
 def uptime_seconds(identity: ProcessIdentity) -> float:
-    """Seconds since the process started."""
+    """Return the seconds since the process started."""
     since_boot = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
     return max(0.0, since_boot - identity.started_ticks / os.sysconf("SC_CLK_TCK"))
 
@@ -77,7 +77,7 @@ def uptime_seconds(identity: ProcessIdentity) -> float:
 def end_processes(identities: Iterable[ProcessIdentity], *, grace_seconds: float, first_signal: int = signal.SIGTERM) -> int:
     """Ask each process to end, wait up to `grace_seconds` for all of them together, then kill those that are left.
 
-    Returns how many were alive.
+    Returns the number of processes that were alive.
     """
     alive = [identity for identity in identities if send_signal(identity, first_signal)]
     deadline = time.monotonic() + grace_seconds
@@ -90,7 +90,7 @@ def end_processes(identities: Iterable[ProcessIdentity], *, grace_seconds: float
 
 
 def wait_for_end(identity: ProcessIdentity, timeout_seconds: float) -> bool:
-    """Block until the process has ended; False when it still runs after the timeout."""
+    """Block until the process has ended; return False when it still runs after the timeout."""
     try:
         descriptor = os.pidfd_open(identity.pid)
     except ProcessLookupError:

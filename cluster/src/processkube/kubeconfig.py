@@ -56,7 +56,7 @@ def read_kubeconfig(path: Path) -> ClusterConnection:
 
 
 def _authority(path: Path, cluster: Mapping[str, Any]) -> bytes:
-    """The certificate authority, which `_tls` has read before."""
+    """Return the certificate authority, which `_tls` has read before."""
     if "certificate-authority-data" in cluster:
         return base64.b64decode(cluster["certificate-authority-data"])
     return (path.parent / cluster["certificate-authority"]).read_bytes() if "certificate-authority" in cluster else b""

@@ -20,7 +20,7 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 LARGEST_ANSWER = 256 * 1024 * 1024
-"""Bytes of one answer, or of one line of a watch."""
+"""Maximum number of bytes of one answer, or of one line of a watch."""
 
 Document = dict[str, Any]
 
@@ -98,7 +98,7 @@ class KubernetesClient:
 
 
 async def _text(answer: aiohttp.ClientResponse) -> str:
-    """The body. Raises ClientPayloadError for one that is too large."""
+    """Return the body. Raises ClientPayloadError for a body that is too large."""
     content = bytearray()
     async for piece in answer.content.iter_any():
         content += _fits(content, piece)
@@ -106,7 +106,7 @@ async def _text(answer: aiohttp.ClientResponse) -> str:
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """The whole lines of a stream that are not empty."""
+    """Yield the complete, non-empty lines of a stream."""
     begun = bytearray()
     async for piece in content.iter_any():
         begun += _fits(begun, piece)
@@ -123,7 +123,9 @@ def _fits(begun: bytearray, piece: bytes) -> bytes:
 
 
 def _event(line: bytes) -> Document:
-    """An event of a watch. Raises ClusterProblem for an error in the stream, ValueError for what is not an event."""
+    """Return an event of a watch. Raises ClusterProblem for an error in the stream, ValueError for a line that is not
+    an event.
+    """
     event = orjson.loads(line)
     found = event.get("object") if isinstance(event, dict) else None
     if not isinstance(found, dict) or not isinstance(event.get("type"), str):

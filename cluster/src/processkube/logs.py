@@ -1,4 +1,4 @@
-"""One format of log lines for all processes: time, level, logger, what happened, and `name=value` of its data.
+"""One format of log lines for all processes: time, level, logger, event, and `name=value` for its data.
 
 The event is a fixed sentence; its data are named values (`extra=`), never formatted into the sentence.
 """
@@ -15,7 +15,9 @@ _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime
 
 
 class LogLines(logging.Formatter):
-    """A line per record, as text or as JSON; a traceback follows as lines of its own in text and as `trace` in JSON."""
+    """A formatter that writes a line per record, as text or as JSON. A traceback follows in separate lines in text, and
+    as `trace` in JSON.
+    """
 
     def __init__(self, *, as_json: bool) -> None:
         super().__init__()
@@ -34,7 +36,7 @@ class LogLines(logging.Formatter):
 
 
 def _shown(value: Any) -> str:
-    """The value as text, quoted if a reader, or `cut`, could take it for more than one value."""
+    """Return the value as text, quoted if a reader, or `cut`, could take it for more than one value."""
     text = str(value)
     plain = text.isprintable() and not set(text) & set(' "=')
     return text if plain and text else json.dumps(text, ensure_ascii=False)

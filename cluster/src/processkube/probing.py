@@ -1,6 +1,6 @@
-"""Asks a server whether it is well, in the cheapest way: by one connection or one GET.
+"""Probes servers with one connection or one GET, which is cheaper than a client library.
 
-Each question takes one new connection and no client library, as a kubelet asks 64 instances every second.
+Each probe takes one new connection, because a kubelet probes 64 instances every second.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeAnswer:
-    """Whether the server was well, and if not, an explanation for people."""
+    """Whether the server was healthy, and if not, an explanation for people."""
 
     ok: bool
     detail: str = ""
@@ -21,9 +21,9 @@ class ProbeAnswer:
 async def ask_http(
     host: str, port: int, path: str, *, timeout_seconds: float, headers: tuple[tuple[str, str], ...] = (), tls: bool = False
 ) -> ProbeAnswer:
-    """GET `path` by HTTP; a status from 200 to 399 means well. Whatever the server does, it never raises.
+    """GET `path` by HTTP; a status from 200 to 399 means healthy. Never raises, whatever the server does.
 
-    With `tls` any certificate will do, as for a kubelet.
+    With `tls` any certificate is accepted, as by a kubelet.
     """
     try:
         async with asyncio.timeout(timeout_seconds):
@@ -38,13 +38,13 @@ async def ask_http(
 
 
 async def ask_url(url: str, *, timeout_seconds: float) -> ProbeAnswer:
-    """The same as `ask_http`, for an `http://` URL."""
+    """Probe an `http://` URL, as `ask_http` does."""
     parts = urlsplit(url)
     return await ask_http(parts.hostname or "127.0.0.1", parts.port or 80, parts.path or "/", timeout_seconds=timeout_seconds)
 
 
 async def ask_tcp(host: str, port: int, *, timeout_seconds: float) -> ProbeAnswer:
-    """Ask whether the port accepts a TCP connection."""
+    """Return whether the port accepts a TCP connection."""
     try:
         async with asyncio.timeout(timeout_seconds):
             _, writer = await asyncio.open_connection(host, port)

@@ -1,4 +1,4 @@
-"""Which pods stand behind a Service, by the rules of Kubernetes' EndpointSlices and kube-proxy. Pure."""
+"""The pods behind a Service, by the rules of Kubernetes' EndpointSlices and kube-proxy. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """An address and port to accept connections at, and the addresses and ports to pass them on to."""
+    """An address and port at which to accept connections, and the addresses and ports to which they are passed on."""
 
     address: str
     port: int
@@ -17,9 +17,10 @@ class Listener:
 
 
 def backing_pods(service: Document, pods: Iterable[Document]) -> list[Document]:
-    """The pods that new connections go to: those ready, or if there is none, those that still serve while they end.
+    """Return the pods for new connections: the ready pods, or if no pod is ready, the pods that still serve while they
+    end.
 
-    A Service that publishes what is not ready has all its pods.
+    A Service that publishes addresses of pods that are not ready has all its pods.
     """
     selector, namespace = service["spec"].get("selector"), service["metadata"]["namespace"]
     if not selector:
@@ -39,7 +40,7 @@ def backing_pods(service: Document, pods: Iterable[Document]) -> list[Document]:
 
 
 def listeners(service: Document, pods: Iterable[Document], address: str, *, machine: str) -> list[Listener]:
-    """Where the Service is reached at its own `address`, and if its type says so, at the machine's."""
+    """Return the listeners of the Service at its own `address`, and at the machine's if its type requires that."""
     behind, spec, found = backing_pods(service, pods), service["spec"], []
     for port in spec.get("ports") or ():
         if port.get("protocol", "TCP") != "TCP":
@@ -54,12 +55,14 @@ def listeners(service: Document, pods: Iterable[Document], address: str, *, mach
 
 
 def targets_of(port: Document, pods: Iterable[Document]) -> tuple[tuple[str, int], ...]:
-    """The addresses and ports of the pods that a port of their Service leads to."""
+    """Return the addresses and ports of the pods to which a port of their Service leads."""
     return tuple((pod["status"]["podIP"], number) for pod in pods if (number := _target_port(port, pod)) is not None)
 
 
 def own_address(service: Document, network: str) -> str | None:
-    """The Service's address in `network`, such as 127.100, with the end of its clusterIP; None if it has none."""
+    """Return the Service's address in `network`, such as 127.100, with the end of its clusterIP; None if it has no
+    clusterIP.
+    """
     cluster_ip = str(service["spec"].get("clusterIP") or "None")
     if cluster_ip == "None" or ":" in cluster_ip:
         return None

@@ -1,6 +1,6 @@
-"""How a process starts: logs, sockets, and one line on standard error when it cannot.
+"""The start of a process: logs, sockets, and one line on standard error when it cannot start.
 
-The exit code is 2 for an option that cannot be used, as for a wrong command line, and 1 for anything else.
+The exit code is 2 for an unusable option, as for a wrong command line, and 1 for anything else.
 """
 
 import logging
@@ -24,7 +24,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def log_options(command: _Command) -> _Command:
-    """Gives a command the options that all have; each sets up the logs when the command line is read."""
+    """Add the options that all commands have; each sets up the logs when the command line is read."""
     level = click.option("--log-level", type=click.Choice(LEVELS), default="INFO", envvar="PROCESSKUBE_LOG_LEVEL", show_default=True)
     form = click.option(
         "--log-format", type=click.Choice(("text", "json")), default="text", envvar="PROCESSKUBE_LOG_FORMAT", show_default=True
@@ -54,7 +54,7 @@ def one_line_errors(program: str, *, log_level: str = "INFO", log_format: str = 
 
 
 def bind(options: str, host: str, port: int) -> socket.socket:
-    """A TCP socket bound to an address, ready to listen.
+    """Return a TCP socket bound to an address, ready to listen.
 
     Raises InvalidInput, which names the options, host and port, when the address cannot be bound.
     """

@@ -1,22 +1,24 @@
-"""Reads YAML alike on every Python, with bounds where PyYAML's follow from the interpreter."""
+"""Reads YAML in the same way on every Python, with fixed bounds where PyYAML's depend on the interpreter."""
 
 from typing import Any
 
 import yaml
 
 MOST_VALUES = 100_000
-"""More than any document here has; merges make billions of a few lines."""
+"""Maximum number of values, more than any document here has; merges can make billions of values from a few lines."""
 MOST_DIGITS = 100
-"""Characters of a whole number: more than any that can be used, and fewer than Python refuses to read."""
+"""Maximum number of characters of a whole number: more than any useful number has, and fewer than Python refuses to
+read.
+"""
 
 
 def read_yaml(content: bytes) -> Any:
-    """The document. Raises YAMLError, also for what is not UTF-8 or nests too deeply."""
+    """Return the document. Raises YAMLError, also for bytes that are not UTF-8 and for too deep nesting."""
     return yaml.load(content, Loader=BoundedLoader)  # noqa: S506 - a kind of SafeLoader
 
 
 def complaint(error: yaml.YAMLError) -> str:
-    """Where and what is wrong with a document: `line 2, column 5: expected ',' or ']', but got '}'`."""
+    """Return the position and the error of a document: `line 2, column 5: expected ',' or ']', but got '}'`."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
     return where + (problem or "it has a character that YAML does not allow")
@@ -27,7 +29,7 @@ def _refused(problem: str, mark: yaml.Mark | None = None) -> yaml.MarkedYAMLErro
 
 
 class BoundedLoader(yaml.SafeLoader):
-    """SafeLoader that bounds depth and merges while it reads, and names the place of what it refuses."""
+    """A SafeLoader that bounds depth and merges while it reads, and names the position of what it refuses."""
 
     deepest = 64
     _level = 0
@@ -46,7 +48,7 @@ class BoundedLoader(yaml.SafeLoader):
             raise _refused(f"it has more than {MOST_VALUES:,} values", node.start_mark)
 
     def construct_plain(self, node: yaml.Node) -> Any:
-        """SafeLoader's value of a number, boolean or date."""
+        """Return SafeLoader's value of a number, boolean or date."""
         kind = node.tag.rpartition(":")[2]
         if kind == "int" and len(node.value) > MOST_DIGITS:
             raise _refused(f"a number has more than {MOST_DIGITS} digits", node.start_mark)

@@ -127,6 +127,7 @@ def _total(currency: str, parts: Parts) -> CostTotal:
         idle=written(idle),
         unattributed=written(unattributed),
         instance_hours=parts.microseconds / HOUR_MICROSECONDS,
+        measured_hours=parts.measured / HOUR_MICROSECONDS,
     )
 
 

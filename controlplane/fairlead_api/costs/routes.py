@@ -8,6 +8,8 @@ from fastapi import Query
 
 from fairlead.errors import InvalidInput
 from fairlead_api.access.guards import Guard
+from fairlead_api.costs.opencost import OpenCost
+from fairlead_api.costs.store.measuring import MeasuredPrices
 from fairlead_api.costs.store.reading import PostgresCosts
 from fairlead_api.costs.store.spending import Budgets
 from fairlead_api.features import Feature, Infra
@@ -63,8 +65,8 @@ def telling(infra: Infra) -> Callable[[datetime], Awaitable[None]]:
     """The job that tells metrics the present cost of an hour."""
     store = PostgresCosts(infra.background)
 
-    async def tell(_: datetime) -> None:
-        infra.telemetry.tell_cost(await store.rates())
+    async def tell(now: datetime) -> None:
+        infra.telemetry.tell_cost(await store.rates(now))
 
     return tell
 
@@ -72,6 +74,12 @@ def telling(infra: Infra) -> Callable[[datetime], Awaitable[None]]:
 def budgets_of(infra: Infra) -> Budgets:
     """Who looks at budgets."""
     return Budgets(PostgresCosts(infra.background), infra.background)
+
+
+def measuring_of(infra: Infra) -> MeasuredPrices:
+    """The job that stores what OpenCost measures."""
+    url = infra.settings.opencost_url
+    return MeasuredPrices(infra.background, OpenCost(url) if url else None, infra.settings.opencost_currency)
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:

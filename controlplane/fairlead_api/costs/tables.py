@@ -28,6 +28,17 @@ instance_prices = Table(
 )
 """Prices of an instance hour, each in force until the role's next; NULL = no price."""
 
+measured_prices = Table(
+    "measured_prices",
+    metadata,
+    pool_column(primary_key=True),
+    Column("role", Text, primary_key=True),
+    Column("bucket", DateTime(timezone=True), primary_key=True),
+    Column("micros_per_hour", BigInteger, nullable=False),
+    text_column("currency"),
+)
+"""Prices of an instance hour that a cost tool measured, each for the hour that begins at `bucket`."""
+
 work_hours = Table(
     "work_hours",
     metadata,

@@ -73,8 +73,13 @@ CONTROL = Bulkhead(name="control", connections=6, statement_seconds=15)
 busy.
 """
 
-UPKEEP = Bulkhead(name="upkeep", connections=6, statement_seconds=60)
+UPKEEP = Bulkhead(name="upkeep", connections=5, statement_seconds=60)
 """For background jobs, and for making the partitions that reports need."""
+
+JOBS = Bulkhead(name="jobs", connections=5, statement_seconds=60)
+"""For the locks of jobs that one process runs. A job holds its lock while it waits for a connection of `UPKEEP`: if
+both were of one group, a few jobs could hold all connections and wait for each other.
+"""
 
 
 ROUTER_LIVE_FOR = "make_interval(secs => CAST(current_setting('fairlead.router_live_seconds') AS integer))"

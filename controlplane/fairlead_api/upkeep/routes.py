@@ -63,7 +63,7 @@ def health_routes(guard: Guard, document: Callable[[], dict[str, Any]], pulse: P
 
 def upkeep_of(infra: Infra, close_plans: Callable[[datetime], Awaitable[None]]) -> Upkeep:
     """The regular work that one process does."""
-    store = PostgresUpkeep(infra.background, infra.partitions)
+    store = PostgresUpkeep(infra.background, infra.jobs, infra.partitions)
     return Upkeep(store, PostgresLoads(infra.background), keep(infra.settings.retention), close_plans)
 
 

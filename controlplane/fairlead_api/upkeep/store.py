@@ -64,6 +64,7 @@ SWEEPS: dict[str, tuple[Sweep, ...]] = {
         Sweep(table="usage_hours", where="r.bucket < :before", by_pool=True),
         Sweep(table="session_usage_hours", where="r.bucket < :before", by_pool=True),
         Sweep(table="work_hours", where="r.bucket < :before", by_pool=True),
+        Sweep(table="measured_prices", where="r.bucket < :before", by_pool=True),
         Sweep(table="instance_lives", where="r.ended_at < :before"),
         Sweep(
             table="instance_prices",
@@ -164,10 +165,13 @@ TELL_SECONDS = 2.0
 
 
 class PostgresUpkeep:
-    """Implements `upkeep.upkeep.UpkeepStore`."""
+    """Implements `upkeep.upkeep.UpkeepStore`. Locks of jobs are held in `locks`, whose connections the jobs' own work
+    does not use.
+    """
 
-    def __init__(self, database: Database, partitions: Partitions) -> None:
+    def __init__(self, database: Database, locks: Database, partitions: Partitions) -> None:
         self._database = database
+        self._locks = locks
         self._partitions = partitions
 
     async def alone(self, job: str, work: Callable[[], Awaitable[None]]) -> bool:
@@ -176,7 +180,7 @@ class PostgresUpkeep:
         The lock ends with its connection, so a crash releases it. A suspended process also loses the lock, because
         Postgres ends its silent transaction; when the process wakes up, it stops its work.
         """
-        async with self._database.holding() as connection:
+        async with self._locks.holding() as connection:
             key = {"space": _LOCKS, "job": job}
             got = await connection.execute(text("SELECT pg_try_advisory_xact_lock(:space, hashtext(:job))"), key)
             if not got.scalar_one():
@@ -184,7 +188,7 @@ class PostgresUpkeep:
             working = asyncio.ensure_future(work())
             try:
                 while not (await asyncio.wait({working}, timeout=TELL_SECONDS))[0]:
-                    await self._database.go_on(connection)
+                    await self._locks.go_on(connection)
             finally:
                 working.cancel()
                 await asyncio.wait({working})

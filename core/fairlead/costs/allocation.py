@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from fairlead.costs.money import HOUR_MICROSECONDS, apportioned
+from fairlead.costs.prices import Price
 from fairlead.instances import Role
 
 FOREVER = 1 << 62
@@ -28,18 +29,6 @@ class Life:
     role: Role
     began: int
     ended: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
-    """The price of a role's instances from `since` on (microseconds since 1970), until the role's next price.
-    `micros_per_hour` None = it has none.
-    """
-
-    role: Role
-    since: int
-    micros_per_hour: int | None
-    currency: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +78,8 @@ class Parts:
     unattributed: int = 0
     microseconds: int = 0
     """Priced time of instances."""
+    measured: int = 0
+    """The part of `microseconds` at a measured price."""
 
     @property
     def units(self) -> int:
@@ -102,6 +93,7 @@ class Parts:
         self.idle += other.idle
         self.unattributed += other.unattributed
         self.microseconds += other.microseconds
+        self.measured += other.measured
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,6 +131,7 @@ def allocate(
         cost = costs[role, hour, price.currency]
         cost.idle += microseconds * price.micros_per_hour
         cost.microseconds += microseconds
+        cost.measured += microseconds if price.measured else 0
     for hour, currency in sorted({(hour, currency) for _, hour, currency in costs}):
         _count(found, currency, uses.get(hour, ()))
     for (role, hour, currency), cost in sorted(costs.items()):

@@ -52,7 +52,7 @@ class CostLine:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostTotal:
     """The whole cost in one currency: hours of instances times their prices. `used`, `idle` and `unattributed` add up
-    to `amount`.
+    to `amount`. `measured_hours` are the part of `instance_hours` whose price was measured by a cost tool.
     """
 
     currency: str
@@ -61,6 +61,7 @@ class CostTotal:
     idle: str
     unattributed: str
     instance_hours: float
+    measured_hours: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

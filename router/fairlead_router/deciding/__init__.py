@@ -4,7 +4,7 @@ company ──► callers (what others ask of this router) ───────
         ├─► meeting ──► decider (what this router asks of another) ─┘  both prove who they are by proofs
         └─► listed (who is on this machine, or whom the control API knows of)
 
-It must not decide: the scheduler of the router that is asked does. Its danger is a request with two deciders, or with
-none. A router that loses its decider decides alone again, and each of the two keeps reporting the requests until the
-other does.
+This package must not decide: the scheduler of the asked router does. Its danger is a request for which two routers
+decide, or no router. A router that loses its decider decides alone again, and each of the two keeps reporting the
+requests until the other does.
 """

@@ -33,11 +33,11 @@ from fairlead_router.pools.pools import Pools
 MOST_STRANGERS = 64
 """Maximum number of connections whose routers have not proven their identity; one more ends the oldest."""
 LONGEST_NAME = 200
-"""Characters of a router's name."""
+"""Maximum number of characters of a router's name."""
 
 
 class _Guest:
-    """A pool of one caller, as the scheduler that decides for it sees it."""
+    """A pool for which one caller asks, as the scheduler that decides for the pool sees it."""
 
     def __init__(self, connection: RouterConnection, pool: Pool, scheduler: SharedScheduler) -> None:
         self._connection = connection
@@ -59,8 +59,9 @@ class _Stranger:
 
 
 class _Caller:
-    """A router that has proven that it may ask. `ahead_seconds` is an upper bound on how far this router's clock is
-    ahead of its clock. A word takes a while to arrive, so the smallest difference seen is the closest.
+    """A router that has proven that it may ask. `ahead_seconds` is an upper bound on how far the deciding router's
+    clock is ahead of the caller's. Every message takes some time to arrive, so the smallest difference seen is the
+    closest.
     """
 
     def __init__(self, router: str, ahead_seconds: float) -> None:
@@ -70,8 +71,8 @@ class _Caller:
 
 
 class Callers:
-    """All routers that are connected to ask this one, whose name is `router`. It hears only routers that know the
-    `secret`; others learn nothing. `left` is called with each connection that has ended.
+    """All routers that are connected to ask this one, whose name is `router`. It reads only messages of routers that
+    know the `secret`, and answers no others. `left` is called with each connection that has ended.
     """
 
     def __init__(self, pools: Pools, router: str, secret: str, now: Callable[[], float], left: Callable[[RouterConnection], None]) -> None:
@@ -86,11 +87,11 @@ class Callers:
 
     @property
     def asking(self) -> int:
-        """How many routers ask for at least one pool."""
+        """Number of routers that ask this one to decide for at least one pool."""
         return sum(bool(caller.guests) for caller in self._callers.values())
 
     def connection(self) -> RouterConnection:
-        """For a router that has just connected."""
+        """Return the connection for a router that has just connected."""
         if len(self._strangers) >= MOST_STRANGERS:
             next(iter(self._strangers)).close()
         made = RouterConnection(self._hear, self._end, hears_stale=False)
@@ -111,7 +112,7 @@ class Callers:
                     self._give_back(connection, caller, name)
 
     def let_stale_go(self) -> None:
-        """Drop routers that may have taken this router for gone."""
+        """Drop routers that may already count this router as gone."""
         for connection in tuple(self._callers):
             if connection.is_stale:
                 connection.close()
@@ -213,7 +214,7 @@ class Callers:
 
 
 def _by_this_clock(word: Body, ahead_seconds: float) -> Word:
-    """An asking router's message with its times converted to this router's clock."""
+    """Return an asking router's message with its times converted to this router's clock."""
     assert not isinstance(word, Control | Dispatch | Refusal)
     if isinstance(word, Asked | UnderWay):
         request = replace(word.request, arrived_at=word.request.arrived_at + ahead_seconds)

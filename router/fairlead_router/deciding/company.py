@@ -1,4 +1,4 @@
-"""The routers that can be asked: which are there, and which of them decides for each pool."""
+"""The other routers that can be asked, and the choice of the one that decides for each pool."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from fairlead_router.pools.pools import Pools
 
 LOOK_SECONDS = 0.25
 LATE_SECONDS = 1.0
-"""A look that is later than this means that the process was suspended: it first hears what others said meanwhile."""
+"""If a call of `look` is later than this, the process was suspended: it first reads what other routers sent
+meanwhile.
+"""
 LOOPBACK = "127.0.0.1"
 MOST_CONNECTIONS = 256
 
@@ -66,7 +68,9 @@ class Company:
         self._looked_at = 0.0
 
     async def look(self) -> None:
-        """Runs several times a second: connect to new routers, drop those that left, ask the router that decides."""
+        """Connect to new routers, drop routers that left, and ask the router that decides. Called several times a
+        second.
+        """
         if self._server is None and not self._stopping:
             self._listen()
         now = asyncio.get_running_loop().time()
@@ -85,13 +89,15 @@ class Company:
             self._metrics.met_routers = len(self._meeting.answering())
 
     def let_stale_go(self) -> None:
-        """Called before anything is decided because time has passed: drop the routers that may have gone on alone while
-        this process was suspended.
+        """Drop the routers that may have gone on alone while this process was suspended. Called before any decision
+        that is made because time has passed.
         """
         self._callers.let_stale_go()
 
     def decide_no_more(self) -> None:
-        """Before this router stops: end the connections of routers that ask it. Its own questions continue."""
+        """Stop deciding for other routers before this router stops: give their requests back. Its own questions
+        continue.
+        """
         self._stopping = True
         for directory in self._directories:
             directory.leave(self._router)
@@ -100,7 +106,7 @@ class Company:
         self._callers.decide_no_more()
 
     def close(self) -> None:
-        """End everything."""
+        """Stop deciding for others, and end all connections."""
         self.decide_no_more()
         self._callers.close()
         self._meeting.close()
@@ -158,7 +164,7 @@ class Company:
         self._metrics.asked_pools = asked
 
     def _decider(self, pool: Pool) -> OtherRouter | None:
-        """The router that decides for the pool; None when this router does.
+        """Return the router that decides for the pool; None when this router does.
 
         A pool that refuses requests after their prefill is not shared: its routers need the answer at once.
         """

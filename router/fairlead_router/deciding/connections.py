@@ -1,4 +1,4 @@
-"""A connection between two routers: frames both ways, and the news of its end."""
+"""A connection between two routers: frames in both directions, and the report of its end."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from fairlead_router.deciding.frames import LARGEST_FRAME, LARGEST_GREETING, Bod
 SILENCE_SECONDS = 1.5
 """A router that stays silent for longer counts as gone."""
 STALE_SHARE = 0.8
-"""After this share of it, a frame ends the connection unread: it may have waited while this process was suspended, and
-the router that asked has decided alone by now. Answering would decide twice.
+"""After silence for this share of `SILENCE_SECONDS`, a frame ends the connection unread: the frame may have waited
+while this process was suspended, and the router that asked has decided alone by now. An answer would decide twice.
 """
 GREETING_SECONDS = 2.0
-"""A router that has not proven its identity by then is dropped, however often it sends something."""
+"""A router that has not proven its identity within this time is dropped, even if it keeps sending."""
 MOST_UNSENT_BYTES = 16 * 1024 * 1024
-"""A router that leaves more than this unread counts as gone too."""
+"""A router that leaves more than this number of bytes unread counts as gone too."""
 
 
 class RouterConnection(asyncio.Protocol):
-    """Calls `heard` with each frame and `ended` once, after which it hears nothing. With `hears_stale` it hears frames
-    after any silence.
+    """A connection that calls `heard` with each frame, and `ended` once at its end; after that it calls neither. With
+    `hears_stale` it also passes on frames that follow a long silence.
     """
 
     def __init__(
@@ -41,30 +41,32 @@ class RouterConnection(asyncio.Protocol):
 
     @property
     def is_silent(self) -> bool:
-        """Whether the other has been silent for too long."""
+        """Whether the other router has been silent for too long."""
         return self._loop.time() - self.heard_at > SILENCE_SECONDS
 
     @property
     def is_stale(self) -> bool:
-        """Whether the other may already take this router for gone."""
+        """Whether the other router may already count this router as gone."""
         return self._loop.time() - self.heard_at > STALE_SHARE * SILENCE_SECONDS
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the other's time to prove its identity is over."""
+        """Whether the other router has not proven its identity in time."""
         return self._loop.time() - self._made_at > GREETING_SECONDS
 
     def may_go(self) -> bool:
-        """See `Visitor`: when it is silent, or has not proven its identity for a while."""
+        """Return whether the connection may be closed (see `Visitor`): it is silent, or has not proven its identity for
+        a while.
+        """
         is_stranger = self._reader.largest == LARGEST_GREETING
         return self.is_silent or (is_stranger and self._loop.time() - self._made_at > STRANGER_SECONDS)
 
     def turn_away(self) -> None:
-        """See `Visitor`."""
+        """Close the connection (see `Visitor`)."""
         self.close()
 
     def trust(self) -> None:
-        """The peer has proven its identity: accept larger frames."""
+        """Accept larger frames, because the peer has proven its identity."""
         self._reader.largest = LARGEST_FRAME
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -95,7 +97,7 @@ class RouterConnection(asyncio.Protocol):
         self.close()
 
     def say(self, pool: str, body: Body) -> None:
-        """Send a frame, with all others of this turn of the event loop."""
+        """Send a frame, together with all other frames of this turn of the event loop."""
         if not self.is_open:
             return
         if not self._unsent:

@@ -19,14 +19,15 @@ from fairlead_router.pools.pool import Pool
 logger = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 1.0
-"""A router is not asked again this soon for a pool that it left or that this router took back."""
+"""Seconds for which a router is not asked again for a pool that it left or that this router took back."""
 LONGEST_AGAIN_SECONDS = 30.0
-"""A router that leaves a pool again and again is asked less and less often: it does not have the pool, or asks another.
+"""Longest pause before a router is asked again. The pause grows while the router keeps leaving a pool: it does not have
+the pool, or asks another router itself.
 """
 
 
 class _Words:
-    """Carries a pool's words to the router that decides."""
+    """Sends the messages about one pool to the router that decides."""
 
     def __init__(self, connection: RouterConnection, pool: str) -> None:
         self._connection = connection
@@ -50,22 +51,22 @@ class OtherRouter:
         self._asked: dict[str, Pool] = {}
         self._not_before: dict[str, float] = {}
         self._pauses: dict[str, float] = {}
-        """Keyed by pool that it left shortly after it was asked: the seconds until it is asked again."""
+        """Seconds until the router is asked again, keyed by the pools that it left shortly after it was asked."""
         self._asked_at: dict[str, float] = {}
         self.answers = False
-        """Whether it has proven that it is the listed router, and so can be asked."""
+        """Whether the other router has proven that it is the listed one, and so can be asked."""
         self.was_met = False
-        """Whether it had proven that before the connection ended."""
+        """Whether the other router had proven its identity before the connection ended."""
         self.connection = RouterConnection(self._hear, self._end, hears_stale=True)  # what it decided, it has recorded
         self.connection.say("", Hello(protocol=PROTOCOL, router=router, nonce=self._nonce, now=now()))
 
     def protocol(self) -> RouterConnection:
-        """For the event loop, which makes the connection."""
+        """Return the connection; the event loop calls this when it connects."""
         return self.connection
 
     @property
     def is_overdue(self) -> bool:
-        """Whether its time to prove its identity is over."""
+        """Whether the other router has not proven its identity in time."""
         return not self.was_met and self.connection.is_overdue
 
     @property
@@ -74,11 +75,15 @@ class OtherRouter:
         return tuple(self._asked.values())
 
     def may_be_asked(self, pool: Pool) -> bool:
-        """Whether it did not leave the pool just now."""
+        """Return whether the router can be asked for the pool: it has proven its identity, and its pause after leaving
+        the pool is over.
+        """
         return self.answers and self._not_before.get(str(pool.key), 0.0) <= self._now()
 
     def ask(self, pool: Pool, scheduler: SharedScheduler) -> None:
-        """Let it decide for a pool. This router keeps reporting its requests until the other reports them."""
+        """Let the other router decide for a pool. This router keeps reporting its requests until the other reports
+        them.
+        """
         name, now = str(pool.key), self._now()
         self._asked[name] = pool
         self._asked_at[name] = now
@@ -87,14 +92,16 @@ class OtherRouter:
         scheduler.ask(_Words(self.connection, name), now)
 
     def ask_no_more(self, pool: Pool) -> None:
-        """Decide for the pool here again."""
+        """Decide for the pool in this router again."""
         name = str(pool.key)
         if self._asked.get(name) is pool:
             self.connection.say(name, Leave())
             self._take_back(name, AGAIN_SECONDS)
 
     def _left(self, name: str) -> None:
-        """The other router does not decide for the pool."""
+        """Handle that the other router does not decide for the pool: take the pool back, and pause before the next
+        question.
+        """
         soon = self._now() - self._asked_at[name] < LONGEST_AGAIN_SECONDS
         pause = self._pauses[name] = min(2 * self._pauses.get(name, AGAIN_SECONDS / 2) if soon else AGAIN_SECONDS, LONGEST_AGAIN_SECONDS)
         self._take_back(name, pause)
@@ -123,7 +130,7 @@ class OtherRouter:
                 pool.account.deliver(pool.scheduler.hear(replace(body, request=ticket.request), now), now)
 
     def _greet(self, connection: RouterConnection, body: Body) -> None:
-        """Prove that this router may ask, and check that the other is the listed one."""
+        """Prove that this router may ask, and check that the other router is the listed one."""
         if isinstance(body, Challenge) and self._handshake is None:
             self._handshake = Handshake(self.listed.secret, self._router, self.listed.router, (self._nonce, body.nonce))
             connection.say("", Proof(code=self._handshake.of_asking()))

@@ -27,14 +27,16 @@ from fairlead.routing.contracts.sharing import (
 )
 
 PROTOCOL = 4
-"""Routers with different numbers do not ask each other."""
+"""Version of the protocol. Routers with different numbers do not ask each other."""
 
 LARGEST_FRAME = 1024 * 1024
 """Maximum number of bytes of a frame."""
 LARGEST_GREETING = 1024
 """The same limit for a router that has not yet proven that it may ask."""
 MOST_BLOCKS = 48 * 1024
-"""A longer prompt sends this many blocks from its beginning, of each kind. The rest counts as cached nowhere."""
+"""Maximum number of blocks of each kind sent for a prompt, from its beginning. The rest of a longer prompt counts as
+cached nowhere.
+"""
 _LENGTH_BYTES = 4
 
 
@@ -44,7 +46,9 @@ class FrameError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """The first word of a router that wants to ask; `now` is its own clock's time, `nonce` was never sent before."""
+    """The first message of a router that wants to ask. `now` is the time of its own clock; `nonce` was never sent
+    before.
+    """
 
     protocol: int
     router: str
@@ -68,8 +72,8 @@ class Proof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
-    """The answer to a good `Proof`: it shows the same of the router that is asked. The address of a killed router may
-    belong to any process by now.
+    """The answer to a valid `Proof`: it proves that the asked router knows the secret too. The address of a killed
+    router may belong to any process by now.
     """
 
     code: bytes
@@ -77,7 +81,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alive:
-    """Sent now and then, and answered, so that a silent end is noticed."""
+    """A message sent several times a second, and answered, so that the silent end of a connection is noticed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +93,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave:
-    """The sender asks for the pool no more."""
+    """The sender no longer asks for the pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +142,7 @@ class Frame(NamedTuple):
 
 
 def encode(frame: Frame) -> bytes:
-    """The bytes of a frame."""
+    """Return the bytes of a frame."""
     content = _encode((_NUMBERS[type(frame.body)], frame.pool, frame.body))
     return len(content).to_bytes(_LENGTH_BYTES, "big") + content
 
@@ -151,7 +155,7 @@ class FrameReader:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are whole now; `largest` may change from one to the next. Raises FrameError."""
+        """Yield the frames that are complete; `largest` may change from one frame to the next. Raises FrameError."""
         buffer = self._buffer
         buffer += data
         begin = 0
@@ -181,7 +185,7 @@ def _decode(content: bytes) -> Frame:
 
 
 def bounded(word: Word) -> Word:
-    """The message, shortened to fit into a frame whatever its request's length; names in a request are short."""
+    """Return the message, shortened to fit into a frame whatever its request's length; names in a request are short."""
     if not isinstance(word, Asked | UnderWay):
         return word
     request = word.request
@@ -192,5 +196,5 @@ def bounded(word: Word) -> Word:
 
 
 def named(request_id: str) -> RoutingRequest:
-    """A request in a verdict, by its id: its router has the other fields."""
+    """Return the request of a verdict, with its id only: the router that asked has the other fields."""
     return RoutingRequest(id=request_id, arrived_at=0.0, prompt_tokens=0, blocks=(), first_bytes_hash=0)

@@ -1,7 +1,7 @@
-"""Where routers find each other: a folder on one machine, or the control API.
+"""The directories in which routers find each other: a folder on one machine, or the control API.
 
-In the folder each router has a file that only their user can read. With the API, each router reports where it can be
-asked, and the API's receipts name the others; the last names hold while the API is away.
+In the folder each router has a file that only their user can read. With the API, each router reports its address for
+other routers, and the API's receipts name the others; while the API is away, the last receipt holds.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ class Listed:
 
     @property
     def is_understood(self) -> bool:
-        """Whether it speaks this router's protocol."""
+        """Whether the listed router speaks this router's protocol."""
         return self.protocol == PROTOCOL
 
 
 class Directory(Protocol):
-    """A place where routers make themselves known. It may be behind: a listed router may be gone, or another may have
-    its address.
+    """A directory in which routers publish their addresses. It may be out of date: a listed router may be gone, or
+    another process may have its address.
     """
 
     def enter(self, own: Listed) -> None:
-        """Make this router known, again if it was forgotten. Raises OSError."""
+        """Publish this router's address, again if the entry was lost. Raises OSError."""
 
     def leave(self, router: str) -> None:
         """Withdraw the router's address from the directory."""
 
     def listed(self) -> dict[str, Listed]:
-        """The known routers by name."""
+        """Return the listed routers by name."""
 
 
 _SUFFIX = ".json"
@@ -65,7 +65,7 @@ class Folder:
         self._path = path
 
     def enter(self, own: Listed) -> None:
-        """Make this router known, again if its file was removed. Raises OSError."""
+        """Write this router's file, again if it was removed. Raises OSError."""
         path = self._file(own.router)
         if self._read(path) == own:
             return
@@ -77,12 +77,12 @@ class Folder:
         temporary.replace(path)
 
     def leave(self, router: str) -> None:
-        """Withdraw the router's address from the directory."""
+        """Remove the router's file."""
         with contextlib.suppress(OSError):
             self._file(router).unlink()
 
     def listed(self) -> dict[str, Listed]:
-        """All routers by name. Leaves out files of other users, and files that cannot be read or understood."""
+        """Return all routers by name, without files of other users and files that cannot be read or understood."""
         found: dict[str, Listed] = {}
         for path in sorted(self._path.glob(f"*{_SUFFIX}")):
             one = self._read(path)
@@ -101,27 +101,27 @@ class Folder:
 
 
 class ToldRouters:
-    """Reports send `own`, and their receipts bring the list."""
+    """The routers that the control API names. Reports send `own`, and their receipts bring the list."""
 
     def __init__(self) -> None:
         self.own: AskAddress | None = None
-        """Where this router can be asked; None while it cannot."""
+        """This router's address for other routers; None while it cannot be asked."""
         self._listed: dict[str, Listed] = {}
 
     def enter(self, own: Listed) -> None:
-        """Make this router known with the next report."""
+        """Publish this router's address with the next report."""
         self.own = AskAddress(host=own.host, port=own.port, secret=own.secret, protocol=own.protocol)
 
     def leave(self, router: str) -> None:
-        """Withdraw this router with the next report."""
+        """Withdraw this router's address with the next report."""
         self.own = None
 
     def listed(self) -> dict[str, Listed]:
-        """All live routers that can be asked, as the API last reported them."""
+        """Return all live routers that can be asked, as the API last reported them."""
         return dict(self._listed)
 
     def hear(self, told: Mapping[str, AskAddress]) -> None:
-        """A receipt listed all live routers that can be asked."""
+        """Keep the list of a receipt: all live routers that can be asked."""
         self._listed = {
             router: Listed(router=router, host=one.host, port=one.port, secret=one.secret, protocol=one.protocol)
             for router, one in told.items()

@@ -17,7 +17,7 @@ LONGEST_PAUSE_SECONDS = 8.0
 
 
 class _Attempt:
-    """The attempts to connect to a router that is not connected."""
+    """The attempts to connect to one router that is not connected."""
 
     def __init__(self, listed: Listed) -> None:
         self.listed = listed
@@ -46,7 +46,7 @@ class Meeting:
         return {name: other for name, other in self._others.items() if other.answers}
 
     def follow(self, listed: Mapping[str, Listed], made: Callable[[Listed], OtherRouter]) -> None:
-        """Connect to these routers and to no others; `made` makes the connection to one."""
+        """Connect to the `listed` routers and to no others; `made` returns the connection to one of them."""
         for router, known in tuple(self._others.items()):
             if listed.get(router) != known.listed:
                 known.connection.close()
@@ -62,8 +62,8 @@ class Meeting:
                 attempt.task = asyncio.create_task(self._connect(attempt, made))
 
     def lost(self, other: OtherRouter) -> None:
-        """A connection has ended; another is tried after a pause. The pause grows each time no router proved its
-        identity.
+        """Handle that a connection has ended: connect again after a pause. The pause grows each time no router proved
+        its identity.
         """
         name = other.listed.router
         if self._others.get(name) is not other:
@@ -77,7 +77,7 @@ class Meeting:
         self._ended(other)
 
     def close(self) -> None:
-        """End everything."""
+        """Stop connecting, and end all connections."""
         for router in tuple(self._attempts):
             self._give_up(router)
         for other in self.others():

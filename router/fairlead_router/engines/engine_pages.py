@@ -1,13 +1,13 @@
-"""What an engine says of itself: its metrics page, in the names of its kind and version, and its list of models.
+"""What an engine reports about itself: its metrics, under the names of its type and version, and its list of models.
 
 vLLM renamed the gauge of its KV cache with version 0.10; the first name that is present counts. An engine with several
-data-parallel ranks has a line for each; of the whole engine requests and cache sizes are summed, and of the used shares
-the largest counts. SGLang may repeat a rank's figures, for each of its parallel processes and for each priority; the
-largest is the rank's.
+data-parallel ranks has a line for each rank. For the engine as a whole, requests and cache sizes are summed, and the
+largest used share counts. SGLang may repeat a rank's figures, for each of its parallel processes and for each priority;
+the largest is the rank's.
 
-What moves with an engine's steps is read by rank. A step of vLLM that ends no part of an answer, as most of a long
-prompt's do, moves only the used share of its KV cache: it counts tokens and steps by what its answers get
-(`AsyncLLM._run_output_handler`). SGLang repeats its figures for up to 30 s after it has become idle
+Figures that change with an engine's steps are read by rank. Most steps of a long prompt generate no part of an answer.
+After such a step vLLM changes only the used share of its KV cache, because it counts tokens and steps by the outputs of
+its requests (`AsyncLLM._run_output_handler`). SGLang repeats its figures for up to 30 s after it has become idle
 (`Scheduler.check_memory`), so it is given that much more time.
 """
 
@@ -45,26 +45,26 @@ _LONGEST_RANK = len(str(MOST_RANK_NAME))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricNames:
-    """The names of one engine type's figures."""
+    """The metric names of one engine type."""
 
     kv_usage: tuple[str, ...]
-    """Newest first."""
+    """Gauges of the used share of the KV cache, newest name first."""
     running: str
     waiting: str
     rank: bytes
-    """Label of the data-parallel rank."""
+    """The label that names the data-parallel rank."""
     tells_all_ranks: bool
-    """Whether the page has all ranks that the engine's server sends requests to."""
+    """Whether the page has all ranks to which the engine's server sends requests."""
     cache_tokens: str = ""
     """Gauge of the tokens that fit into a rank's KV cache."""
     cache_config: str = ""
-    """Gauge whose labels have that number instead."""
+    """Gauge that has the size of a KV cache in its labels instead."""
     steps: tuple[str, ...]
-    """Counters that move with its steps, and with nothing that its HTTP server does alone."""
+    """Counters that change with the engine's steps, and never through its HTTP server alone."""
     sleep: str = ""
-    """Gauge by `sleep_state` that shows whether it is awake."""
+    """Gauge with the label `sleep_state`, which shows whether the engine is awake."""
     least_seconds: float = LEAST_SECONDS
-    """The shortest time in which something moves while the engine works."""
+    """The shortest time in seconds within which a counter changes while the engine works."""
 
 
 _VLLM = MetricNames(
@@ -99,7 +99,7 @@ METRIC_NAMES: Mapping[str, MetricNames] = MappingProxyType(
         ),
     }
 )
-"""Keyed by `engine.type`."""
+"""Metric names, keyed by `engine.type`."""
 
 
 class PageUnreadable(Exception):
@@ -111,28 +111,30 @@ class EngineFigures:
     """The metrics of an engine, or of one of its ranks; None for metrics that it does not report."""
 
     kv_usage: float | None = None
-    """The used share of the KV cache as reported, maybe not from 0 to 1."""
+    """The used share of the KV cache as reported, possibly outside 0 to 1."""
     running: int | None = None
     waiting: int | None = None
     kv_cache_tokens: int | None = None
     movement: Movement | None = None
-    """The figures that move with its steps; None if it shows none of them, or sleeps."""
+    """The figures that change with the engine's steps; None if it reports none of them, or sleeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePage(EngineFigures):
-    """An engine's metrics page."""
+    """What an engine's metrics page reports."""
 
     ranks: Mapping[int, EngineFigures] = field(default_factory=dict)
     """The figures of each data-parallel rank, by the engine's number of the rank."""
     asleep: bool = False
-    """Whether it says that it sleeps: it takes requests, answers its health probe, and computes nothing."""
+    """Whether the engine reports that it sleeps: it takes requests, answers its health probe, and computes nothing."""
     implausible: str = ""
-    """The figures that cannot be true and are left out, in words."""
+    """A message about the figures that were left out because they cannot be true; empty if there are none."""
 
 
 def read_page(page: bytes, engine_type: str, kv_usage_metric: str) -> EnginePage:
-    """Read a metrics page. The declared name of the KV cache's gauge has older names if it is the engine's own."""
+    """Read a metrics page. `kv_usage_metric` is the declared name of the KV cache's gauge; if it is the engine type's
+    own name, the older names count too.
+    """
     names = METRIC_NAMES[engine_type]
     gauges = names.kv_usage if kv_usage_metric in names.kv_usage else (kv_usage_metric,)
     label = re.compile(rb"(?:^|,)" + names.rank + rb'="([^"]*)"')
@@ -167,8 +169,8 @@ def read_page(page: bytes, engine_type: str, kv_usage_metric: str) -> EnginePage
 
 
 def fetched_blocks(page: bytes) -> tuple[float, float]:
-    """What an engine with vLLM's NixlConnector has fetched from others since its start: bytes of KV blocks, and the
-    prompt tokens that they are of.
+    """Return what an engine with vLLM's NixlConnector has fetched from other engines since its start: bytes of KV
+    blocks, and the number of prompt tokens in these blocks.
     """
     samples = _Samples(page)
     size = sum(value for _, value in samples.within("vllm:nixl_bytes_transferred_sum", COUNT))
@@ -177,7 +179,7 @@ def fetched_blocks(page: bytes) -> tuple[float, float]:
 
 
 def _asleep(samples: "_Samples", names: MetricNames, label: re.Pattern[bytes]) -> set[bytes]:
-    """The ranks that say that they sleep."""
+    """Return the ranks that report that they sleep."""
     awake = ((labels, value) for labels, value in samples.of(names.sleep) if b'sleep_state="awake"' in labels) if names.sleep else ()
     return {rank for rank, value in _by_rank(awake, label).items() if not value}
 
@@ -190,7 +192,7 @@ def _movements(
     used: Sequence[Mapping[bytes, float]],
     asleep: Collection[bytes],
 ) -> dict[bytes, Movement]:
-    """The moving figures of each rank that is awake; empty if no rank shows them."""
+    """Return the changing figures of each rank that is awake; empty if no rank reports them."""
     counts = [_by_rank(samples.within(name, COUNT), label) for name in names.steps]
     if not any(counts):
         return {}
@@ -206,7 +208,7 @@ def _movements(
 
 
 def _all_of_them(ranks: Sequence[Movement]) -> Movement | None:
-    """The moving figures of the engine as a whole."""
+    """Return the changing figures of the engine as a whole."""
     if len(ranks) <= 1:
         return next(iter(ranks), None)
     return Movement(
@@ -218,12 +220,12 @@ def _all_of_them(ranks: Sequence[Movement]) -> Movement | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldModels:
-    """The models that an engine serves, and the `engine.type` that it names."""
+    """The models that an engine serves, and the `engine.type` that its answer names."""
 
     names: tuple[str, ...]
     engine_type: str = "vllm"
     implausible: str = ""
-    """The names that are left out, in words."""
+    """A message about the names that were left out; empty if there are none."""
 
 
 def read_models(answer: bytes) -> ToldModels:
@@ -251,8 +253,8 @@ _MODELS = msgspec.json.Decoder(_Models)
 
 
 class _Samples:
-    """The samples of a Prometheus text page, by name; notes what of them cannot be true. Each name costs one pass over
-    the page, whatever is in it.
+    """The samples of a Prometheus text page, by name; records which of them cannot be true. Each name costs one pass
+    over the page, whatever its content.
     """
 
     def __init__(self, page: bytes) -> None:
@@ -260,7 +262,7 @@ class _Samples:
         self._faults: dict[str, str] = {}
 
     def of(self, name: str) -> Iterator[tuple[bytes, float]]:
-        """Labels and value of every sample of exactly this name, without what is not a number."""
+        """Yield labels and value of every sample of exactly this name, except values that are not numbers."""
         page, wanted = self._page, b"\n" + name.encode()
         place = page.find(wanted)
         while place >= 0:
@@ -275,7 +277,7 @@ class _Samples:
             place = page.find(wanted, end)
 
     def within(self, name: str, bound: Bound) -> Iterator[tuple[bytes, float]]:
-        """Samples that can be true."""
+        """Yield labels and value of the samples within the bound, and record the others."""
         for labels, value in self.of(name):
             if bound.holds(value):
                 yield labels, value
@@ -283,7 +285,7 @@ class _Samples:
                 self._faults.setdefault(name, bound.words(name, value))
 
     def configured(self, name: str) -> Iterator[tuple[bytes, float]]:
-        """Tokens that a KV cache holds, by the other labels of this gauge."""
+        """Yield the tokens that a KV cache holds, by the other labels of this gauge."""
         for labels, _ in self.of(name):
             told = {label: float(value[:_LONGEST_NUMBER]) for label, value in _CACHE_LABEL.findall(labels)}
             for label, value in tuple(told.items()):
@@ -294,7 +296,7 @@ class _Samples:
                 yield labels, tokens
 
     def ranks(self, names: Iterable[bytes]) -> list[tuple[int, bytes]]:
-        """The numbers of these data-parallel ranks, in their order."""
+        """Return the numbers of these data-parallel ranks with their labels, in order."""
         numbers = {
             int(name): name for name in names if name.isdigit() and len(name) <= _LONGEST_RANK and self._holds("a rank", int(name), RANK)
         }
@@ -303,7 +305,7 @@ class _Samples:
         return sorted(numbers.items())[:MOST_RANKS]
 
     def faults(self) -> str:
-        """What cannot be true, in words; empty if all can."""
+        """Return a message about the samples that cannot be true; empty if there are none."""
         return "; ".join(self._faults.values())
 
     def _holds(self, name: str, value: float, bound: Bound) -> bool:
@@ -314,7 +316,7 @@ class _Samples:
 
 
 def _number(told: bytes) -> float:
-    """The first word as a number; NaN if it is not a number."""
+    """Return the first word as a number; NaN if it is not a number."""
     fields = told.split(None, 1)
     try:
         return float(fields[0][:_LONGEST_NUMBER]) if fields else math.nan
@@ -323,7 +325,7 @@ def _number(told: bytes) -> float:
 
 
 def _by_rank(samples: Iterable[tuple[bytes, float]], label: re.Pattern[bytes]) -> dict[bytes, float]:
-    """The largest value of each rank, as the label names it; b"" without one."""
+    """Return the largest value of each rank, keyed by the value of `label`, or by b"" for samples without the label."""
     ranks: dict[bytes, float] = {}
     for labels, value in samples:
         found = label.search(labels)

@@ -1,6 +1,6 @@
 """Engines' cards of the models they serve (`GET /v1/models`), and the facts that hold for all engines of a pool.
 
-An engine may say anything: its cards are bounded in number and size, and none of them makes a pool serve a model that
+An engine may report anything: its cards are bounded in number and size, and no card makes a pool serve a model that
 another pool declares.
 """
 
@@ -21,14 +21,16 @@ MOST_CARDS = 256
 MOST_CARD_BYTES = 16 * 1024
 
 _SMALLEST = ("max_model_len", "created")
-"""Fields whose smallest number counts: a request longer than one engine takes may go to that engine."""
+"""Fields of which the smallest number counts, because a request longer than one engine's limit may go to
+that engine.
+"""
 
 _OF_ONE_ANSWER = ("id", "created")
-"""Fields of a permission that an engine makes for each answer."""
+"""Fields of a permission that an engine makes new for each answer."""
 
 
 def read_cards(answer: bytes) -> dict[str, Card]:
-    """The cards of an engine's list by their ids, without those that are unreadable or too large."""
+    """Return the cards of an engine's list by their ids, without cards that are unreadable or too large."""
     if nests_deeper(answer, PAGE_LEVELS):
         return {}
     try:
@@ -52,7 +54,9 @@ def _is_small(card: Card) -> bool:
 
 
 def merged(cards: Sequence[Card]) -> dict[str, Any]:
-    """One card for a model that several engines serve: the facts they agree on, and the smallest context length."""
+    """Return one card for a model that several engines serve: the facts on which they agree, and the smallest context
+    length.
+    """
     agreed: dict[str, Any] = {}
     for field in dict.fromkeys(field for card in cards for field in card):
         values = [card[field] for card in cards if field in card]
@@ -72,8 +76,9 @@ def _compared(field: str, value: Any) -> Any:
 
 
 def aliases_of(model: str, engines: Iterable[Mapping[str, Card]]) -> frozenset[str]:
-    """More names by which all these engines serve the model (`--served-model-name a b`): cards with the same root, but
-    without the parent that an adapter has. An engine that does not list the model says nothing about its names.
+    """Return further names under which all these engines serve the model (`--served-model-name a b`): the names of
+    cards with the same root, but without the parent that an adapter has. An engine that does not list the model is left
+    out.
     """
     shared: frozenset[str] | None = None
     for cards in engines:

@@ -25,7 +25,7 @@ class UpstreamPool:
         self.opened = 0
 
     def take_idle(self, address: str) -> UpstreamConnection | None:
-        """The most recently used idle connection to `address`, if any."""
+        """Return the most recently used idle connection to `address`, if any."""
         stack = self._idle.get(address)
         while stack:
             connection = stack.pop()
@@ -35,8 +35,8 @@ class UpstreamPool:
         return None
 
     async def connect(self, address: str, seconds: float = math.inf) -> UpstreamConnection:
-        """Open a connection, within `seconds` or the general limit, whichever is less. Raises UpstreamFailure (refused,
-        unreachable; deadline when `seconds` were too few to know).
+        """Open a connection within `seconds` or within the general limit, whichever is less. Raises UpstreamFailure:
+        refused or unreachable, or deadline if `seconds` were too few to find out.
         """
         host, port = host_of(address), address.rpartition(":")[2]
         limit = min(self._connect_seconds, seconds)
@@ -69,7 +69,7 @@ class UpstreamPool:
         stack.append(connection)
 
     def _forget(self, connection: UpstreamConnection) -> None:
-        """A connection has closed; drop it if it was idle."""
+        """Drop a connection that has closed, if it was idle."""
         stack = self._idle.get(connection.address)
         if stack is not None and not connection.busy and connection in stack:
             stack.remove(connection)
@@ -98,7 +98,7 @@ class UpstreamPool:
     async def fetch(
         self, address: str, path: str, *, seconds: float, limit: int = 4 * 1024 * 1024, headers: bytes = b"", body: bytes | None = None
     ) -> bytes:
-        """GET a small document from an engine, with these header lines; with a body of JSON, POST it.
+        """GET a small document from an engine, with these header lines; with a JSON `body`, POST the body.
 
         Raises UpstreamFailure, also for a status other than 200; BeyondBounds for more than `limit` bytes.
         """

@@ -32,20 +32,20 @@ _DEAD_HOST_OPTIONS = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES),
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _SILENCE_SECONDS * (1 + _PROBES)),
 )
-"""A host that answers no packet for 20 s counts as dead, and its requests as lost. The kernel of an engine that only
-computes for long answers the probes.
+"""Keep-alive options by which a host that answers no packet for 20 s counts as dead, and its requests as lost. While an
+engine computes for a long time, its kernel still answers the probes.
 """
 
 
 class UpstreamFailure(Exception):
-    """An engine did not answer as it should. `kind`: refused, unreachable, timeout, lost, protocol or status; `answer`
-    is one with a status of success that reports a failure, or that has no content or no end.
+    """An engine did not answer as it should. `kind`: refused, unreachable, timeout, lost, protocol or status. `answer`
+    is the engine's response if its status is a success but it reports a failure, or has no content or no end.
 
     `words` say what the engine did; clients read them after the instance's name (`shown`). The address `at` and the
-    `detail` are for the log only, which has all of it: `str(failure)`.
+    `detail` are for the log only; `str(failure)` has all three.
 
-    `status` is the engine's own code for that failure, 0 = none; `retry_after_seconds` is when the engine wants to be
-    asked again, if it said so; `headers` are those of its answer that hold without its body.
+    `status` is the engine's own code for the failure, 0 = none. `retry_after_seconds` is the time after which the
+    engine wants the next request, if it named one. `headers` are those of its response that hold without the body.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class UpstreamFailure(Exception):
         self.headers = headers
 
     def shown(self, subject: str) -> str:
-        """The sentence for clients; `subject` is the instance's name, or "it" after that."""
+        """Return the sentence for clients; `subject` is the instance's name, or "it" after the first mention."""
         return f"{subject} {without_addresses(self.words)}"
 
     @property
     def reached(self) -> bool:
-        """Whether the engine may have had the request; else there was no connection to send it on."""
+        """Whether the engine may have received the request; False if there was no connection to send it on."""
         return self.kind not in UNREACHED
 
 
@@ -93,16 +93,16 @@ _ADDRESS = re.compile(
     r"|(?<![\w.-])[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,8}\.(?:svc|local|internal)(?:\.[A-Za-z0-9-]{1,63}){0,4}"
 )
 MOST_WORDS = 2000
-"""Characters of an engine's words that a client gets in an error of the router."""
+"""Maximum number of characters of an engine's message that a client gets in an error of the router."""
 
 
 def without_addresses(words: str) -> str:
-    """An engine's or a system's words without hosts, addresses and ports: clients are to see none of them."""
+    """Return a message of an engine or of the system without hosts, addresses and ports, which clients must not see."""
     return _ADDRESS.sub("[address]", words[:MOST_WORDS])
 
 
 class _Heard(NamedTuple):
-    """The parser's callbacks. Pieces of a body are as many as its events, and call no function of ours."""
+    """The parser's callbacks. A body has as many pieces as events, so `on_body` calls no function of ours."""
 
     on_header: Callable[[bytes, bytes], None]
     on_headers_complete: Callable[[], None]
@@ -113,7 +113,7 @@ class _Heard(NamedTuple):
 class UpstreamConnection(asyncio.Protocol):
     """One connection to an engine.
 
-    After `send`, `first` waits for the beginning of the answer. Then either `read` returns what has arrived since, or
+    After `send`, `first` waits for the beginning of the response. Then either `read` returns what has arrived since, or
     `pipe` hands every piece on from within the event loop's callback, which avoids waking a task per token.
     """
 
@@ -124,14 +124,16 @@ class UpstreamConnection(asyncio.Protocol):
     )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop, address: str, lost: Callable[[UpstreamConnection], None]) -> None:
-        """A connection to `address` (host:port) that calls `lost` once when it has closed."""
+        """Make a connection to `address` (host:port) that calls `lost` once when it has closed."""
         self._loop = loop
         self._lost = lost
         self.address = address
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._pieces: list[bytes] = []
-        """What has arrived of a body and was not handed on. It stays the same list: the parser adds to it."""
+        """The pieces of a body that have arrived and were not handed on. The list object stays the same: the parser
+        appends to it.
+        """
         heard = _Heard(self.on_header, self.on_headers_complete, self._pieces.append, self.on_message_complete)
         self._parser = httptools.HttpResponseParser(heard)
         self.paused = False
@@ -141,14 +143,14 @@ class UpstreamConnection(asyncio.Protocol):
         self._interim = False
         self._interims = 0
         self._unseen = 0
-        """Bytes since the request, or the last piece of a body, outside of a body."""
+        """Bytes received outside of a body, since the request or since the last piece of a body."""
         self._beyond = ""
-        """What is beyond its bounds, in words."""
+        """A message about what is beyond its bounds; empty if nothing is."""
         self._sending_paused = False
         self.received = 0
-        """How often bytes arrived on this connection; if it stops growing, the engine is silent."""
+        """Number of times that bytes arrived on this connection; if it stops growing, the engine is silent."""
         self.half_sent = False
-        """Whether the request was answered before all of it was sent; then the connection cannot be used again."""
+        """Whether the engine answered before all of the request was sent; the connection cannot be used again then."""
         self.headers: list[tuple[bytes, bytes]] = []
         self.status = 0
         self.busy = False
@@ -204,7 +206,7 @@ class UpstreamConnection(asyncio.Protocol):
             await self._wait()
 
     async def read(self) -> bytes:
-        """Body bytes that have arrived; b"" when the answer is over.
+        """Return the body bytes that have arrived; b"" when the response is complete.
 
         Raises UpstreamFailure when the engine is lost before that.
         """
@@ -218,7 +220,7 @@ class UpstreamConnection(asyncio.Protocol):
         return self._take()
 
     def unread(self, piece: bytes) -> None:
-        """Put bytes back: they are read again before the rest."""
+        """Put bytes back, so that they are read again before the rest."""
         if piece:
             self._pieces.insert(0, piece)
 
@@ -243,7 +245,7 @@ class UpstreamConnection(asyncio.Protocol):
         return self._take()
 
     def resume(self) -> None:
-        """The sink can take more again."""
+        """Continue to read from the engine: the sink can take more again."""
         if self.paused and self._transport is not None and not self.closed:
             self.paused = False
             self._transport.resume_reading()
@@ -379,14 +381,14 @@ class UpstreamConnection(asyncio.Protocol):
         self.status = status
 
     def _bound_head(self) -> None:
-        """Refuse a head that is too large; the bytes that came may be its body's."""
+        """Refuse a head that is too large. The bytes that have arrived since may be the body's."""
         if len(self.headers) > MOST_HEADERS:
             self._refuse(f"answered with {len(self.headers)} headers; {MOST_HEADERS} are allowed")
         if sum(len(name) + len(value) + 4 for name, value in self.headers) > HEAD_BYTES:
             self._refuse(f"answered with a head of more than {HEAD_BYTES} bytes")
 
     def _refuse(self, words: str) -> None:
-        """Stop the parser."""
+        """Stop the parser, and keep what is beyond its bounds."""
         self._beyond = words
         raise ValueError(words)
 

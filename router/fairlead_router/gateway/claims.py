@@ -1,9 +1,9 @@
-"""The tenant and the priority class of a request: what its client says, as far as the client is trusted.
+"""The tenant and the priority class of a request, as far as the client is trusted to name them.
 
-The headers are those of llm-d's endpoint picker, the newer names first; there the class is an InferenceObjective, here
-one of the pool's. A key of the gateway's own settings is the operator's, and so is trusted. A key that people made may
-have at most its own class, and its requests are its own. A client without a key, served where none is required, is
-trusted as the settings say.
+The headers are those of llm-d's endpoint picker, the newer names first. The class is an InferenceObjective in llm-d,
+and one of the pool's classes here. A key of the gateway's own settings belongs to the operator, and is trusted. A key
+made by a person allows at most its own class, and its requests count for its own tenant. The settings say whether a
+client without a key is trusted, where no key is required.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Shown = list[tuple[bytes, bytes]]
 
 
 def priority_class(headers: Shown, key: GatewayKey | None, pool: Pool, *, trusted: bool) -> str:
-    """The class of a request for the pool. `trusted`: without a key, any class may be asked for."""
+    """Return the class of a request for the pool. `trusted`: a client without a key may ask for any class."""
     if not pool.classes.are_declared:
         return DEFAULT_CLASS
     asked = _first(headers, OBJECTIVE_HEADERS)
@@ -31,8 +31,8 @@ def priority_class(headers: Shown, key: GatewayKey | None, pool: Pool, *, truste
 
 
 def tenant(headers: Shown, key: GatewayKey | None, pool: Pool, *, trusted: bool) -> str:
-    """The tenant to which a request for the pool is counted: the id of its key, a digest of the name that a trusted
-    client gives, or "".
+    """Return the tenant to which a request for the pool is counted: the id of its key, a digest of the name that a
+    trusted client gives, or "".
     """
     if pool.table.routing.fairness != FAIR_TENANTS:
         return ""
@@ -43,7 +43,7 @@ def tenant(headers: Shown, key: GatewayKey | None, pool: Pool, *, trusted: bool)
 
 
 def may_explain(key: GatewayKey | None, *, anybody: bool) -> bool:
-    """Whether the decision is kept if its client asks for it. `anybody`: without a key too."""
+    """Return whether the decision is kept if its client asks for it. `anybody`: also for clients without a key."""
     return anybody if key is None else key.is_shared or key.facts.explain
 
 

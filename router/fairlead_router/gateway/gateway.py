@@ -138,7 +138,7 @@ class Gateway:
             client.unwatch()
 
     def _answer_explaining(self, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> None:
-        """The client asked the router to keep the decision: answer at once if that is impossible."""
+        """Check a request whose client wants the decision kept, and answer at once if that is impossible."""
         if endpoint.handling is not Handling.ROUTED:
             why_not = NO_DECISION
         elif not may_explain(key, anybody=self._settings.explains_without_key):
@@ -243,9 +243,9 @@ class Gateway:
             raise memory_full() from None
 
     async def _ask_holder(self, scope: Scope, client: ClientRequest, endpoint: Endpoint, key: GatewayKey | None) -> ErrorAnswer | None:
-        """Send the request to the instance that made the response; if none is remembered, look for it.
+        """Send the request to the instance that made the response; if that instance is not remembered, look for it.
 
-        Neither path has a use for a body, so none is passed on.
+        Neither kind of request needs a body, so the body is dropped.
         """
         arrived = self._now()
         await self._bodies.whole(scope["headers"], client)
@@ -269,7 +269,7 @@ class Gateway:
                 later.settle(self._now())
 
     def _count(self, key: GatewayKey | None) -> None:
-        """Count a request that goes to a pool and costs no tokens."""
+        """Count a request that goes to a pool and uses no tokens."""
         if key is not None:
             self._keys.sent_to_pool(key, self._now())
 
@@ -324,7 +324,9 @@ class Gateway:
 
 
 def _asked(headers: list[tuple[bytes, bytes]]) -> tuple[str, bool]:
-    """The id that a client gives its request ("" without one), and whether the client wants the decision kept."""
+    """Return the id that the client gives its request ("" if it gives none), and whether the client wants the decision
+    kept.
+    """
     given, explains = "", False
     for name, value in headers:
         if name == b"x-request-id":

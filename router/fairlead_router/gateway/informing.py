@@ -27,7 +27,9 @@ Scope = dict[str, Any]
 
 
 class Informing:
-    """Answers requests that need no engine. `synced` says whether the control API has sent all its tables once."""
+    """Answers requests that need no engine. `synced` says whether the control API has sent all its tables at least
+    once.
+    """
 
     def __init__(self, pools: Pools, upstream: UpstreamPool, metrics: RouterMetrics) -> None:
         self._pools = pools
@@ -35,9 +37,9 @@ class Informing:
         self._metrics = metrics
         self.synced = False
         self.draining = False
-        """Whether the router is stopping: it is not ready any more, and serves only connected clients."""
+        """Whether the router is stopping: it is no longer ready, and serves only connected clients."""
         self.refusing = False
-        """Whether the time to stop is nearly over: the router refuses every new request."""
+        """Whether the time to stop is nearly over, so that the router refuses every new request."""
 
     async def answer(self, endpoint: Endpoint, scope: Scope, send: Send, opens: Opens) -> None:
         """Answer a LOCAL endpoint of the table of paths; `pools` are those that the client may use.
@@ -72,7 +74,7 @@ class Informing:
         return not self.draining and (self.synced or len(self._pools) > 0)
 
     async def send_readiness(self, send: Send) -> None:
-        """Answer 200 once there is a routing table, or it is certain that there is none; 503 before that and while
+        """Answer 200 once there is a routing table, or it is certain that no table exists; 503 before that and while
         draining.
 
         The answer also gives the age of the oldest unacknowledged report. A router that cannot report still serves, so
@@ -112,7 +114,7 @@ class Informing:
     # ── for operators ──
 
     async def send_metrics(self, send: Send) -> None:
-        """The Prometheus page."""
+        """Send the Prometheus page."""
         self._metrics.upstream_connections = self._upstream.opened
         self._metrics.pool_readings = [
             PoolReading(
@@ -138,7 +140,9 @@ class Informing:
 
 
 def _readings(pools: Iterable[Pool]) -> list[InstanceReading]:
-    """One per pool and instance. Where a pool was deleted and created again under its name, the new one comes first."""
+    """Return one reading per pool and instance. If a pool was deleted and created again with the same name, the new
+    pool comes first.
+    """
     found: dict[tuple[str, str], InstanceReading] = {}
     for pool in pools:
         name = str(pool.key)
@@ -156,7 +160,7 @@ def _readings(pools: Iterable[Pool]) -> list[InstanceReading]:
 
 
 def _card(name: str, model: str, pools: Iterable[Pool]) -> dict[str, object]:
-    """The model card for one name in these pools: the facts on which their engines agree."""
+    """Return the model card for one name in these pools: the facts on which their engines agree."""
     told = merged([cards[model] for pool in pools for cards in pool.engines.cards.values() if model in cards])
     return {"id": name, "object": "model", "created": 0, "owned_by": "fairlead", "root": model} | told | {"id": name, "object": "model"}
 
@@ -179,7 +183,9 @@ def _debug(pool: Pool) -> dict[str, object]:
 
 
 def _carried(document: Mapping[str, object]) -> dict[str, object]:
-    """The document without the fields that JSON cannot carry, so that one pool's do not cost the others their page."""
+    """Return the document without the fields that JSON cannot carry, so that one pool's fields do not break the answer
+    for all pools.
+    """
     return {name: told if _is_carried(told) else "this cannot be written as JSON" for name, told in document.items()}
 
 

@@ -1,8 +1,9 @@
-"""Finds a prompt's blocks, as its engine cuts them: by the tokens that are known, and by asking an engine for the rest.
+"""Finds a prompt's blocks, cut as its engine cuts them, from the tokens that are known, and asks an engine for the
+others.
 
 Only pools whose engines send KV events need this. No request waits for it: routing uses the tokens that are known when
 a request arrives, and the router's own history for the rest. Meanwhile the engine's own tokenizer is asked, so that the
-next prompt with this beginning is known.
+next prompt with the same beginning is known.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from fairlead_router.kv_events.prompt_texts import CHAT, COMPLETIONS, RENDERINGS
 from fairlead_router.pools.pool import Pool
 
 KNOWN_ENOUGH = 0.95
-"""The router does not ask an engine about a prompt if this share of it is known. llm-d's prefix store takes 0.8; but an
-agent adds little with each turn, so the known part of what its engine holds would soon be a fifth too low.
+"""Known share of a prompt above which the router does not ask an engine. llm-d's prefix store uses 0.8; but an agent
+adds little with each turn, so the known part of the blocks that its engine holds would soon be a fifth too low.
 """
 
 AT_ONCE = 4
@@ -43,14 +44,14 @@ logger = logging.getLogger(__name__)
 
 @value
 class RoutedPrompt:
-    """The tokens of a prompt, as routing uses them."""
+    """What routing knows of a prompt's tokens."""
 
     prompt_tokens: int
     engine_blocks: tuple[int, ...] = ()
 
 
 class _Asking:
-    """The state of questions to one pool's engines."""
+    """The state of the questions to one pool's engines."""
 
     __slots__ = ("disputed_until", "disputes", "known", "rendering", "rendering_seen", "tasks")
 
@@ -59,14 +60,16 @@ class _Asking:
         self.tasks: dict[PromptText, asyncio.Task[None]] = {}
         self.rendering = RENDERINGS[0]
         self.rendering_seen = False
-        """Whether engines were seen to render prompts in this way; until then it is only the usual way."""
+        """Whether an engine was seen to render prompts in the usual way; until then the usual way is only an
+        assumption.
+        """
         self.disputes: Counter[str] = Counter()
-        """Disputes in a row, by path."""
+        """Number of disputes in a row, by path."""
         self.disputed_until: dict[str, float] = {}
-        """The Unix time until which a path is not asked about."""
+        """The Unix time until which no question is asked for a path."""
 
     def dispute(self, path: str, now: float) -> None:
-        """Record that an engine made other tokens of a request than expected."""
+        """Record that an engine's tokens for a request differ from the expected ones."""
         self.disputes[path] += 1
         if self.disputes[path] >= MOST_DISPUTES:
             self.disputes[path], self.disputed_until[path] = 0, now + DISPUTED_SECONDS
@@ -81,8 +84,8 @@ class PromptTokens:
         self._asking: WeakKeyDictionary[Pool, _Asking] = WeakKeyDictionary()
 
     def of(self, pool: Pool, path: str, document: Mapping[str, Any], estimated_tokens: int, adapter: str | None = None) -> RoutedPrompt:
-        """The tokens of a prompt that are known now, for the model or an `adapter`. Asks an engine for the rest,
-        without waiting for the answer.
+        """Return the tokens of a prompt that are known now, for the model or an `adapter`. Asks an engine for the other
+        tokens without waiting for the answer.
         """
         caches = pool.scheduler.caches
         if not caches.heard or not caches.block_tokens:
@@ -103,7 +106,7 @@ class PromptTokens:
         return _routed(found, prompt.size, estimated_tokens, caches.block_tokens, asking.known.tail_tokens)
 
     def asks(self, pool: Pool) -> int:
-        """Number of open questions about a pool's prompts."""
+        """Return the number of open questions about a pool's prompts."""
         return len(self._of_pool(pool).tasks)
 
     def _of_ids(self, pool: Pool, ids: Any, salt: object, estimated_tokens: int, adapter: str | None) -> RoutedPrompt:
@@ -161,8 +164,8 @@ class PromptTokens:
 
 
 def _is_askable(pool: Pool, path: str, document: Mapping[str, Any]) -> bool:
-    """Whether the pool's engines render the request as `question` says. For SGLang, only requests with one way to
-    render are known.
+    """Return whether the pool's engines render the request as `question` says. For SGLang, only the rendering of
+    requests with a single possible rendering is known.
     """
     if pool.table.engine.type != "sglang" or path == COMPLETIONS:
         return True
@@ -171,8 +174,8 @@ def _is_askable(pool: Pool, path: str, document: Mapping[str, Any]) -> bool:
 
 
 def _routed(found: KnownBeginning, size: int, estimated_tokens: int, block_tokens: int, tail_tokens: int) -> RoutedPrompt:
-    """For the unknown rest of a prompt, assumes the tokens per byte of its beginning, plus the tokens that end every
-    prompt.
+    """Return the prompt for routing. The unknown rest is assumed to have the tokens per byte of the known beginning,
+    plus the tokens that end every prompt.
     """
     if found is NOTHING_KNOWN or not found.tokens:
         return RoutedPrompt(prompt_tokens=estimated_tokens)

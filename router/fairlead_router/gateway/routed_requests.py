@@ -1,11 +1,11 @@
-"""Turns a parsed request into the question for its pool: which pool serves it, and what routing needs to know.
+"""Turns a parsed request into the routing request for its pool: which pool serves it, and what routing needs to know.
 
 The gateway and the endpoint picker differ in how a request reaches them and its engine; everything in between is here.
 
 The router estimates a prompt's tokens from its kind, and from the bytes that its engine will turn into tokens. The
 canonical prompt has everything that an engine renders, so its length is what counts. But a token of JSON has fewer
-bytes than one of prose, the bytes that stand for a medium are an estimate, and part of the prompt may be at the engine.
-The parts that a prompt has decide its kind, and the router learns a token's size for each kind separately
+bytes than a token of prose, the bytes that stand for a medium are an estimate, and part of the prompt may be at the
+engine. The parts of a prompt decide its kind, and the router learns a token's size for each kind separately
 (`fairlead.routing.knowledge.token_sizes`):
 
     plain text     text alone
@@ -44,12 +44,12 @@ from fairlead_router.serving.bodies import header_value
 from fairlead_router.tracing.contexts import trace_context
 
 _UNSEEN = frozenset({"previous_response_id", "conversation", "prompt_embeds", "truncate_prompt_tokens", "chat_template"})
-"""Fields that lengthen or shorten a prompt by parts that its bytes do not show."""
+"""Fields that add to a prompt, or cut from it, parts that the request's bytes do not show."""
 _MAY_HIDE = _UNSEEN | {"truncation"}
 _MAY_BE_IDS = frozenset({"prompt", "input_ids", "input"})
 
 _BESIDES = ("", "+tools", "+media", "+tools+media")
-"""Suffixes by a prompt's kinds."""
+"""Suffixes of the kind, by the parts that a prompt has besides text."""
 
 Document = Mapping[str, Any]
 
@@ -63,7 +63,7 @@ class PromptSize(NamedTuple):
 
 
 def prompt_size(endpoint: Endpoint, document: Document, prompt: Prompt) -> PromptSize:
-    """The size from which the prompt's tokens are estimated."""
+    """Return the size from which the prompt's tokens are estimated."""
     length = len(prompt.text)
     if not _MAY_BE_IDS.isdisjoint(document) and _is_token_ids(document):
         return PromptSize(GIVEN_IDS, length, False)
@@ -90,21 +90,23 @@ POOL_HEADER = b"x-fairlead-pool"
 
 
 def opened_by(key: GatewayKey | None) -> Opens:
-    """The pools that a client may use: the pools that its key opens, or all pools for a client that was admitted
-    without a key.
+    """Return the pools that a client may use: the pools that its key opens, or all pools for a client that was
+    admitted without a key.
     """
     return every if key is None else key.opens
 
 
 def answer_follows(parsed: ParsedRequest, endpoint: Endpoint) -> bool:
-    """Whether the answer may be made in the background, for a later request; engines take 1 and "true" for true."""
+    """Return whether the client may fetch the answer with a later request, because it is made in the background;
+    engines take 1 and "true" for true.
+    """
     return endpoint.dialect is Dialect.RESPONSES and bool(parsed.document.get("background"))
 
 
 class RoutedRequests:
-    """Makes `RoutingRequest`s. `now` is the router's clock in Unix seconds; `trusted`: a client without a key may ask
-    for any priority class and for any tenant; `explains`: it may have decisions kept. With `traces` each request gets
-    its trace.
+    """Makes `RoutingRequest`s. `now` is the router's clock in Unix seconds. `trusted`: a client without a key may ask
+    for any priority class and for any tenant; `explains`: such a client may have decisions kept. With `traces` each
+    request gets its trace.
     """
 
     def __init__(
@@ -131,8 +133,8 @@ class RoutedRequests:
         self._traces = traces
 
     def pool_for(self, model: str | None, headers: Headers, key: GatewayKey | None, opens: Opens | None = None) -> Pool:
-        """The pool for a request, among `opens` or else the pools of its key. Raises BadRequest 404, also for a pool
-        that its key does not open.
+        """Return the pool for a request, among `opens` or else the pools of its key. Raises BadRequest 404, also for a
+        pool that its key does not open.
         """
         try:
             return self._pools.resolve(model, header_value(headers, POOL_HEADER), opens or opened_by(key))
@@ -159,11 +161,14 @@ class RoutedRequests:
         by_sidecar: bool = False,
         scored: bool = False,
     ) -> RoutingRequest:
-        """The request as routing sees it. `naming` are the headers that may name the session, `within` the only
-        instances that may serve it. A request that continues a response may go only to the instance that holds it.
-        `client_id` is the client's own id of the request; with `explain` the router keeps its decision. `movable`: this
-        router sends the request itself, so it can let engines hand on KV blocks before. `by_sidecar`: not this router
-        but a side-car divides it between prefill and decode. With `scored` its dispatch says what was compared.
+        """Return the request as routing sees it. A request that continues a response may go only to the instance that
+        holds that response.
+
+        `naming` are the headers that may name the session, `within` the only instances that may serve it. `client_id`
+        is the client's own id of the request; with `explain` the router keeps its decision. `movable`: this router
+        sends the request itself, so it can first let engines hand on KV blocks. `by_sidecar`: a side-car, not this
+        router, divides the request between prefill and decode. With `scored` its dispatch has the scores that were
+        compared.
         """
         document = parsed.document
         prompt = parsed.prompt.text
@@ -220,8 +225,8 @@ class RoutedRequests:
         )
 
     def _holder(self, response: str, pool: Pool, within: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        """Only the instance that holds the response, if it takes requests and may serve this one. Otherwise any of
-        these instances; its engine then answers that it does not know the response.
+        """Return only the instance that holds the response, if that instance takes requests and may serve this one.
+        Otherwise return `within`: any of these engines answers that it does not know the response.
         """
         home = self._held.find(response)
         if home is None or home[0] != pool.key or home[1] not in pool.accepting or (within is not None and home[1] not in within):

@@ -1,11 +1,12 @@
-"""Engines that connect to the router to publish their KV events, as Heimdall's and llm-d's do: one bound port.
+"""The port to which engines connect to publish their KV events, as with Heimdall and llm-d.
 
 Messages are told apart by their topic (`kv@<pod>@<model>`). Behind a Service with several routers, or in a pod of
-several processes, only one hears an engine; the others ask its replay endpoint once a second for what is new.
+several processes, only one process receives an engine's messages; the others ask the engine's replay endpoint once a
+second for new messages.
 
-Whoever reaches the port may connect: the connections have a door and a share of the files of their own, the bytes of
-messages that have not come whole are part of the budget for bodies, and above MOST_BYTES_A_SECOND no connection is read
-beyond its share.
+Everyone who reaches the port may connect. So the connections have a door and a share of the open files of their own;
+the bytes of incomplete messages count towards the budget for bodies; and above MOST_BYTES_A_SECOND in total no
+connection is read beyond its share.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from fairlead_router.kv_events.zmtp import OPENING, NotZmtp, PublisherReader
 
 MOST_UNKNOWN_TOPICS = 1_000
 GREETING_SECONDS = 10.0
-"""A connection that has not said by then that it is a publisher's is closed."""
+"""A connection that has not identified itself as a publisher within this time is closed."""
 MOST_WAITING_EACH = 16 * 1024 * 1024
-"""Bytes of an engine's messages that wait to be read."""
+"""Maximum number of bytes of one engine's messages that wait to be read."""
 
 
 def every_address(port: int) -> socket.socket:
-    """A listening socket at this port of all addresses, IPv6 and IPv4. Raises OSError."""
+    """Return a listening socket at this port on all addresses, IPv6 and IPv4. Raises OSError."""
     if socket.has_dualstack_ipv6():
         with suppress(OSError):  # the kernel may have IPv6 switched off
             return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -42,20 +43,20 @@ def every_address(port: int) -> socket.socket:
 
 
 class Share(Protocol):
-    """A connection's part of the process's memory for what arrives."""
+    """A connection's part of the process's memory for received bytes."""
 
     held: int
 
     def take(self, size: int) -> bool:
-        """Hold this many bytes more, if there is room for them."""
+        """Reserve this many bytes more; return False if there is no room for them."""
 
     def release(self, size: int | None = None) -> None:
-        """Hold this many bytes less, or none at all."""
+        """Release this many bytes, or all bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class CentralPlace:
-    """Where engines connect to, by which door, and whence each connection gets its share of the memory."""
+    """The port to which engines connect, its door, and the source of each connection's share of the memory."""
 
     port: int
     door: Door
@@ -63,7 +64,7 @@ class CentralPlace:
 
 
 class CentralPort:
-    """The port. `place.share` has the bytes of unfinished messages. Make it inside a running event loop.
+    """The port. `place.share` accounts for the bytes of incomplete messages. Make it inside a running event loop.
 
     Raises OSError where another process has the port.
     """
@@ -71,50 +72,56 @@ class CentralPort:
     def __init__(self, place: CentralPlace) -> None:
         self._by_topic: dict[bytes, CentralSubscription] = {}
         self.unknown: Counter[bytes] = Counter()
-        """Messages by topic that no followed instance has now; of the thousand topics that were new last."""
+        """Number of messages by topic, for topics of no followed instance; keeps the thousand topics that appeared
+        last.
+        """
         self.place = place
         self._loop = asyncio.get_running_loop()
         self._bytes = 0
-        """Bytes of this second."""
+        """Bytes read in this second, over all connections."""
         self._read: dict[Publisher, None] = {}
-        """Connections that have sent something in it."""
+        """Connections that have sent something in this second."""
         self._connected: dict[Publisher, None] = {}
         self._server = BoundedServer(every_address(place.port), place.door, lambda: Publisher(self), place.door.leave, lambda: b"")
 
     def join(self, subscription: CentralSubscription) -> None:
-        """Hand it all messages of its topic. The first one of several with the same topic has them."""
+        """Give the subscription all messages of its topic. If several subscriptions have the same topic, the first gets
+        the messages.
+        """
         self._by_topic.setdefault(subscription.told.topic.encode(), subscription)
         self.unknown.pop(subscription.told.topic.encode(), None)
 
     def leave(self, subscription: CentralSubscription) -> None:
-        """It is not followed any more."""
+        """Stop giving messages to the subscription."""
         topic = subscription.told.topic.encode()
         if self._by_topic.get(topic) is subscription:
             del self._by_topic[topic]
 
     def topic_of(self, instance: str, address: str) -> str | None:
-        """An unknown topic `kv@<pod>@…` that names this instance: by its name, or its address with or without port."""
+        """Return an unknown topic `kv@<pod>@…` that names this instance by its name, or by its address with or without
+        port. Return None if no topic does.
+        """
         names = (instance.encode(), address.encode(), host_of(address).encode())
         return next((topic.decode("utf-8", "replace") for topic in self.unknown if pod_of(topic) in names), None)
 
     def close(self) -> None:
-        """Take no more connections, and end those that are there."""
+        """Close the port, and end its connections."""
         self._server.close()
         for connection in tuple(self._connected):
             connection.close()
 
     def came(self, publisher: Publisher) -> None:
-        """A connection was made."""
+        """Record a new connection."""
         self._connected[publisher] = None
 
     def left(self, publisher: Publisher) -> None:
-        """It has ended."""
+        """Record that a connection has ended."""
         self._connected.pop(publisher, None)
         self._read.pop(publisher, None)
         self.place.door.leave(publisher)
 
     def take(self, frames: list[bytes]) -> bool:
-        """A message; returns whether it is of an instance that is followed."""
+        """Hand a message to its subscription; return whether its topic is of a followed instance."""
         subscription = self._by_topic.get(frames[0])
         if subscription is not None:
             subscription.hear(frames)
@@ -126,8 +133,8 @@ class CentralPort:
         return False
 
     def may_read_on(self, publisher: Publisher, size: int) -> bool:
-        """Count bytes that came; False when the connection must wait for the next second, as all together are beyond
-        MOST_BYTES_A_SECOND and it has had its share.
+        """Count received bytes. Return False when the connection must wait for the next second: all connections
+        together are beyond MOST_BYTES_A_SECOND, and this one has had its share.
         """
         if not self._read:
             self._loop.call_later(1.0, self._next_second)
@@ -142,7 +149,7 @@ class CentralPort:
 
 
 class Publisher(asyncio.Protocol):
-    """One connection; whoever speaks something else than a publisher is closed at once."""
+    """One engine's connection; a peer that does not speak a publisher's protocol is closed at once."""
 
     def __init__(self, port: CentralPort) -> None:
         self._port = port
@@ -153,7 +160,7 @@ class Publisher(asyncio.Protocol):
         self._since = self._loop.time()
         self._is_known = False
         self.bytes = 0
-        """Bytes of this second."""
+        """Bytes received in this second."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The event loop's callback: the connection is made."""
@@ -183,21 +190,23 @@ class Publisher(asyncio.Protocol):
         self._port.left(self)
 
     def may_go(self) -> bool:
-        """See `Visitor`: when it has not said what it is, or nothing of an instance that is followed."""
+        """Return whether the connection may be closed (see `Visitor`): it has not identified itself for a while, or has
+        sent nothing of a followed instance.
+        """
         patience = IDLE_SECONDS if self._reader.is_ready else STRANGER_SECONDS
         return not self._is_known and self._loop.time() - self._since > patience
 
     def turn_away(self) -> None:
-        """See `Visitor`."""
+        """Close the connection (see `Visitor`)."""
         self.close()
 
     def close(self) -> None:
-        """End it at once."""
+        """End the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 
     def read_on(self) -> None:
-        """A second is over."""
+        """Read from the connection again: a new second has begun."""
         self.bytes = 0
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
@@ -220,14 +229,14 @@ class Publisher(asyncio.Protocol):
 
 
 def pod_of(topic: bytes) -> bytes:
-    """The pod in `kv@<pod>@<model>`; the topic itself where it has another form."""
+    """Return the pod in `kv@<pod>@<model>`, or the topic itself if it has another form."""
     parts = topic.split(b"@", 2)
     return parts[1] if len(parts) == 3 and parts[0] == b"kv" else topic
 
 
 class CentralSubscription(Subscription):
-    """A source whose engine connects to the router. `central` None: this process could not bind the port, so replays
-    are all that it gets.
+    """A source whose engine connects to the router. If `central` is None, this process could not bind the port, so the
+    source gets replays only.
     """
 
     rests_when_away = False
@@ -252,11 +261,15 @@ class CentralSubscription(Subscription):
 
     @property
     def is_settled(self) -> bool:
-        """As for others. Asking once a second for what is new does not put the known blocks in doubt."""
+        """Whether the source is settled. Unlike a replay after a gap, the question for new messages once a second
+        leaves a settled source settled.
+        """
         return super().is_settled or (self._polls and not self._closed and self.state is SourceState.REPLAYING)
 
     def hear(self, frames: list[bytes]) -> None:
-        """A message of its topic. Messages that arrive faster than they are read are dropped, and asked for again."""
+        """Queue a message of the source's topic. Messages that arrive faster than they are read are dropped, and later
+        asked for again.
+        """
         self.connected = self._heard_since_look = True
         if len(self._arrived) < MOST_MESSAGES_WAITING and self._arrived_bytes < MOST_WAITING_EACH:
             self._arrived.append(frames)
@@ -264,7 +277,9 @@ class CentralSubscription(Subscription):
         self._reader.wake(self)
 
     def check_replay(self) -> None:
-        """Ask for what is new, if nothing came since the last look; and again for an overdue replay."""
+        """Ask for new messages if none has arrived since the last check, and repeat an overdue question for
+        a replay.
+        """
         super().check_replay()
         if self._replay is not None and self._tries >= MOST_TRIES:
             self.connected = False

@@ -37,8 +37,8 @@ STATES = (*SourceState, "disconnected", "wrong-block-size")
 
 
 class InstanceEvents:
-    """Follows all sources of one instance of the pool of `caches`, from now until `close`. `target` gives the target
-    (`fairlead.targets`) that the engine's rank of a number is, as far as is known by then.
+    """Follows all sources of one instance of the pool of `caches`, from its creation until `close`. `target` gives the
+    target (`fairlead.targets`) of the engine's rank with a number, as far as it is known at that time.
 
     A rank's events count (`EngineCaches.heard`) while it is settled, and all ranks have the pool's block size.
     """
@@ -54,8 +54,8 @@ class InstanceEvents:
         reader: SlicedReader,
         central: CentralPort | None = None,
     ) -> None:
-        """Nothing is opened before `open_some`. Engines that connect to a router are heard at its port `central`, if
-        it has one.
+        """Open no source yet: `open_some` does. Engines that connect to a router are heard at its port `central`, if it
+        has such a port.
         """
         self._target = target
         self._heard: set[str] = set()
@@ -64,12 +64,12 @@ class InstanceEvents:
         self._caches = caches
         self._wrong_size = False
         self.subscriptions: list[Subscription] = []
-        """Those that are open."""
+        """The open subscriptions."""
         self._unopened = deque(told)
         self._make_subscription = partial(_subscription, central, context, caches=caches, now=now, reader=reader, changed=self._judge)
 
     def open_some(self, most: int) -> int:
-        """Open up to this many of the unopened sources; returns how many it opened. Raises zmq.ZMQError."""
+        """Open at most this many of the unopened sources; return how many were opened. Raises zmq.ZMQError."""
         opened = min(most, len(self._unopened))
         for _ in range(opened):
             one = self._unopened.popleft()
@@ -83,39 +83,39 @@ class InstanceEvents:
 
     @property
     def unheard(self) -> list[Subscription]:
-        """Sources whose engine connects to a router, and of which nothing has come here."""
+        """Sources whose engine connects to routers, but has sent nothing to this router."""
         return [one for one in self.subscriptions if one.told.connects and not one.connected]
 
     @property
     def has_wrong_size(self) -> bool:
-        """Whether its block size differs from its pool's."""
+        """Whether the instance's block size differs from its pool's."""
         return self._wrong_size
 
     def check(self) -> None:
-        """Repeat overdue questions for replays, and judge the sources again; call it about once a second."""
+        """Repeat overdue questions for replays, and check again which sources count; call it about once a second."""
         for one in self.subscriptions:
             one.check_replay()
         self._judge()
 
     def wake(self) -> None:
-        """The engine is back: look for sources that could not be reached."""
+        """Look again for sources that could not be reached: the engine is back."""
         for one in self.subscriptions:
             one.wake()
 
     @property
     def faults(self) -> int:
-        """How many messages could not be used, and how often too much came."""
+        """Number of messages that could not be used, plus the number of floods."""
         return sum(one.unreadable + one.floods for one in self.subscriptions)
 
     def close(self) -> None:
-        """Stop following it; the pool forgets its events."""
+        """Stop following the instance, and drop its events from the pool's index."""
         for one in self.subscriptions:
             one.close()
             self._caches.index.drop(one.source)
         self._hear({})
 
     def readings(self) -> list[EventReading]:
-        """One reading per rank."""
+        """Return one reading per rank."""
         return [self._reading(one) for one in self.subscriptions]
 
     def _reading(self, one: Subscription) -> EventReading:
@@ -163,7 +163,9 @@ def _subscription(
     reader: SlicedReader,
     changed: Callable[[], None],
 ) -> Subscription:
-    """A router connects to no endpoint that is not the engine's own: it lives on replays there."""
+    """Return the subscription for a source. A router connects to no endpoint that is not the engine's own: such a
+    source gets replays only.
+    """
     if told.connects:
         return CentralSubscription(central, context, told, source, caches, now, reader, changed)
     return Subscription(context, told, source, caches, now, reader, changed)

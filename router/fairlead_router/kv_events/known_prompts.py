@@ -1,14 +1,14 @@
 """The blocks of prompts whose tokens are known, found by the prompts' texts.
 
-A prompt's tokens come from its engine, later than the prompt. The next prompt that begins with the same text has the
-same tokens there. So for every beginning of a text, in chunks of bytes, this keeps the keys of the engine's blocks that
-end in it. That a lookup costs one hash a chunk, and no tokenizing, is llm-d's idea (its prefix store); what differs: a
-beginning is one of the same model, roles and template, and all is counted in bytes.
+An engine reports a prompt's tokens after the prompt was routed. The next prompt that begins with the same text has the
+same tokens in that beginning. So this module keeps, for every beginning of a text in chunks of bytes, the keys of the
+engine's blocks that end in it. A lookup costs one hash per chunk and no tokenizing. That idea is from llm-d (its prefix
+store); unlike there, beginnings are separate for each model, roles and template, and all is counted in bytes.
 
-Where in the texts a token ends is found by the strings that an engine gives for its tokens. A tokenizer of bytes writes
-each byte as one printable character (GPT-2's table), one of pieces writes a space as `▁` and an odd byte as `<0x0A>`;
-others write plain text. A chat template adds tokens around the texts. Which of these an engine does shows by the texts
-themselves: they must all be found, in their order.
+The strings that an engine gives for its tokens show where in the texts a token ends. A tokenizer of bytes writes each
+byte as one printable character (GPT-2's table); a tokenizer of pieces writes a space as `▁` and an odd byte as
+`<0x0A>`; others write plain text. A chat template adds tokens around the texts. The texts themselves show which of
+these an engine does: they must all be found, in their order.
 """
 
 import re
@@ -22,11 +22,15 @@ from xxhash import xxh3_64_intdigest
 from fairlead.kv_events.block_keys import block_keys
 
 Wording = Callable[[Sequence[str]], tuple[bytes, list[int]]]
-"""Strings of tokens → the bytes they stand for, and where in them each token ends."""
+"""A function from the strings of tokens to the bytes for which they stand, and the position in these bytes at which
+each token ends.
+"""
 
 
 def aligned(texts: Sequence[bytes], token_strings: Sequence[str]) -> tuple[list[int], list[int]] | None:
-    """Where each text begins and where each token ends, in bytes of the tokens' own text; None if they do not fit."""
+    """Return where each text begins and where each token ends, in bytes of the tokens' own text; None if they do not
+    fit.
+    """
     for wording in _likely(token_strings):
         whole, ends = wording(token_strings)
         begins = _found(texts, whole)
@@ -56,7 +60,9 @@ def _likely(token_strings: Sequence[str]) -> Iterator[Wording]:
 
 
 def _byte_characters() -> dict[int, int]:
-    """Character → the byte it stands for in GPT-2's table: printable ones themselves, the others from U+0100 on."""
+    """Return the byte for which each character stands in GPT-2's table: printable bytes stand for themselves, the
+    others are characters from U+0100 on.
+    """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {byte: byte for byte in printable} | {0x100 + place: byte for place, byte in enumerate(others)}
@@ -67,7 +73,7 @@ _PIECE = re.compile("▁|<0x[0-9A-F]{2}>")
 
 
 def _bytes(token_strings: Sequence[str]) -> tuple[bytes, list[int]]:
-    """One byte a character; a special token's other characters stand for no text and become `?`."""
+    """Convert one character to one byte; a special token's other characters stand for no text and become `?`."""
     return "".join(token_strings).translate(_BYTES).encode("latin-1", "replace"), list(accumulate(map(len, token_strings)))
 
 
@@ -89,10 +95,10 @@ def _plain(token_strings: Sequence[str]) -> tuple[bytes, list[int]]:
 
 CHUNK_BYTES = 256
 MOST_CHUNKS = 200_000
-"""Some 50 MB of text; the least recently used are forgotten."""
+"""Maximum number of chunks, some 50 MB of text; the least recently used chunks are forgotten."""
 
 UNSURE_TOKENS = 8
-"""This many tokens before the end of a chunk may be cut otherwise when another text follows."""
+"""Number of tokens before the end of a chunk that the tokenizer may cut differently when another text follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,11 +112,11 @@ class PromptText:
     cache_salt: str | None = None
     adapter: str | None = None
     tool_bytes: int = 0
-    """Rendered besides the texts: the tools' declarations."""
+    """Bytes of the tools' declarations, which are rendered besides the texts."""
 
     @property
     def size(self) -> int:
-        """Bytes of everything rendered: tools, texts, and their prefixes, such as tool calls."""
+        """Number of bytes of everything rendered: tools, texts, and their prefixes, such as tool calls."""
         return self.tool_bytes + sum(map(len, self.heads)) + sum(map(len, self.texts))
 
 
@@ -122,7 +128,7 @@ class KnownBeginning:
     tokens: int = 0
     size: int = 0
     whole: bool = False
-    """Nothing of the prompt is unknown, and `tokens` are all its tokens."""
+    """Whether the whole prompt is known, so that `tokens` counts all its tokens."""
 
 
 NOTHING_KNOWN = KnownBeginning()
@@ -137,7 +143,7 @@ class _Chunk:
 
 
 class KnownPrompts:
-    """Prompts of engines with blocks of `block_tokens`."""
+    """The known prompts of engines with blocks of `block_tokens`."""
 
     def __init__(self, block_tokens: int, *, most_chunks: int = MOST_CHUNKS) -> None:
         self.block_tokens = block_tokens
@@ -146,15 +152,16 @@ class KnownPrompts:
         """Chunks used or added since the other half became old."""
         self._old: dict[int, _Chunk] = {}
         self.tail_tokens = 0
-        """Tokens that the template last wrote behind the last text: the end of a message, the beginning of the answer.
+        """Number of tokens that the template last wrote after the last text: the end of a message and the beginning of
+        the answer.
         """
 
     def __len__(self) -> int:
-        """Chunks kept."""
+        """Return the number of chunks kept."""
         return len(self._young) + len(self._old)
 
     def find(self, prompt: PromptText) -> KnownBeginning:
-        """The known beginning of the prompt."""
+        """Return the known beginning of the prompt."""
         blocks: list[int] = []
         tokens = size = 0
         leads = True
@@ -171,8 +178,8 @@ class KnownPrompts:
         return KnownBeginning(blocks=tuple(blocks), tokens=tokens, size=size) if tokens else NOTHING_KNOWN
 
     def learn(self, prompt: PromptText, token_ids: Sequence[int], token_strings: Sequence[str]) -> bool:
-        """Keep the prompt's blocks. False if its tokens' strings do not fit its texts; then only the whole prompt is
-        known.
+        """Keep the prompt's blocks. Return False if the strings of its tokens do not fit its texts; only the whole
+        prompt is known then.
 
         Raises OverflowError or TypeError for an invalid token id.
         """
@@ -206,9 +213,10 @@ class KnownPrompts:
 
 
 def _chunks(prompt: PromptText) -> Iterator[tuple[int, int, int, int]]:
-    """Name, number of the text, where in that text it ends, and size of each chunk; the last, all of it, ends at -1.
+    """Yield of each chunk its name, the number of its text, the position in that text where it ends, and its size. The
+    last chunk, the whole prompt, ends at -1.
 
-    What is rendered before a text belongs to its first chunk.
+    What is rendered before a text belongs to the text's first chunk.
     """
     name, before = xxh3_64_intdigest(prompt.root), prompt.tool_bytes
     for piece, (head, text) in enumerate(zip(prompt.heads, prompt.texts, strict=True)):

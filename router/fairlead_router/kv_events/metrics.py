@@ -1,5 +1,5 @@
-"""Metrics of KV events: how completely each instance's events are heard, and whether the beliefs about its cache are
-true.
+"""Metrics of KV events: how completely each instance's events are received, and how well the beliefs about its cache
+match the engine's reports.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from fairlead_router.kv_events.instances import STATES, EventReading
 _LABELS = ("pool", "instance", "rank")
 _COUNTERS: tuple[tuple[str, str, Callable[[EventReading], float]], ...] = (
     ("events", "KV events taken into the index.", lambda reading: reading.events),
-    ("event_gaps", "Times that batches of KV events were missing.", lambda reading: reading.gaps),
+    ("event_gaps", "Gaps in the batches of KV events.", lambda reading: reading.gaps),
     ("event_replays", "Times that an engine was asked to replay KV events.", lambda reading: reading.replays),
     ("event_restarts", "Restarts of engines, as seen in their KV events.", lambda reading: reading.restarts),
     ("event_batches_lost", "Batches of KV events that no replay brought back.", lambda reading: reading.batches_lost),
@@ -43,7 +43,9 @@ class Belief:
 
 
 def event_families(readings: Mapping[tuple[str, str], Sequence[EventReading]]) -> Iterator[Metric]:
-    """Readings by pool and instance; families without samples where no instance sends events."""
+    """Yield the metrics of readings by pool and instance; the families have no samples where no instance
+    sends events.
+    """
     rows = [((pool, instance, str(one.rank)), one) for (pool, instance), ranks in readings.items() for one in ranks]
     for name, text, read in _COUNTERS:
         counter = CounterMetricFamily(f"fairlead_router_kv_{name}", text, labels=_LABELS)
@@ -56,7 +58,7 @@ def event_families(readings: Mapping[tuple[str, str], Sequence[EventReading]]) -
         "Seconds from the creation of the newest batch of KV events (engine's clock) to its arrival (router's clock).",
         labels=_LABELS,
     )
-    state = GaugeMetricFamily("fairlead_router_kv_event_state", "1 at how far the events are heard.", labels=(*_LABELS, "state"))
+    state = GaugeMetricFamily("fairlead_router_kv_event_state", "1 for the state of the source's KV events.", labels=(*_LABELS, "state"))
     for labels, one in rows:
         blocks.add_metric(labels, one.blocks)
         if one.lag_seconds is not None:
@@ -67,17 +69,19 @@ def event_families(readings: Mapping[tuple[str, str], Sequence[EventReading]]) -
 
 
 def belief_families(beliefs: Mapping[str, Mapping[tuple[str, str], Belief]]) -> Iterator[Metric]:
-    """Keyed by pool, then by instance and by the basis of the belief (`events`, `expected` or `history`)."""
+    """Yield the metrics of beliefs, keyed by pool, then by instance and by the basis of the belief (`events`,
+    `expected` or `history`).
+    """
     labels = ("pool", "instance", "basis")
     requests = CounterMetricFamily(
         "fairlead_router_cache_beliefs", "Answered requests whose engine reported how many prompt tokens were cached.", labels=labels
     )
     exact = CounterMetricFamily(
-        "fairlead_router_cache_beliefs_exact", "Those of them whose cached tokens the router knew exactly.", labels=labels
+        "fairlead_router_cache_beliefs_exact", "Answered requests whose cached tokens the router had predicted exactly.", labels=labels
     )
     tokens = CounterMetricFamily(
         "fairlead_router_cache_belief_tokens",
-        "Cached prompt tokens of these requests: predicted, reported by the engine, and the sum of what they differ by.",
+        "Cached prompt tokens of answered requests: predicted, reported by the engine, and the sum of the differences.",
         labels=(*labels, "kind"),
     )
     for pool, by_instance in beliefs.items():
@@ -92,14 +96,16 @@ def belief_families(beliefs: Mapping[str, Mapping[tuple[str, str], Belief]]) -> 
 
 
 def token_families(pools: Mapping[str, tuple[Mapping[str, int], Mapping[str, int]]]) -> Iterator[Metric]:
-    """Keyed by pool: prompts by how much of their tokens was known, and questions for tokens by outcome."""
+    """Yield the metrics of tokens, keyed by pool: prompts by how much of their tokens was known, and questions for
+    tokens by outcome.
+    """
     prompts = CounterMetricFamily(
         "fairlead_router_known_prompts",
         "Requests to pools with KV events, by how much of the prompt's tokens was known when they were routed.",
         labels=("pool", "known"),
     )
     asked = CounterMetricFamily(
-        "fairlead_router_tokenizing", "Prompts that an engine was to tokenize for the router, by outcome.", labels=("pool", "outcome")
+        "fairlead_router_tokenizing", "Prompts that an engine was asked to tokenize for the router, by outcome.", labels=("pool", "outcome")
     )
     for pool, (known, outcomes) in pools.items():
         for share, count in known.items():

@@ -1,9 +1,10 @@
-"""Asks an engine for the tokens of a prompt, and checks its answer against what else it says of the request.
+"""Asks an engine for the tokens of a prompt, and checks the answer against what else the engine reports of the request.
 
-The router asks for the tokens of its own rendering of a request. vLLM shows in two ways whether the engine renders it
-the same: its renderer (`POST …/render`, since 0.30 with `--enable-scale-out`) gives the request's own token ids, and
-`POST /v1/messages/count_tokens` their number. The ids of the renderer count. Without it, the router drops renderings
-with another number of tokens, and keeps tokens only if the rest agree or the first is known to be the engine's.
+The router asks for the tokens of its own rendering of a request. vLLM has two endpoints that show whether the engine
+renders it the same: its renderer (`POST …/render`, since 0.30 with `--enable-scale-out`) gives the request's own token
+ids, and `POST /v1/messages/count_tokens` their number. The ids of the renderer count. Without the renderer, the router
+drops renderings with another number of tokens, and keeps tokens only if the remaining renderings agree or the first is
+known to be the engine's.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from fairlead_router.protocols.canonical_json import NestsTooDeeply, canonical_j
 TIMEOUT_SECONDS = 10.0
 MOST_ANSWER_BYTES = 32 * 1024 * 1024
 TEMPLATE_BYTES, BYTES_OF_BYTE = 1024 * 1024, 64
-"""An answer has at most this many bytes for a template, and for each byte of the question."""
+"""Limits on the bytes of an answer: for the template, and for each byte of the question."""
 
 NOT_OFFERED = frozenset({403, 404, 405, 501})
-"""Statuses for a path that an engine does not have, or that its flags switch off."""
+"""Statuses of a path that an engine does not have, or that its flags switch off."""
 
 NOT_OFFERED_SECONDS = 600.0
-"""A path that an engine does not offer is asked for again only after this time: another engine may take its address."""
+"""Seconds until a path that an engine does not offer is asked for again: another engine may have taken its address."""
 
 _COUNTED = ("messages", "system", "tools", "tool_choice", "thinking", "output_config", "chat_template_kwargs")
-"""The fields of a `/v1/messages` body on which its number of tokens depends. `count_tokens` takes these."""
+"""The fields of a `/v1/messages` body on which its number of tokens depends; `count_tokens` accepts them."""
 
 
 class Disputed(Exception):
@@ -78,23 +79,23 @@ class Asked:
     address: str
     engine_type: str
     model: str
-    """The engine's name for it, or for its adapter."""
+    """The engine's name for the model, or for the adapter."""
     path: str
     document: Mapping[str, Any]
 
 
 class PromptQuestions:
-    """Asks engines. `now` is the router's clock in Unix seconds."""
+    """Asks engines for the tokens of prompts. `now` is the router's clock in Unix seconds."""
 
     def __init__(self, upstream: UpstreamPool, now: Callable[[], float]) -> None:
         self._upstream = upstream
         self._now = now
         self._missing: dict[tuple[str, str], float] = {}
-        """Until when an address gets no question on a path."""
+        """The time until which an address gets no question on a path."""
 
     async def answer(self, asked: Asked, questions: Sequence[Question], *, first_is_usual: bool) -> PromptAnswer:
-        """The tokens of a request, by the one of its possible questions that the engine confirms. `first_is_usual`: the
-        engine was seen to render other requests as the first question does.
+        """Return the tokens of a request, from the one of its possible questions that the engine confirms.
+        `first_is_usual`: the engine was seen to render other requests as the first question does.
 
         Raises UpstreamFailure if the engine does not answer, Disputed if it confirms no question or several that
         differ, msgspec.MsgspecError for an answer that cannot be read.
@@ -117,8 +118,8 @@ class PromptQuestions:
         return _agreed(asked, confirmed)
 
     async def _tokenized(self, asked: Asked, question: Question, refusals: list[UpstreamFailure]) -> PromptAnswer | None:
-        """The engine's tokens for the question. None, and one more of `refusals`, if it refuses the question, as
-        templates refuse some orders of messages.
+        """Return the engine's tokens for the question. If the engine refuses the question, as templates refuse some
+        orders of messages, add to `refusals` and return None.
         """
         try:
             told = await self._posted(asked, "/tokenize", question.body(asked.model), _TOKENS)
@@ -133,8 +134,8 @@ class PromptQuestions:
         return PromptAnswer(question=question, tokens=told.tokens, strings=strings or ())
 
     async def _texts(self, asked: Asked, tokens: list[int]) -> list[str]:
-        """The text of each token, for an engine whose `/tokenize` returns only ids; empty if the engine
-        cannot give it.
+        """Return the text of each token, for an engine whose `/tokenize` returns only ids; empty if the engine cannot
+        give the texts.
         """
         try:
             return (await self._posted(asked, "/detokenize", detokenizing(tokens, asked.model), _TEXTS)).text
@@ -142,7 +143,7 @@ class PromptQuestions:
             return []
 
     async def _rendered(self, asked: Asked) -> list[int] | None:
-        """The request's token ids by the engine's own renderer; None if it offers none."""
+        """Return the request's token ids from the engine's own renderer; None if the engine offers no renderer."""
         if asked.engine_type == "sglang" or asked.path == COMPLETIONS:
             return None
         body = {**asked.document, "model": asked.model, "stream": False, "mm_payload": "none"}
@@ -151,7 +152,7 @@ class PromptQuestions:
         return None if answer is None else read_json(answer, _RENDERED).token_ids
 
     async def _count(self, asked: Asked) -> int | None:
-        """The engine's own count of the request's tokens; None if it gives none."""
+        """Return the engine's own count of the request's tokens; None if the engine gives no count."""
         if asked.path != MESSAGES:
             return None
         body = {"model": asked.model} | {field: asked.document[field] for field in _COUNTED if field in asked.document}
@@ -185,7 +186,7 @@ class PromptQuestions:
 
 
 def longest_answer(body: bytes) -> int:
-    """The most bytes with which an engine can answer this question for tokens."""
+    """Return the maximum number of bytes with which an engine can answer this question for tokens."""
     return min(MOST_ANSWER_BYTES, TEMPLATE_BYTES + BYTES_OF_BYTE * len(body))
 
 

@@ -1,5 +1,5 @@
 """Turns a request's document into the texts that determine its prompt's tokens, and into the question that an engine
-answers with them.
+answers with these tokens.
 
 Engines tokenize completions of one text, and chats (`POST /tokenize`). Anthropic's messages and Responses become chats
 by vLLM's own rules (`conversations`), checked against vLLM 0.32: `entrypoints/anthropic/serving.py`,
@@ -21,7 +21,7 @@ COMPLETIONS, CHAT, MESSAGES, RESPONSES = "/v1/completions", "/v1/chat/completion
 Fields = dict[str, Any]
 
 _ASKED = ("add_generation_prompt", "continue_final_message", "add_special_tokens", "chat_template", "chat_template_kwargs", "tools")
-"""Fields besides the texts that a prompt's tokens depend on, and that `/tokenize` takes too."""
+"""Fields besides the texts on which a prompt's tokens depend, and which `/tokenize` accepts too."""
 
 _UNASKABLE: Mapping[str, tuple[str, ...]] = {
     COMPLETIONS: ("prompt_embeds", "truncate_prompt_tokens", "suffix"),
@@ -29,7 +29,9 @@ _UNASKABLE: Mapping[str, tuple[str, ...]] = {
     MESSAGES: (),
     RESPONSES: ("previous_response_id", "conversation", "prompt", "previous_input_messages", "mm_processor_kwargs", "media_io_kwargs"),
 }
-"""Fields that tokens depend on and `/tokenize` does not know: a request with one is not asked for."""
+"""Fields on which tokens depend, but which `/tokenize` does not accept: there is no question for a request with such a
+field.
+"""
 
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 
@@ -41,9 +43,11 @@ class Rendering:
     """
 
     merge_system: bool = False
-    """System messages after the first message are merged into the first one, because the template takes none later."""
+    """Whether later system messages are merged into the first message, because the template allows no system message
+    after it.
+    """
     disabled_effort: str = "none"
-    """The effort that `thinking: {"type": "disabled"}` stands for: `low` if the template does not know `none`."""
+    """The effort for `thinking: {"type": "disabled"}`: `low` if the template does not accept `none`."""
 
 
 RENDERINGS = tuple(Rendering(merge_system=merge, disabled_effort=effort) for effort in ("none", "low") for merge in (False, True))
@@ -58,12 +62,12 @@ class Question:
     rendering: Rendering
 
     def body(self, model: str) -> bytes:
-        """The body of that POST, to an engine that serves `model`."""
+        """Return the body of that POST, for an engine that serves `model`."""
         return orjson.dumps({"model": model, "return_token_strs": True, **self.fields})
 
 
 def has_billing_line(document: Mapping[str, Any]) -> bool:
-    """Whether a chat begins with the line that vLLM drops, and other engines do not."""
+    """Return whether a chat begins with the line that vLLM drops and other engines keep."""
     messages = document.get("messages")
     first = messages[0] if isinstance(messages, list) and messages else None
     content = first.get("content") if isinstance(first, dict) else None
@@ -71,13 +75,15 @@ def has_billing_line(document: Mapping[str, Any]) -> bool:
 
 
 def token_ids(path: str, document: Mapping[str, Any]) -> Sequence[int] | None:
-    """The prompt's token ids, where the client sent them as such."""
+    """Return the prompt's token ids if the client sent token ids; None otherwise."""
     prompt = document.get("prompt") if path == COMPLETIONS else None
     return prompt if isinstance(prompt, list) and prompt and all(type(item) is int for item in prompt) else None
 
 
 def question(path: str, document: Mapping[str, Any], adapter: str | None = None, rendering: Rendering | None = None) -> Question | None:
-    """The question for the prompt of a request for the model or an `adapter`; None if an engine cannot be asked."""
+    """Return the question for the prompt of a request for the model or an `adapter`; None if an engine
+    cannot be asked.
+    """
     unaskable, salt = _UNASKABLE.get(path), document.get("cache_salt")
     if unaskable is None or any(document.get(field) is not None for field in unaskable) or not (salt is None or isinstance(salt, str)):
         return None
@@ -96,7 +102,9 @@ def question(path: str, document: Mapping[str, Any], adapter: str | None = None,
 
 
 def questions(path: str, document: Mapping[str, Any], adapter: str | None, first: Rendering) -> list[Question]:
-    """A request's question by each rendering that an engine may use, without those that ask the same; `first` first."""
+    """Return a request's question for each rendering that an engine may use, beginning with `first` and without
+    repeated questions.
+    """
     made: list[Question] = []
     for rendering in sorted(RENDERINGS, key=lambda rendering: rendering != first) if path == MESSAGES else (first,):
         asked = question(path, document, adapter, rendering)
@@ -106,7 +114,7 @@ def questions(path: str, document: Mapping[str, Any], adapter: str | None, first
 
 
 def detokenizing(tokens: Sequence[int], model: str) -> bytes:
-    """The body of `POST /detokenize` that asks SGLang for the text of each token."""
+    """Return the body of the `POST /detokenize` that asks SGLang for the text of each token."""
     return orjson.dumps({"model": model, "tokens": [[token] for token in tokens], "skip_special_tokens": False})
 
 
@@ -141,14 +149,18 @@ def _as_chat(path: str, document: Mapping[str, Any], rendering: Rendering) -> Ma
 
 
 def _is_unknown_response(document: Mapping[str, Any]) -> bool:
-    """Whether the engine may cut the input, or its thoughts cannot be read."""
+    """Return whether the prompt of a Responses request cannot be known: the engine may cut the input, or thoughts in it
+    are encrypted.
+    """
     items = document.get("input")
     hidden = isinstance(items, list) and any(isinstance(item, dict) and item.get("encrypted_content") for item in items)
     return hidden or document.get("truncation") not in (None, "disabled")
 
 
 def _template_arguments(chat: Mapping[str, Any]) -> Fields:
-    """The template's arguments with those that a chat names in fields of their own; vLLM gives those precedence."""
+    """Return the template's arguments, with those that the chat has in fields of their own; these fields take
+    precedence, as in vLLM.
+    """
     given = chat.get("chat_template_kwargs")
     arguments = dict(given) if isinstance(given, dict) else {}
     effort = chat.get("reasoning_effort")
@@ -160,7 +172,7 @@ def _template_arguments(chat: Mapping[str, Any]) -> Fields:
 
 
 def _message(message: object) -> Fields | None:
-    """A message as `/tokenize` takes it; None if it is more than text."""
+    """Return a message as `/tokenize` accepts it; None if it has more than text."""
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         return None
@@ -179,7 +191,9 @@ def _message(message: object) -> Fields | None:
 
 
 def _unbilled(content: object) -> object:
-    """A system message's content as it is rendered, without the line that Claude Code changes with every request."""
+    """Return a system message's content as it is rendered, without the line that Claude Code changes with every
+    request.
+    """
     if isinstance(content, str):
         return without_billing(content)
     if not isinstance(content, list):
@@ -195,7 +209,9 @@ def _unbilled(content: object) -> object:
 
 
 _NOT_RENDERED = frozenset({"id", "status", "type", "cache_control", "phase"})
-"""What clients and the Responses protocol write beside a message's role and content; no template is given it."""
+"""Fields that clients and the Responses protocol write beside a message's role and content, and that no template
+receives.
+"""
 
 
 def _part(part: object) -> dict[str, str] | None:
@@ -204,7 +220,7 @@ def _part(part: object) -> dict[str, str] | None:
 
 
 def _pieces(fields: Fields) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """The texts of a prompt, and what stands before each."""
+    """Return the texts of a prompt, and the prefix of each text."""
     if "prompt" in fields:
         return (b"",), (_encoded(fields["prompt"]),)
     messages = fields["messages"]
@@ -221,8 +237,8 @@ def _pieces(fields: Fields) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
 
 
 def _head(message: Mapping[str, Any], *, after_user: bool) -> bytes:
-    """All of a message but its content. Templates drop the thoughts of what was before the last user's message, so
-    messages with thoughts have other tokens once another message follows.
+    """Return everything of a message except its content. Templates drop the thoughts of messages before the last user's
+    message, so a message with thoughts has other tokens once another user's message follows.
     """
     fields = {field: given for field, given in message.items() if field != "content"}
     thinks = message["role"] == "assistant" and ("reasoning" in message or "</think>" in str(message.get("content")))
@@ -230,8 +246,8 @@ def _head(message: Mapping[str, Any], *, after_user: bool) -> bytes:
 
 
 def _texts(content: object) -> Iterable[str]:
-    """The texts of a content: one, or those of its parts. vLLM makes a part of each text, so a single part and a text
-    have the same tokens.
+    """Return the texts of a content: the content itself, or the texts of its parts. vLLM converts each text to a part,
+    so a single part and a plain text have the same tokens.
     """
     if isinstance(content, list) and content:
         return [part["text"] for part in content]

@@ -1,7 +1,7 @@
-"""Reads ZMQ sockets on the event loop, in slices that end before a request would notice them.
+"""Reads ZMQ sockets on the event loop, in slices so short that requests do not notice.
 
-Why not in a thread: decoding and indexing hold the interpreter's lock, and the event loop would wait for it up to its
-switch interval of 5 ms. ZMQ itself receives in a thread of its own, without the lock.
+A thread would not help: decoding and indexing hold the interpreter's lock, and the event loop would wait for it up to
+its switch interval of 5 ms. ZMQ itself receives in a thread of its own, without the lock.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ class Readable(Protocol):
     """A reader of sockets that can be polled together with others."""
 
     def read(self, until: float) -> bool:
-        """Take what has arrived, until this moment of `time.perf_counter`. Returns whether there may be more."""
+        """Read what has arrived, until this value of `time.perf_counter`. Return whether there may be more."""
 
     def give_up(self) -> None:
-        """Reading failed because of our own bug: do without it."""
+        """Stop reading after a failure by our own bug."""
 
 
 class SlicedReader:
-    """Lets readables read when their sockets have something, each in its turn. Make it inside a running event loop."""
+    """Lets readables read in turn when their sockets have data. Make it inside a running event loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -38,16 +38,16 @@ class SlicedReader:
         self._scheduled = False
 
     def watch(self, socket: Socket, readable: Readable) -> None:
-        """Read when something arrives at this socket."""
+        """Let the readable read whenever data arrives at this socket."""
         self._loop.add_reader(_descriptor(socket), self.wake, readable)
         self.wake(readable)  # what came before is not told: a ZMQ socket tells changes only
 
     def unwatch(self, socket: Socket) -> None:
-        """To be called before the socket is closed."""
+        """Stop watching the socket; call this before the socket is closed."""
         self._loop.remove_reader(_descriptor(socket))
 
     def wake(self, readable: Readable) -> None:
-        """Read in one of the next slices."""
+        """Let the readable read in one of the next slices."""
         if readable not in self._ready:
             self._ready.append(readable)
         if not self._scheduled:

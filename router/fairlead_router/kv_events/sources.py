@@ -1,10 +1,10 @@
-"""Where an engine publishes KV events, by its own word.
+"""The endpoints at which an engine publishes KV events, as the engine reports them.
 
-vLLM's versions answer `GET /kv_event_sources` in three ways: an object by data-parallel rank, a list of ranks, and that
-list under `sources`. SGLang reports the ports of rank 0 under `kv_events` of `GET /server_info`; a rank adds its
-number. That answer also has the number of ranks, with events or without.
+vLLM's versions answer `GET /kv_event_sources` in three ways: an object keyed by data-parallel rank, a list of ranks,
+and that list under `sources`. SGLang reports the ports of rank 0 under `kv_events` of `GET /server_info`; each rank
+adds its number to the port. That answer also has the number of ranks, with events or without.
 
-What it says makes a router open sockets, so it is bounded: in number, and to the engine's own host unless a setting
+The answer makes a router open sockets, so it is bounded: in number, and to the engine's own host unless a setting
 (`Hosts`) names others.
 """
 
@@ -37,18 +37,18 @@ class SourcesUnreadable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventSource:
-    """The source of one rank's events; its endpoints are as a subscriber connects to them."""
+    """The source of one rank's events, with the endpoints to which a subscriber connects."""
 
     rank: int
     endpoint: str
     replay_endpoint: str | None
     topic: str
     connects: bool = False
-    """Whether the engine connects to this endpoint, which then is a router's, and binds none."""
+    """Whether the engine connects to this endpoint, which is then a router's, instead of binding it."""
 
 
 class ToldSources(NamedTuple):
-    """The usable sources that an engine names, by rank, and in words what cannot be used."""
+    """The usable sources that an engine names, by rank, and a message about what cannot be used."""
 
     sources: tuple[EventSource, ...] = ()
     faults: str = ""
@@ -90,12 +90,12 @@ _SERVER_INFO = msgspec.json.Decoder(_ServerInfo)
 
 
 def sources_path(engine_type: str) -> str:
-    """Path where an engine of this `engine.type` reports its sources."""
+    """Return the path at which an engine of this `engine.type` reports its sources."""
     return _SOURCES_PATHS[engine_type]
 
 
 def read_ranks(answer: bytes, engine_type: str) -> tuple[int, ...]:
-    """The data-parallel ranks that the same answer names. Raises SourcesUnreadable."""
+    """Return the data-parallel ranks that the same answer names. Raises SourcesUnreadable."""
     if sources_path(engine_type) != _SGLANG_PATH:
         return tuple(sorted(_told(answer)[0]))[:MOST_RANKS]
     size = _server_info(answer).dp_size
@@ -106,9 +106,9 @@ _OWN_HOST_ONLY = Hosts()
 
 
 def read_sources(answer: bytes, engine_type: str, address: str, hosts: Hosts = _OWN_HOST_ONLY) -> ToldSources:
-    """The sources of the engine at `address` (host:port); none if it publishes nothing.
+    """Return the sources of the engine at `address` (host:port); empty if the engine publishes nothing.
 
-    An endpoint bound to every address is one at the engine's own. Raises SourcesUnreadable.
+    An endpoint bound to every address becomes the same port at the engine's own address. Raises SourcesUnreadable.
     """
     host = address.rpartition(":")[0]
     told, faults = _of_server_info(answer) if sources_path(engine_type) == _SGLANG_PATH else _told(answer)
@@ -124,14 +124,14 @@ def read_sources(answer: bytes, engine_type: str, address: str, hosts: Hosts = _
 
 
 class _Place(NamedTuple):
-    """An engine's own host, and the others that it may name."""
+    """An engine's own host, and the other hosts that the engine may name."""
 
     host: str
     hosts: Hosts
 
     def reached(self, endpoint: str) -> str | None:
-        """The endpoint as a subscriber connects to it; None if the engine must not name its host. Raises
-        SourcesUnreadable.
+        """Return the endpoint to which a subscriber connects; None if the engine must not name the endpoint's host.
+        Raises SourcesUnreadable.
         """
         matched = _ENDPOINT.fullmatch(endpoint)
         if matched is None or not 0 < int(matched["port"]) < 65536:
@@ -186,7 +186,7 @@ def _of_server_info(answer: bytes) -> tuple[Mapping[int, _Told], list[str]]:
 
 
 def _told(answer: bytes) -> tuple[Mapping[int, _Told], list[str]]:
-    """What it says of each rank, and of which it says what cannot be true."""
+    """Return what the answer says of each rank, and messages about what cannot be true in it."""
     try:
         listed = _listed(answer)
     except msgspec.MsgspecError as error:

@@ -1,7 +1,7 @@
-"""One source of KV events: from its sockets, through its numbers, into the index of its pool.
+"""One source of KV events: from its sockets, through the sequence numbers of its batches, into the index of its pool.
 
-Nothing here waits. What arrives is taken in slices (`Subscription.read`), so that a burst of events delays no request.
-The router asks the engine's replay socket for a lost batch; one that cannot be replayed costs accuracy only.
+Nothing here waits. Data is read in slices (`Subscription.read`), so that a burst of events delays no request. The
+router asks the engine's replay socket for a lost batch; a batch that cannot be replayed costs accuracy only.
 """
 
 from collections import deque
@@ -21,51 +21,54 @@ from fairlead_router.kv_events.sources import EventSource
 from fairlead_router.kv_events.wire import BatchUnreadable, WireBatch, decode, in_parts
 
 REPLAY_SECONDS = 2.0
-"""The longest silence of a replay before the router asks for it again."""
+"""Seconds without a message of a replay after which the router asks for the replay again."""
 
 MOST_TRIES = 3
-"""A publishing engine that leaves this many questions unanswered has no replay to give."""
+"""Number of unanswered questions for replays after which a publishing engine counts as having no replay."""
 
 MOST_BATCHES_WAITING = 5_000
 MOST_MESSAGES_WAITING = 10_000
 MOST_MESSAGES_RECEIVED = 8
-"""Messages that ZMQ keeps for a source before it reads no further: each may be as large as a message may be. What waits
-longer waits at the engine.
+"""Number of messages that ZMQ keeps for a source before it stops reading: each may have the maximum size. Further
+messages wait at the engine.
 """
 
 BLOCKS_AT_ONCE = 512
-"""A batch of more blocks is taken into the index in parts, between which the loop goes on."""
+"""A batch of more blocks is added to the index in parts, and the event loop runs between the parts."""
 
 MOST_BYTES_A_SECOND = 64 * 1024 * 1024
-"""More than a router could take into its index; what is beyond is read and thrown away."""
+"""More bytes per second than a router could take into its index; what exceeds this rate is read and discarded."""
 
 ASKS_AT_ONCE = 16
-"""Questions for replays that a source may cause at once; then one a second."""
+"""Maximum number of questions for replays that a source may cause at once; after that, one per second."""
 
 REST_AFTER_SECONDS = 30.0
-"""A source that could not be reached for this long, or sends too much, rests: its sockets are closed for a while."""
+"""A source that could not be reached for this many seconds, or that sends too much, rests: its sockets are closed for a
+while.
+"""
 
 FIRST_REST_SECONDS, LONGEST_REST_SECONDS = 10.0, 300.0
-"""Each rest is twice as long as the one before, until the source has been reached."""
+"""Seconds of the first and of the longest rest. Each rest is twice as long as the previous rest, until the source has
+been reached.
+"""
 
 _RECONNECT_MS, _LONGEST_RECONNECT_MS = 100, 1_000
 _LAST = (-1).to_bytes(8, "big", signed=True)
 _CONNECTION_EVENTS = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
 _NOBLOCK, _RCVMORE = int(zmq.NOBLOCK), int(zmq.RCVMORE)  # as numbers: an enum's members cost more
 _CLEARED = object()
-"""Stands between batches: the source no longer holds its earlier blocks."""
+"""Marks, between batches, that the source no longer holds its earlier blocks."""
 
 
 class Subscription:
-    """Follows one source, and reads when `reader` says so.
+    """Follows one source, and reads when `reader` calls it.
 
-    `changed` is called when it begins or ceases to be settled, and when its block size changes.
-
-    `now` is the router's clock in Unix seconds.
+    `changed` is called when the source becomes settled or ceases to be settled, and when its block size changes. `now`
+    is the router's clock in Unix seconds.
     """
 
     rests_when_away = True
-    """Whether it rests while its source cannot be reached."""
+    """Whether the subscription rests while its source cannot be reached."""
 
     def __init__(
         self,
@@ -82,7 +85,7 @@ class Subscription:
         self.events = 0
         self.unreadable = 0
         self.lag_seconds: float | None = None
-        """How long ago the newest batch was made, when it arrived; the engine's clock against ours."""
+        """Age in seconds of the newest batch when it arrived, from the engine's clock to ours."""
         self.connected = False
         self._context = context
         self._caches = caches
@@ -91,7 +94,8 @@ class Subscription:
         self._changed = changed
         self._tracker = self._new_tracker()
         self._heard_out = False
-        """Whether a replay has ended since the connection was made: an engine that sent nothing by then holds nothing.
+        """Whether a replay has ended since the connection was made: an engine that has sent nothing until then holds no
+        blocks.
         """
         self._unapplied: deque[WireBatch | object] = deque()
         self._replay: Socket | None = None
@@ -102,22 +106,22 @@ class Subscription:
         self._bytes = 0
         """Bytes that arrived since the last `check_replay`."""
         self._waiting_bytes = 0
-        """Bytes of the batches that wait for earlier ones."""
+        """Bytes of the batches that wait for earlier batches."""
         self.floods = 0
-        """How many times events arrived faster than MOST_BYTES_A_SECOND."""
+        """Number of seconds in which events arrived faster than MOST_BYTES_A_SECOND."""
         self._away_since = now()
-        """Since when it cannot be reached."""
+        """The time since which the source cannot be reached."""
         self._rest_until = 0.0
         self._rest_seconds = FIRST_REST_SECONDS
         self._known: tuple[bool, int | None] = (False, None)
-        """Whether it was settled, and its block size, when `changed` was last called."""
+        """Whether the source was settled, and its block size, at the last call of `changed`."""
         self._open()
 
     def _new_tracker(self) -> SequenceTracker[WireBatch]:
         return SequenceTracker(can_replay=self.told.replay_endpoint is not None, most_waiting=MOST_BATCHES_WAITING)
 
     def _open(self) -> None:
-        """Begin to hear what it publishes. Raises zmq.ZMQError, and leaves nothing open then."""
+        """Begin to receive what the source publishes. Raises zmq.ZMQError, and leaves nothing open then."""
         self._live = self._opened(zmq.SUB)
         try:
             self._live.subscribe(self.told.topic)
@@ -131,7 +135,7 @@ class Subscription:
             self._reader.watch(socket, self)
 
     def _hear_no_more(self) -> None:
-        """The opposite of `_open`."""
+        """Stop receiving: undo `_open`."""
         self._live.disable_monitor()
         for socket in (self._monitor, self._live):
             self._reader.unwatch(socket)
@@ -139,7 +143,7 @@ class Subscription:
 
     @property
     def state(self) -> SourceState:
-        """How far the source's events can be trusted."""
+        """State of the source: how far its events can be trusted."""
         return self._tracker.state
 
     @property
@@ -148,13 +152,13 @@ class Subscription:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the index has everything that this router could hear from the source."""
+        """Whether the index has everything that this router can receive from the source."""
         if self._closed or self.rests:
             return False
         return self.state in (SourceState.CURRENT, SourceState.INCOMPLETE) or (self.state is SourceState.WAITING and self._heard_out)
 
     def read(self, until: float) -> bool:
-        """Take what has arrived, until this moment of `time.perf_counter`. Returns whether there may be more."""
+        """Read what has arrived, until this value of `time.perf_counter`. Return whether there may be more."""
         while perf_counter() < until and not self._closed and not self.rests:
             if self._unapplied:
                 self._apply(self._unapplied.popleft())
@@ -166,11 +170,11 @@ class Subscription:
 
     @property
     def rests(self) -> bool:
-        """Whether its sockets are closed for a while."""
+        """Whether the sockets are closed for a while."""
         return self._rest_until > 0.0
 
     def wake(self) -> None:
-        """End its rest: its engine may be back."""
+        """End the rest: the engine may be back."""
         if not self.rests or self._closed:
             return
         try:
@@ -181,7 +185,7 @@ class Subscription:
             self._rest_until, self._away_since = 0.0, self._now()
 
     def _look_after(self, now: float) -> None:
-        """Let it rest, or wake it; runs about once a second."""
+        """Begin or end a rest of the source; runs about once a second."""
         flooded, self._bytes = self._bytes > MOST_BYTES_A_SECOND, 0
         self._asks = min(ASKS_AT_ONCE, self._asks + 1)
         self.floods += flooded
@@ -196,7 +200,7 @@ class Subscription:
             self._rest(now)
 
     def _forget(self) -> None:
-        """Forget all that it has said, as if it had restarted."""
+        """Forget all events of the source, as if its engine had restarted."""
         counts = self._tracker.counts
         self._tracker = self._new_tracker()
         self._tracker.counts = counts
@@ -222,12 +226,12 @@ class Subscription:
             self._end_replay()
 
     def give_up(self) -> None:
-        """Do without this source."""
+        """Stop following this source."""
         self.close()
         self._changed()
 
     def close(self) -> None:
-        """Close its sockets; the index keeps the source's events until the source is dropped there."""
+        """Close the sockets; the index keeps the source's events until the source is dropped there."""
         if self._closed:
             return
         self._closed = True
@@ -238,9 +242,11 @@ class Subscription:
     # ── what arrives ──
 
     def _take_live(self) -> bool:
-        """One message: topic, number, batch. Frame by frame, since `recv_multipart` takes three times as long.
+        """Read one message: topic, number, batch. Reads frame by frame, because `recv_multipart` takes three times as
+        long.
 
-        A message of fewer frames takes from the next, whose batch is then missing and asked for again.
+        A message with too few frames takes frames from the next message, whose batch is then missing and asked for
+        again.
         """
         live = self._live
         try:
@@ -343,8 +349,8 @@ class Subscription:
             self._note_state()
 
     def _ask(self, begin: int) -> None:
-        """Ask for a replay on a new socket, so that no late answer to an earlier question passes for this one's. A
-        source that causes many questions waits for the next second with it.
+        """Ask for a replay on a new socket, so that a late answer to an earlier question does not count for this one. A
+        source that has caused too many questions waits until the next second.
         """
         assert self.told.replay_endpoint is not None
         if self._asks <= 0 and self._replay is not None:

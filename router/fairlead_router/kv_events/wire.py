@@ -1,8 +1,8 @@
 """Batches of KV events as engines send them: msgpack, in the encodings of vLLM from 0.9 on and of SGLang.
 
-A batch is an array `[stamp, events, rank]`; the newest sources make it a map. An event is a map with its name under
-`type`, of older engines an array that begins with the name, where defaults at the end are left out. Fields and events
-that engines add later are skipped.
+A batch is an array `[stamp, events, rank]`; the newest engines send a map. An event is a map with its name under
+`type`; older engines send an array that begins with the name and leaves out defaults at its end. Fields and events that
+engines add later are skipped.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ _Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 
 
 class BatchUnreadable(Exception):
-    """The bytes are not a batch of KV events; the message says where they differ."""
+    """The bytes are not a batch of KV events; the message says what is wrong with them."""
 
 
 class BlockStored(msgspec.Struct, tag="BlockStored", tag_field="type", gc=False):
@@ -46,7 +46,7 @@ class BlockStored(msgspec.Struct, tag="BlockStored", tag_field="type", gc=False)
 
     @property
     def locality(self) -> str | None:
-        """Whose the medium is; only events encoded as maps say so."""
+        """The owner of the storage medium; only events encoded as maps have it."""
         return None
 
 
@@ -60,7 +60,7 @@ class BlockRemoved(msgspec.Struct, tag="BlockRemoved", tag_field="type", gc=Fals
 
     @property
     def locality(self) -> str | None:
-        """Whose the medium is; only events encoded as maps say so."""
+        """The owner of the storage medium; only events encoded as maps have it."""
         return None
 
 
@@ -94,7 +94,9 @@ _ArrayEvent = _StoredArray | _RemovedArray | _ClearedArray
 
 
 class WireBatch(msgspec.Struct, array_like=True, gc=False):
-    """A batch: the engine's clock in s, what happened in order, and the data-parallel rank that says so."""
+    """A batch: its time by the engine's clock in seconds, its events in order, and the data-parallel rank
+    that sent it.
+    """
 
     ts: float
     events: Sequence[WireEvent]
@@ -140,7 +142,7 @@ _KNOWN = frozenset(kind.value for kind in EventKind)
 
 
 def decode(payload: bytes) -> WireBatch:
-    """The batch in these bytes. Raises BatchUnreadable, also for what cannot be true of an engine."""
+    """Return the batch in these bytes. Raises BatchUnreadable, also for values that no engine can have."""
     try:
         batch = _decoded(payload)
     except RecursionError:
@@ -151,9 +153,10 @@ def decode(payload: bytes) -> WireBatch:
 
 
 def in_parts(events: Sequence[WireEvent], most_blocks: int) -> list[Sequence[WireEvent]]:
-    """The events in order, in parts of at most `most_blocks` blocks, at least one part; an event of none counts as one.
+    """Return the events in order, in parts of at most `most_blocks` blocks, at least one part; an event without blocks
+    counts as one block.
 
-    A longer event becomes several of the same meaning: each block's parent is the one before it.
+    A longer event becomes several events of the same meaning: the parent of each block is the block before it.
     """
     if len(events) <= most_blocks and sum(map(_blocks, events)) <= most_blocks:
         return [events]
@@ -213,7 +216,7 @@ def _decoded(payload: bytes) -> WireBatch:
 
 
 def _decode_slowly(payload: bytes) -> WireBatch:
-    """Event by event, for batches that mix encodings or have events of a newer engine."""
+    """Decode event by event: for batches that mix encodings or have events of a newer engine."""
     try:
         batch = _MAP_BATCH.decode(payload) if _is_map(payload) else _ANYTHING.decode(payload)
         events = [event for raw in batch.events if (event := _event(raw)) is not None]
@@ -223,7 +226,7 @@ def _decode_slowly(payload: bytes) -> WireBatch:
 
 
 def _event(raw: msgspec.Raw) -> WireEvent | None:
-    """The event; None if this version does not know its kind."""
+    """Return the event; None if this version does not know the event's type."""
     if _is_map(bytes(raw)):
         return _MAP_EVENT.decode(raw) if _EVENT_NAME.decode(raw).type in _KNOWN else None
     items = _EVENT_ITEMS.decode(raw)
@@ -231,5 +234,7 @@ def _event(raw: msgspec.Raw) -> WireEvent | None:
 
 
 def _is_map(encoded: bytes) -> bool:
-    """Keyed by the first byte: 0x80 to 0x8f for small maps, 0xde and 0xdf for larger ones."""
+    """Return whether the bytes are a map, by the first byte: 0x80 to 0x8f for small maps, 0xde and 0xdf for larger
+    maps.
+    """
     return b"\x80" <= encoded[:1] < b"\x90" or encoded[:1] in (b"\xde", b"\xdf")

@@ -1,7 +1,8 @@
 """The part of ZeroMQ's wire protocol that publishers speak to a subscriber (ZMTP 3.0, RFC 23, without authentication).
 
-Its own sockets cannot be bounded: whoever reaches the port takes as many files as he likes, and ten thousand messages
-of any size wait for each. Here the bytes of a connection become messages within bounds, wherever they are cut.
+ZeroMQ's own sockets cannot be bounded: whoever reaches the port can take any number of files, and ten thousand messages
+of any size wait for each connection. This module makes messages of a connection's bytes within bounds, wherever the
+bytes are cut.
 """
 
 from collections.abc import Iterator
@@ -11,9 +12,9 @@ from fairlead.plausibility import MESSAGE_BYTES
 
 GREETING_BYTES = 64
 MOST_FRAMES = 8
-"""Frames of one message; a batch of KV events has three."""
+"""Maximum number of frames of one message; a batch of KV events has three."""
 COMMAND_BYTES = 1024
-"""A command: names and properties of a socket."""
+"""Maximum number of bytes of a command, which has names and properties of a socket."""
 MORE, LONG, COMMAND = 1, 2, 4
 
 _LENGTH = Struct(">Q")
@@ -22,11 +23,11 @@ _NULL = b"NULL".ljust(20, b"\0")
 
 
 class NotZmtp(Exception):
-    """The bytes are not those of a publisher, or beyond a bound."""
+    """The bytes are not a publisher's, or exceed a bound."""
 
 
 def command(name: bytes, rest: bytes = b"") -> bytes:
-    """A short command as it is sent."""
+    """Return a short command as it is sent."""
     body = bytes([len(name)]) + name + rest
     return bytes([COMMAND, len(body)]) + body
 
@@ -36,13 +37,13 @@ def _property(name: bytes, value: bytes) -> bytes:
 
 
 OPENING = _SIGNATURE + b"\x03\x00" + _NULL + bytes(32) + command(b"READY", _property(b"Socket-Type", b"SUB"))
-"""All that a subscriber has to say before it knows who is there."""
+"""All bytes that a subscriber sends before it knows the peer."""
 SUBSCRIPTION = b"\x00\x01\x01"
-"""The message by which it asks for every topic."""
+"""The message that subscribes to every topic."""
 
 
 class PublisherReader:
-    """Makes messages of a publisher's bytes: topic, number and batch. `answer` is what to send back next."""
+    """Makes messages of a publisher's bytes: topic, number and batch. `answer` has the bytes to send back next."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -50,16 +51,16 @@ class PublisherReader:
         self._frames_bytes = 0
         self._greeted = False
         self.is_ready = False
-        """Whether a publisher has said that it is one."""
+        """Whether the peer has identified itself as a publisher."""
         self.answer = b""
 
     @property
     def held(self) -> int:
-        """Bytes of a message that has not come whole."""
+        """Bytes held of an incomplete message."""
         return len(self._buffer) + self._frames_bytes
 
     def feed(self, data: bytes) -> Iterator[list[bytes]]:
-        """The messages that these bytes complete. Raises NotZmtp."""
+        """Yield the messages that these bytes complete. Raises NotZmtp."""
         self._buffer += data
         if not self._greeted and not self._greet():
             return
@@ -88,7 +89,7 @@ class PublisherReader:
         return True
 
     def _frame(self, place: int) -> tuple[int, int, int] | None:
-        """Flags, begin and end of the frame at this place, if all of it is there."""
+        """Return flags, begin and end of the frame at this position, if all of it has arrived."""
         buffer = self._buffer
         if len(buffer) - place < 2:
             return None
@@ -117,7 +118,7 @@ class PublisherReader:
             raise NotZmtp("it refused the connection")
 
     def _add(self, flags: int, body: bytes) -> list[bytes] | None:
-        """The message, if this frame is its last."""
+        """Add a frame; return the message if this frame is its last."""
         if not self.is_ready:
             raise NotZmtp("a message before it said what it is")
         self._frames.append(body)

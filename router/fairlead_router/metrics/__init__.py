@@ -1,6 +1,6 @@
-"""What the router counts, and the Prometheus page made of it.
+"""The router's counters, and the Prometheus page made of them.
 
 Counting on the request path is plain arithmetic (`pool_counters`); a scrape makes the text. `endings` is the table of
 all ways in which a request can end, with the counter and the charge of each. This package must not hold data that
-decisions depend on. Danger: a label that a client can choose, so labels are bounded.
+decisions depend on. Its danger is a label that a client can choose, so labels are bounded.
 """

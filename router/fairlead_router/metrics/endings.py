@@ -1,8 +1,8 @@
 """Every way in which a request for a pool's engines can end, and its consequences.
 
 This one table decides how a pool ends requests and what keys are charged, and docs/gateway.md prints it. A client that
-asked for work pays for it, even if it does not wait for the answer. A client that got nothing because an engine or the
-pool failed does not.
+sent work to an engine is charged, even if it does not wait for the answer. A client that got nothing because an engine
+or the pool failed is not charged.
 """
 
 from __future__ import annotations

@@ -38,12 +38,12 @@ class InstanceReading:
         self.ranks = ranks
         """The metrics of each of its data-parallel ranks, if it has several."""
         self.lives = lives
-        """The progress of each rank; the key is None for an engine without ranks."""
+        """The progress of each rank, keyed by rank; the key is None for an engine without ranks."""
 
 
 def instance_families(readings: Iterable[InstanceReading]) -> Iterator[Metric]:
-    """Gauges by pool and instance, and of the ranks of engines that have several as `X-Data-Parallel-Rank` counts them.
-    The life of an engine is that of its worst rank.
+    """Yield gauges by pool and instance, and by rank for engines with several ranks as `X-Data-Parallel-Rank` numbers
+    them. The state of an engine's life is that of its worst rank.
     """
     in_flight = GaugeMetricFamily(
         "fairlead_router_in_flight",
@@ -61,39 +61,41 @@ def instance_families(readings: Iterable[InstanceReading]) -> Iterator[Metric]:
     )
     told = GaugeMetricFamily(
         "fairlead_router_engine_requests",
-        "Requests in the engine by its own metrics, of all its clients: running, or waiting to.",
+        "Requests of all clients in the engine, by its own metrics: running or waiting.",
         labels=["pool", "instance", "state"],
     )
     sizes = GaugeMetricFamily(
-        "fairlead_router_engine_kv_cache_tokens", "Tokens that the engine's KV cache holds, as it reports.", labels=["pool", "instance"]
+        "fairlead_router_engine_kv_cache_tokens",
+        "Size of the engine's KV cache in tokens, as the engine reports it.",
+        labels=["pool", "instance"],
     )
     life = GaugeMetricFamily(
         "fairlead_router_engine_life",
-        "1 for the state of the engine's work: unknown (it shows no steps), idle, unmeasured, active, slow or stalled.",
+        "1 for the state of the engine's work: unknown (it reports no steps), idle, unmeasured, active, slow or stalled.",
         labels=["pool", "instance", "state"],
     )
     still = GaugeMetricFamily(
         "fairlead_router_engine_still_seconds",
-        "For how long nothing of the engine has moved though it has requests of this router.",
+        "Seconds for which the engine has made no visible progress although it has requests of this router.",
         labels=["pool", "instance"],
     )
     allowed = GaugeMetricFamily(
         "fairlead_router_engine_allowed_still_seconds",
-        "How long that may be, by the engine's own steps, until it is taken to be stalled.",
+        "Seconds without progress, by the engine's own steps, after which it counts as stalled.",
         labels=["pool", "instance"],
     )
     rank_requests = GaugeMetricFamily(
         "fairlead_router_rank_requests",
-        "Requests in one data-parallel rank of an engine that has several, by its own metrics: running, or waiting to.",
+        "Requests in one data-parallel rank of an engine with several ranks, by its own metrics: running or waiting.",
         labels=["pool", "instance", "rank", "state"],
     )
     rank_usage = GaugeMetricFamily(
         "fairlead_router_rank_kv_usage",
-        "KV cache usage (0-1) of such a rank, as the engine last reported it.",
+        "KV cache usage (0-1) of a data-parallel rank, as the engine last reported it.",
         labels=["pool", "instance", "rank"],
     )
     rank_life = GaugeMetricFamily(
-        "fairlead_router_rank_life", "1 for the state of such a rank's work.", labels=["pool", "instance", "rank", "state"]
+        "fairlead_router_rank_life", "1 for the state of a data-parallel rank's work.", labels=["pool", "instance", "rank", "state"]
     )
     for reading in readings:
         labels = [reading.pool, reading.instance]
@@ -123,5 +125,5 @@ def instance_families(readings: Iterable[InstanceReading]) -> Iterator[Metric]:
 
 
 def _trouble(progress: EngineProgress) -> tuple[int, float]:
-    """Larger for an engine that is worse off."""
+    """Return a sort key that is larger for an engine in a worse state."""
     return tuple(Life).index(progress.life), progress.still_seconds

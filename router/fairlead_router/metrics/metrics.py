@@ -30,7 +30,7 @@ from fairlead_router.metrics.pool_metrics import (
 
 
 class RouterMetrics(Collector):
-    """All counters of the process; register it once and scrape."""
+    """All counters of the process, to be registered once and scraped."""
 
     def __init__(self) -> None:
         self.pools: dict[str, PoolCounters] = {}
@@ -40,7 +40,7 @@ class RouterMetrics(Collector):
         self.event_readings: Callable[[], Mapping[tuple[str, str], Sequence[EventReading]]] = dict
         """The state of instances' KV events, by pool and instance."""
         self.unknown_kv_events: Callable[[], int] = int
-        """Messages of engines that connected to publish KV events, of topics that name no instance."""
+        """Number of messages from engines that connected to publish KV events, for topics that name no instance."""
         self.learning_reports: Callable[[], Mapping[str, LearningReport]] = dict
         """The reports of learning policies, by pool."""
         self.training = TrainingCounters()
@@ -60,11 +60,11 @@ class RouterMetrics(Collector):
         self.asking_routers = 0
         self.asked_pools = 0
         self.body_bytes: Callable[[], int] = int
-        """Memory that the bodies of requests in flight take."""
+        """Bytes of memory taken by the bodies of requests in flight."""
         self.picker_streams: Callable[[], int] = int
-        """How many requests of proxies are in flight."""
+        """Number of requests of proxies in flight."""
         self.spans: Callable[[], Mapping[str, int]] = dict
-        """Spans of traces by their fate; empty where none are exported."""
+        """Spans of traces by their outcome; empty where no spans are exported."""
         self.lost_routers = 0
         self.stream_reconnects = 0
         self.tables_refused = 0
@@ -73,14 +73,14 @@ class RouterMetrics(Collector):
         self.accounting_errors = 0
 
     def pool(self, name: str) -> PoolCounters:
-        """The counters of a pool, made at first use."""
+        """Return the counters of a pool, made at first use."""
         counters = self.pools.get(name)
         if counters is None:
             counters = self.pools[name] = PoolCounters()
         return counters
 
     def forget_pool(self, name: str) -> None:
-        """The pool is gone: stop exporting its metrics."""
+        """Stop exporting the metrics of a pool that is gone."""
         self.pools.pop(name, None)
         self.training.forget_pool(name)
 
@@ -95,7 +95,7 @@ class RouterMetrics(Collector):
         yield from event_families(self.event_readings())
         yield GaugeMetricFamily(
             "fairlead_router_kv_events_of_unknown_pods",
-            "Messages that came to the port for KV events, of topics that name no instance now.",
+            "Messages received at the port for KV events, for topics that name no current instance.",
             self.unknown_kv_events(),
         )
         yield from belief_families({pool: counters.beliefs for pool, counters in self.pools.items()})
@@ -119,7 +119,7 @@ class RouterMetrics(Collector):
         yield keys
         spans = CounterMetricFamily(
             "fairlead_router_spans",
-            "Spans of traces by fate: sent, dropped (too many waited), or failed (the collector did not take them).",
+            "Spans of traces by outcome: sent, dropped (too many waited), or failed (the collector did not accept them).",
             labels=["fate"],
         )
         for fate, count in self.spans().items():
@@ -130,9 +130,9 @@ class RouterMetrics(Collector):
             ("reports_failed", "Attempts to send a report that failed.", self.reports_failed),
             ("report_records", "Records put into reports.", self.report_records),
             ("stream_reconnects", "Times the table stream was opened again.", self.stream_reconnects),
-            ("tables_refused", "Routing tables that could not be used; the one before stayed in force.", self.tables_refused),
+            ("tables_refused", "Routing tables that could not be used; the previous table stayed in force.", self.tables_refused),
             ("engine_scrape_errors", "Failed readings of engine metrics.", self.scrape_errors),
-            ("lost_routers", "Other routers that could be asked and went away, or did not answer any more.", self.lost_routers),
+            ("lost_routers", "Other routers that could be asked and have gone, or no longer answered.", self.lost_routers),
             ("upstream_connections", "Connections opened to engines.", self.upstream_connections),
             (
                 "accounting_errors",
@@ -148,7 +148,7 @@ class RouterMetrics(Collector):
             ("reports_set_aside", "Reports the API could not take, kept in the spool's folder `aside`.", self.reports_set_aside),
             (
                 "live_routers",
-                "Live routers by the control API's last word, this one included; before its first word, the number from before the restart, or 1.",
+                "Live routers as last reported by the control API, this one included; before its first report, the number from before the restart, or 1.",
                 self.live_routers,
             ),
             ("met_routers", "Other routers that this one is connected to and could ask.", self.met_routers),
@@ -163,7 +163,7 @@ class RouterMetrics(Collector):
 
 
 def render(metrics: RouterMetrics) -> bytes:
-    """The text exposition of all metrics."""
+    """Return the text exposition of all metrics."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)
     return generate_latest(registry)

@@ -15,7 +15,7 @@ from fairlead_router.metrics.endings import Outcome
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 MOST_TOKENS = 2**24
-"""More tokens than any model's context holds."""
+"""A number of tokens larger than any model's context length."""
 
 
 class Distribution:
@@ -99,21 +99,21 @@ class PoolCounters:
         self.cancelled = 0
         self.rejected_by_engine = 0
         self.classes: defaultdict[str, ClassCounters] = defaultdict(ClassCounters)
-        """Keyed by priority class, of a pool that declares some."""
+        """Counters keyed by priority class, for a pool that declares classes."""
         self.direct: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.retries = 0
         self.upstream_errors: Counter[str] = Counter()
         self.carried: Counter[str] = Counter()
-        """Answers that went on elsewhere after they had begun, by why."""
+        """Number of answers that were continued by another instance, by the reason why they broke off."""
         self.uncarried: Counter[str] = Counter()
-        """Answers that broke off and did not, by why not."""
+        """Number of answers that broke off and were not continued, by the reason."""
         self.recomputed_tokens = 0
         self.handed_over: Counter[str] = Counter()
-        """Sessions whose instance leaves, by whether another one has computed their prompt."""
+        """Sessions whose instance leaves, by whether another instance has computed their prompt."""
         self.handed_over_tokens = 0
         self.carrying = Distribution()
-        """From the moment when an answer broke off to the next piece of it."""
+        """Time from the moment when an answer broke off to the next piece of it."""
         self.prompt_tokens = 0
         self.hit_tokens = 0
         self.output_tokens = 0
@@ -125,13 +125,13 @@ class PoolCounters:
         self.unfetched = 0
         self.unkept_decisions = 0
         self.beliefs: defaultdict[tuple[str, str], Belief] = defaultdict(Belief)
-        """Keyed by instance, and by the basis of the belief: `events`, `expected` or `history`."""
+        """Beliefs keyed by instance and by the basis of the belief: `events`, `expected` or `history`."""
         self.known_prompts: Counter[str] = Counter()
-        """Requests to a pool with KV events, by how much of the prompt's tokens was known."""
+        """Number of requests to a pool with KV events, by how much of the prompt's tokens was known."""
         self.tokenizing: Counter[str] = Counter()
         """Questions for a prompt's tokens, by outcome."""
         self.transfers: Counter[str] = Counter()
-        """Attempts to bring KV blocks from one instance to another, by how they ended (`CacheFate`)."""
+        """Attempts to fetch KV blocks from another instance, by outcome (`CacheFate`)."""
         self.transferred_tokens = 0
         self.transferring = Distribution()
         self.prefill = Distribution()
@@ -154,21 +154,21 @@ class PoolCounters:
                 pass
 
     def plausible(self, tokens: int | None) -> int | None:
-        """The token count that an engine reported; None if it is impossible, which is counted."""
+        """Return the token count that an engine reported; None if it is impossible, which is counted."""
         if tokens is None or 0 <= tokens <= MOST_TOKENS:
             return tokens
         self.implausible_usages += 1
         return None
 
     def count_transfer(self, transfer: CacheTransfer) -> None:
-        """KV blocks were to go from one instance to another."""
+        """Count an attempt to move KV blocks from one instance to another."""
         self.transfers[transfer.fate.value] += 1
         self.transferred_tokens += transfer.tokens
         if transfer.fate is CacheFate.MOVED:
             self.transferring.observe(transfer.seconds)
 
     def count_decode_only(self, dispatch: Dispatch) -> None:
-        """A request was dispatched: count it if a decode instance computes it whole."""
+        """Count a dispatched request if a decode instance computes all of it."""
         if dispatch.reason is DecisionReason.DECODE_ONLY:
             self.decode_only["no-prefill" if dispatch.request.divisible else "indivisible"] += 1
 
@@ -176,7 +176,8 @@ class PoolCounters:
         """Count the difference between what the router believed was in the instance's cache and what the engine found
         there.
 
-        Skips a prompt that another instance computed or sent: the engine then counts the received blocks as cached.
+        Skips a prompt that another instance computed or whose blocks another instance sent: the engine then counts the
+        received blocks as cached.
         """
         if dispatch.decode is None and not dispatch.transfer_tokens:
             basis = "expected" if dispatch.by_guess else "events" if dispatch.by_events else "history"

@@ -1,4 +1,4 @@
-"""Metrics by pool: its counters, its present and learned figures, and the progress of a policy that learns."""
+"""Metrics by pool: its counters, its current and learned figures, and the progress of a learning policy."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class PoolReading(NamedTuple):
 
 
 def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) -> Iterator[Metric]:
-    """Counters by pool, and the version of each one's table."""
+    """Yield counters by pool, and the version of each pool's table."""
     requests = CounterMetricFamily("fairlead_router_requests", "Requests by how they ended.", labels=["pool", "outcome"])
     submitted = CounterMetricFamily(
         "fairlead_router_submitted", "Requests handed to the scheduler; each ends in exactly one outcome.", labels=["pool"]
     )
     direct = CounterMetricFamily(
         "fairlead_router_direct_requests",
-        "Requests sent to an instance past the scheduler, by how they ended.",
+        "Requests sent to an instance without the scheduler, by how they ended.",
         labels=["pool", "outcome"],
     )
     refused = CounterMetricFamily("fairlead_router_refusals", "Refused requests by reason.", labels=["pool", "reason"])
@@ -46,12 +46,12 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
     )
     carried = CounterMetricFamily(
         "fairlead_router_continued_answers",
-        "Answers that continued at another instance in the same stream, by reason: how the engine failed, or drained.",
+        "Answers that another instance continued in the same stream, by reason: how the engine failed, or drained.",
         labels=["pool", "why"],
     )
     uncarried = CounterMetricFamily(
         "fairlead_router_uncontinued_answers",
-        "Answers that broke off after they had begun and did not go on, by the obstacle.",
+        "Answers that broke off after they had begun and were not continued, by the obstacle.",
         labels=["pool", "obstacle"],
     )
     handed_over = CounterMetricFamily(
@@ -60,16 +60,18 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
         labels=["pool", "outcome"],
     )
     handed_over_tokens = CounterMetricFamily(
-        "fairlead_router_handed_over_tokens", "Tokens computed again for these sessions before their next turns.", labels=["pool"]
+        "fairlead_router_handed_over_tokens",
+        "Tokens computed again for sessions whose instance leaves, before their next turns.",
+        labels=["pool"],
     )
     recomputed = CounterMetricFamily(
         "fairlead_router_continuation_tokens",
-        "Tokens of prompts and answers computed again for answers that went on elsewhere, as predicted.",
+        "Tokens of prompts and answers computed again for answers that another instance continued, as predicted.",
         labels=["pool"],
     )
     carrying = HistogramMetricFamily(
         "fairlead_router_continuation_gap_seconds",
-        "From the moment when an answer broke off to its next content, from elsewhere.",
+        "Seconds from the moment when an answer broke off to its next content, from another instance.",
         labels=["pool"],
     )
     unkept = CounterMetricFamily(
@@ -95,7 +97,7 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
         "fairlead_router_tokens", "Tokens of requests that were sent to engines, also of answers that broke off.", labels=["pool", "kind"]
     )
     ttft = HistogramMetricFamily(
-        "fairlead_router_ttft_seconds", "Arrival to the first generated content of streamed requests.", labels=["pool"]
+        "fairlead_router_ttft_seconds", "Seconds from arrival to the first generated content, of streamed requests.", labels=["pool"]
     )
     queued = HistogramMetricFamily("fairlead_router_queued_seconds", "Arrival to dispatch.", labels=["pool"])
     decode_only = CounterMetricFamily(
@@ -110,21 +112,21 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
     )
     cache_moves = CounterMetricFamily(
         "fairlead_router_cache_moves",
-        "Attempts to bring KV blocks from one instance to another, by fate: moved, or why not (late, lost, refused, unnamed).",
+        "Attempts to bring KV blocks from one instance to another, by outcome: moved, or why not (late, lost, refused, unnamed).",
         labels=["pool", "fate"],
     )
     moved_tokens = CounterMetricFamily(
         "fairlead_router_cache_moved_tokens", "Tokens whose KV blocks went from one instance to another.", labels=["pool"]
     )
     moving = HistogramMetricFamily(
-        "fairlead_router_cache_move_seconds", "Asking for KV blocks until the other instance had them.", labels=["pool"]
+        "fairlead_router_cache_move_seconds", "Seconds from the request for KV blocks until the other instance had them.", labels=["pool"]
     )
     prefill = HistogramMetricFamily(
-        "fairlead_router_prefill_seconds", "Sending to a prefill instance to its answer with the KV blocks.", labels=["pool"]
+        "fairlead_router_prefill_seconds", "Seconds from sending to a prefill instance to its answer with the KV blocks.", labels=["pool"]
     )
     handover = HistogramMetricFamily(
         "fairlead_router_handover_seconds",
-        "Sending to the decode instance to the first token of a streamed answer: transfer of KV blocks and wait.",
+        "Seconds from sending to the decode instance to the first token of a streamed answer: transfer of KV blocks and wait.",
         labels=["pool"],
     )
     version = GaugeMetricFamily("fairlead_router_table_version", "Version of the routing table in force.", labels=["pool"])
@@ -208,7 +210,7 @@ def pool_families(pools: Mapping[str, PoolCounters], tables: Mapping[str, int]) 
 
 
 def class_families(pools: Mapping[str, PoolCounters]) -> Iterator[Metric]:
-    """Counters by pool and priority class."""
+    """Yield the counters by pool and priority class."""
     labels = ["pool", "priority_class"]
     submitted = CounterMetricFamily(
         "fairlead_router_class_submitted", "Requests handed to the scheduler, in pools with priority classes.", labels=labels
@@ -216,7 +218,7 @@ def class_families(pools: Mapping[str, PoolCounters]) -> Iterator[Metric]:
     refused = CounterMetricFamily("fairlead_router_class_refusals", "Refused requests, in pools with priority classes.", labels=labels)
     ttft = HistogramMetricFamily(
         "fairlead_router_class_ttft_seconds",
-        "Arrival to first token of streamed requests, in pools with priority classes.",
+        "Seconds from arrival to the first token of streamed requests, in pools with priority classes.",
         labels=labels,
     )
     for pool, counters in pools.items():
@@ -228,14 +230,14 @@ def class_families(pools: Mapping[str, PoolCounters]) -> Iterator[Metric]:
 
 
 def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
-    """Gauges by pool."""
+    """Yield the gauges by pool."""
     held = GaugeMetricFamily("fairlead_router_held", "Requests that wait for the pool to have an instance.", labels=["pool"])
     size = GaugeMetricFamily(
-        "fairlead_router_bytes_per_token", "Bytes of prompt text taken as one token, as declared or as measured.", labels=["pool"]
+        "fairlead_router_bytes_per_token", "Bytes of prompt text counted as one token, as declared or as measured.", labels=["pool"]
     )
     kinds = GaugeMetricFamily(
         "fairlead_router_kind_bytes_per_token",
-        "Bytes of a prompt taken as one token, by kind of prompt, and whether the kind's own prompts taught it (learned) or it is the"
+        "Bytes of a prompt counted as one token, by kind of prompt, and by basis: learned from the kind's own prompts, or the"
         " figure for plain text or the declared one.",
         labels=["pool", "kind", "by"],
     )
@@ -258,7 +260,7 @@ def reading_families(readings: Iterable[PoolReading]) -> Iterator[Metric]:
     )
     speeds = GaugeMetricFamily(
         "fairlead_router_prefill_tokens_per_second",
-        "Uncached prompt tokens per second of an instance, or of a data-parallel rank, by which times are predicted; source says where it comes from.",
+        "Uncached prompt tokens per second of an instance, or of a data-parallel rank, from which times are predicted; `source` is the figure's origin.",
         labels=["pool", "source"],
     )
     assumed = GaugeMetricFamily(
@@ -293,29 +295,31 @@ class TrainingCounters:
     def __init__(self) -> None:
         self.trainers_lost = 0
         self.rounds: Counter[str] = Counter()
-        """Models adopted, by pool."""
+        """Number of models adopted, by pool."""
         self.refused: Counter[tuple[str, str]] = Counter()
-        """Models refused, by pool and fault."""
+        """Number of models refused, by pool and fault."""
 
     def forget_pool(self, pool: str) -> None:
-        """Keep nothing of a pool that is gone."""
+        """Drop the counters of a pool that is gone."""
         self.rounds.pop(pool, None)
         for key in [key for key in self.refused if key[0] == pool]:
             del self.refused[key]
 
 
 def learning_families(counters: TrainingCounters, reports: Mapping[str, LearningReport]) -> Iterator[Metric]:
-    """Reports by pool; families without samples where no pool's policy learns."""
+    """Yield the learning reports by pool; the families have no samples where no pool's policy learns."""
     choices = CounterMetricFamily(
         "fairlead_router_learning_choices",
         "Choices of a learning policy: by its model, or by its heuristic and why.",
         labels=["pool", "by"],
     )
     samples = CounterMetricFamily("fairlead_router_learning_samples", "Requests whose TTFT was seen.", labels=["pool"])
-    dropped = CounterMetricFamily("fairlead_router_learning_samples_dropped", "Of them, lost before a trainer took them.", labels=["pool"])
+    dropped = CounterMetricFamily(
+        "fairlead_router_learning_samples_dropped", "Samples that were lost before a trainer took them.", labels=["pool"]
+    )
     rounds = CounterMetricFamily("fairlead_router_learning_models", "Models adopted.", labels=["pool"])
     refused = CounterMetricFamily(
-        "fairlead_router_learning_models_refused", "Models refused, by fault; the one before stays in use.", labels=["pool", "fault"]
+        "fairlead_router_learning_models_refused", "Models refused, by fault; the previous model stays in use.", labels=["pool", "fault"]
     )
     behind = GaugeMetricFamily("fairlead_router_learning_samples_behind", "Samples since the model in use was adopted.", labels=["pool"])
     error = GaugeMetricFamily(

@@ -28,57 +28,59 @@ from fairlead_router.relaying.passing import ANSWER
 from fairlead_router.relaying.usage_asking import REFUSALS, UsageAsking, names_the_option
 
 WHOLE_ANSWER_BYTES = 4 * 1024 * 1024
-"""Maximum number of bytes of an unstreamed answer that are kept; of a longer one the small fields are read as it
+"""Maximum number of bytes of an unstreamed answer that are kept. Small fields of a longer answer are read while it
 passes.
 """
 
 PASSED_OVER = "passed-over"
-"""The kind of an engine's failure that only its proxy saw."""
+"""The kind of an engine's failure that only the proxy saw."""
 
 HeaderPairs = list[tuple[bytes, bytes]]
 
 
 class Account(Protocol):
-    """One picked request, from the start of its response."""
+    """The account of one picked request, from the start of its response."""
 
     def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
-        """The response began, from the endpoint `served` if that is known: headers to set in it."""
+        """Record that the response began, from the endpoint `served` if the proxy reported it; return the headers to
+        set in it.
+        """
 
     def piece(self, piece: bytes, now: float, *, last: bool) -> bytes:
-        """A further piece of the response's body. Returns the bytes that the client gets now."""
+        """Record a further piece of the response's body; return the bytes for the client."""
 
     def ended(self, now: float) -> None:
-        """The response is complete."""
+        """Record that the response is complete."""
 
     def abandoned(self, now: float) -> None:
-        """The stream ended before that."""
+        """Record that the stream ended before the response was complete."""
 
 
 class NoAccount:
-    """A request that no pool knows of."""
+    """The account of a request that no pool counts."""
 
     def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
-        """Nothing is changed."""
+        """Change nothing: return no headers."""
         return []
 
     def piece(self, piece: bytes, now: float, *, last: bool) -> bytes:
-        """Nothing is changed."""
+        """Return the piece unchanged."""
         return piece
 
     def ended(self, now: float) -> None:
-        """Nothing to settle."""
+        """Do nothing: there is no account to settle."""
 
     def abandoned(self, now: float) -> None:
-        """Nothing to settle."""
+        """Do nothing: there is no account to settle."""
 
 
 class RoutedAccount:
-    """A request that a scheduler placed. `told` are the endpoints that the proxy was given, in order."""
+    """The account of a request that a scheduler placed. `told` are the endpoints sent to the proxy, in order."""
 
     def __init__(
         self, pool: Pool, ticket: Ticket, dialect: Dialect, held: HeldResponses, asking: UsageAsking, *, is_known: bool = True
     ) -> None:
-        """`is_known`: the path is the gateway's, so the form of its answers is known."""
+        """Make the account. `is_known`: the path is one of the gateway's, so the form of its answers is known."""
         self.pool = pool
         self._is_known = is_known
         self.asks_usage = False
@@ -100,7 +102,9 @@ class RoutedAccount:
         self._long: Squeezed | None = None
 
     def began(self, headers: HeaderList, served: str | None, now: float) -> HeaderPairs:
-        """See `Account`. A response before anything was dispatched is the proxy's own: the request is given up."""
+        """Record the beginning of the response (see `Account`). A response before any dispatch is the proxy's own: the
+        request is given up.
+        """
         dispatch = self.ticket.verdict
         if not self.told or not isinstance(dispatch, Dispatch):
             self.pool.account.cancel(self.ticket, now)
@@ -119,7 +123,9 @@ class RoutedAccount:
         return self._named(dispatch)
 
     def _follow(self, dispatch: Dispatch, served: str, now: float) -> Dispatch:
-        """The proxy went down its list: the endpoints before `served` failed the request."""
+        """Record that the proxy tried further endpoints of its list, because those before `served` failed
+        the request.
+        """
         pool, failed = self.pool, answering_target(dispatch)
         instance = next((name for name, address in pool.addresses.items() if address == served), None)
         if instance is None or instance == instance_of(failed):
@@ -153,7 +159,9 @@ class RoutedAccount:
         return named
 
     def piece(self, piece: bytes, now: float, *, last: bool) -> bytes:
-        """See `Account`. The first piece of generated content is the first token."""
+        """Record a piece of the body (see `Account`). The first piece of generated content counts as the
+        first token.
+        """
         reader = self._reader
         if reader is not None:
             shown = reader.feed(piece) if piece else b""
@@ -195,7 +203,9 @@ class RoutedAccount:
                 pool.account.fail(ticket, now)
 
     def abandoned(self, now: float) -> None:
-        """See `Account`. A client that has had the protocol's last event was served, whoever closed."""
+        """Record an early end (see `Account`). A client that received the protocol's last event was served, whichever
+        side closed the stream.
+        """
         reader, dispatch = self._reader, self.ticket.verdict
         if reader is not None and reader.failure is not None and isinstance(dispatch, Dispatch):
             self._failed = True
@@ -208,8 +218,8 @@ class RoutedAccount:
         self.pool.account.cancel(self.ticket, now)
 
     def _is_answer(self) -> bool:
-        """Whether the body after a status of success is an answer. For a path that is not the gateway's: whether it is
-        not an error.
+        """Return whether the body after a status of success is an answer. For a path that the gateway does not know:
+        whether it is not an error.
         """
         if self._reader is not None:
             return (self._reader.shortfall if self._is_known else self._reader.failure) is None
@@ -229,7 +239,9 @@ class RoutedAccount:
         return usage or Usage()
 
     def _note_refusal(self, dispatch: Dispatch) -> None:
-        """No proxy can send the request again, but the next request must not be refused for this."""
+        """Remember an engine's refusal of the usage option: no proxy can send this request again, but the next request
+        must not be refused for the same reason.
+        """
         if self.asks_usage and self._status in REFUSALS and names_the_option(b"".join(self._pieces or ())):
             self._asking.refused(dispatch.decode_address or dispatch.address)
 
@@ -240,13 +252,14 @@ class RoutedAccount:
 
 
 def answering_target(dispatch: Dispatch) -> str:
-    """The target that the proxy sent the request to, and whose answer this is."""
+    """Return the target to which the proxy sent the request, and whose answer it is."""
     return dispatch.decode or dispatch.instance
 
 
 class DirectAccount:
-    """A request that bypassed the scheduler, to the first of `told` unless the proxy reports another. With `charge` it
-    asks for a response, whose tokens are charged when they are seen.
+    """The account of a request that bypassed the scheduler. The request goes to the first endpoint of `told`, unless
+    the proxy reports another. With `charge` the request asks for a stored response, whose tokens are charged when they
+    are seen.
     """
 
     def __init__(self, pool: Pool, told: Sequence[str], now: float, charge: Charge | None = None) -> None:
@@ -277,7 +290,7 @@ class DirectAccount:
         return [(b"x-fairlead-pool", self.pool.header), (b"x-fairlead-instance", self.instance.encode())]
 
     def piece(self, piece: bytes, now: float, *, last: bool) -> bytes:
-        """See `Account`. Only a response is read."""
+        """Record a piece of the body (see `Account`); the body is read only for a request with a charge."""
         if self._later is not None:
             self._later.feed(piece)
         return piece
@@ -292,7 +305,7 @@ class DirectAccount:
         self.pool.counters.direct[self._outcome] += 1
 
     def abandoned(self, now: float) -> None:
-        """See `Account`. A failure that its status reported stays one."""
+        """Record an early end (see `Account`). A failure that the response's status reported remains a failure."""
         self._leave(now)
         if self._outcome == "failed":
             self._tries.over(now)
@@ -312,7 +325,7 @@ class DirectAccount:
 
 
 def status_and_kind(headers: HeaderList) -> tuple[int, bool]:
-    """A response's status (0 = none that can be read), and whether it is a stream of events."""
+    """Return a response's status (0 = no readable status), and whether the response is a stream of events."""
     status, events = 0, False
     for name, value in headers:
         if name == b":status":
@@ -323,7 +336,9 @@ def status_and_kind(headers: HeaderList) -> tuple[int, bool]:
 
 
 def fault_of(status: int, *, credentials: bool) -> str | None:
-    """Why a status blames the engine and not the request; the gateway's words (`sending.refuse_engine_faults`)."""
+    """Return why a status blames the engine and not the request, as the gateway names the kinds
+    (`sending.refuse_engine_faults`); None if it does not.
+    """
     if status in (429, 503):
         return "busy"
     if status < 200 or 300 <= status < 400 or status >= 500:

@@ -1,4 +1,6 @@
-"""Requests of a proxy that go past the scheduler: to the least loaded instance, or to the one that made a response."""
+"""Requests of a proxy that bypass the scheduler: to the least loaded instance, or to the instance that made
+a response.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +54,8 @@ class DirectPicks:
         self._start = start
 
     def pick_any(self, asked: PickedRequest, pool: Pool, subset: tuple[str, ...] | None, name: str = "") -> None:
-        """The instance with the fewest requests in flight, of those that serve the model or adapter of this name; waits
-        for a pool without one to have one.
+        """Pick the instance with the fewest requests in flight, among those that serve the model or adapter of this
+        name. Waits while the pool has no such instance.
         """
         among = None if subset is None else members(pool, subset)
         instances = pool.choice.by_load((), self._now(), name, among)
@@ -82,7 +84,9 @@ class DirectPicks:
         return nobody_serves(f"no instance of pool {pool.key} that may serve it accepts requests", pool.header, asked.dialect)
 
     def _send(self, asked: PickedRequest, pool: Pool, instances: Sequence[str], charge: Charge | None = None) -> None:
-        """Name the first of the instances, then as many others as the settings allow."""
+        """Send the request to the first of the instances, with as many further instances for a retry as the settings
+        allow.
+        """
         told = instances[: 1 + self._settings.picker_fallbacks]
         asked.account = DirectAccount(pool, told, self._now(), charge)
         asked.send(pool, [pool.addresses[instance] for instance in told], self._calls.next_id())
@@ -90,7 +94,9 @@ class DirectPicks:
     async def pick_holder(
         self, asked: PickedRequest, target: bytes, subset: tuple[str, ...] | None, key: GatewayKey | None, opens: Opens
     ) -> None:
-        """The instance that made the response, looked up if not remembered. No other instance can serve the request."""
+        """Pick the instance that made the response; look for it if it is not remembered. No other instance can serve
+        the request.
+        """
         path = target.partition(b"?")[0].removesuffix(b"/")
         response = paths.response_id(path[path.rindex(b"/v1/responses/") :])
         found = await self._holders.find(response, opens, of_http1(asked.headers))  # engines speak that
@@ -106,5 +112,5 @@ class DirectPicks:
 
 
 def of_http1(headers: HeaderList) -> HeaderList:
-    """The headers that are valid in a request of HTTP/1.1; whoever reaches the picker's port may send any bytes."""
+    """Return the headers that are valid in an HTTP/1.1 request; clients of the picker's port may send any bytes."""
     return [(name, value) for name, value in headers if _NAME.fullmatch(name) and not _ENDS_A_LINE.search(value)]

@@ -3,8 +3,8 @@
     headers ─► body … ─► Whole ──(pick)──► headers, body … go on       request
     headers ─► began ─► body … ─► ended, each going on as it comes     response
 
-The request's headers are kept until its body has come, since only then it is known where it goes. A response may come
-at any time: a proxy that gives up answers its client itself.
+The request's headers are kept until its body has arrived, because the destination is known only then. A response may
+arrive at any time: a proxy that gives up answers its client itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fairlead_router.picking.messages import (
 )
 
 LARGEST_PIECE = 62_000
-"""Bytes of body that go on in one message: some proxies take no more than 64 KiB."""
+"""Maximum number of bytes of a body in one message: some proxies accept no more than 64 KiB."""
 
 INVALID_ARGUMENT, FAILED_PRECONDITION = 3, 9
 
@@ -49,13 +49,13 @@ class Stage(Enum):
 
 
 class Say(NamedTuple):
-    """Send this to the proxy."""
+    """The action to send this message to the proxy."""
 
     message: Outgoing
 
 
 class Whole(NamedTuple):
-    """The request is complete: choose where it goes. The receiver owns its body."""
+    """The action to choose a destination for the complete request. The receiver owns its body."""
 
     headers: HeaderList
     body: bytes
@@ -63,19 +63,19 @@ class Whole(NamedTuple):
 
 
 class TooLarge(NamedTuple):
-    """The body is larger than allowed: answer the client."""
+    """The action to send the client an error, because the body is larger than allowed."""
 
 
 class ResponseBegan(NamedTuple):
-    """The client's response has begun, from the endpoint `served` if the proxy reported it."""
+    """The report that the client's response has begun, from the endpoint `served` if the proxy reported it."""
 
     headers: HeaderList
     served: str | None
 
 
 class ResponsePiece(NamedTuple):
-    """A further piece of the response's body, which its account passes on: `last` marks the last one, `ended` that no
-    trailers follow.
+    """The report of a further piece of the response's body, which its account passes on. `last`: no piece follows;
+    `ended`: no trailers follow either.
     """
 
     piece: bytes
@@ -84,15 +84,15 @@ class ResponsePiece(NamedTuple):
 
 
 class ResponseEnded(NamedTuple):
-    """The response is complete."""
+    """The report that the response is complete."""
 
 
 class Abandoned(NamedTuple):
-    """The stream ended before the response did."""
+    """The report that the stream ended before the response did."""
 
 
 class Finish(NamedTuple):
-    """End the stream with this gRPC status."""
+    """The action to end the stream with this gRPC status."""
 
     status: int = 0
     message: str = ""
@@ -104,7 +104,9 @@ _OVER = (Stage.RESPONDED, Stage.OVER)
 
 
 class Exchange:
-    """One stream. Each method returns the actions to do now, in order. After `Finish` there is nothing more to do."""
+    """The exchange of one stream. Each method returns the actions to do now, in order. After `Finish` no actions
+    follow.
+    """
 
     __slots__ = ("_body", "_headers", "_most_bytes", "_trailers", "bodiless", "size", "stage", "subset")
 
@@ -119,7 +121,7 @@ class Exchange:
         self.stage = Stage.NEW
 
     def hear(self, message: Incoming | None) -> Sequence[Action]:
-        """A message of the proxy; None for one of an unknown kind."""
+        """Return the actions for a message of the proxy; None stands for a message of an unknown kind."""
         if self.stage is Stage.OVER:
             return ()
         if message is None:
@@ -132,15 +134,15 @@ class Exchange:
         return self._hear_request(message)
 
     def damaged(self) -> Sequence[Action]:
-        """The received bytes are not a message of the protocol."""
+        """Return the actions for received bytes that are not a message of the protocol."""
         return self._violated("not a ProcessingRequest")
 
     def half_closed(self) -> Sequence[Action]:
-        """The proxy sends no more messages."""
+        """Return the actions when the proxy sends no more messages."""
         return self._close(0, "")
 
     def gone(self) -> Sequence[Action]:
-        """The stream is gone: nothing can be sent."""
+        """Return the actions when the stream is gone, so that nothing can be sent."""
         return self._close(0, "")
 
     def picked(
@@ -151,8 +153,8 @@ class Exchange:
         body: bytes,
         scores: Mapping[str, float] = NO_SCORES,
     ) -> Sequence[Action]:
-        """The request goes to `destination`, with these headers set and removed; `body` replaces its body, if it has
-        one. `scores` say how endpoints compared.
+        """Return the actions that send the request to `destination`, with these headers set and removed; `body`
+        replaces the request's body, if it has a body. `scores` are the scores of the compared endpoints.
         """
         if self.stage is not Stage.DECIDING:
             return ()
@@ -169,7 +171,7 @@ class Exchange:
         return actions
 
     def refused(self, answer: AnswerAtOnce) -> Sequence[Action]:
-        """Answer the client at once. After a response has begun it is too late for that."""
+        """Return the actions that answer the client at once; after a response has begun it is too late for this."""
         if self.stage not in (Stage.NEW, Stage.READING, Stage.DECIDING, Stage.PICKED):
             return ()
         self.stage = Stage.OVER
@@ -230,7 +232,7 @@ class Exchange:
 
     @staticmethod
     def passed(body: bytes, *, ended: bool) -> Sequence[Action]:
-        """Pass on this piece of the response's body."""
+        """Return the actions that pass on this piece of the response's body."""
         return _pieces(Side.RESPONSE, body, ended=ended) if body or ended else ()
 
     def _ended(self) -> Sequence[Action]:
@@ -252,7 +254,7 @@ class Exchange:
 
 
 def _pieces(side: Side, body: bytes, *, ended: bool) -> list[Action]:
-    """The body in messages of at most `LARGEST_PIECE` bytes; an empty one in one message."""
+    """Return the body in messages of at most `LARGEST_PIECE` bytes; an empty body is one message."""
     if len(body) <= LARGEST_PIECE:
         return [Say(PassBody(side, body, ended))]
     last = len(body) - 1

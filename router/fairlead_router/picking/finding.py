@@ -1,4 +1,4 @@
-"""Which pool and which path of the gateway a request at a proxy means, and what must not reach its engine."""
+"""The pool and the gateway's path that a request at a proxy means, and the headers that must not reach its engine."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ from fairlead_router.serving.bodies import header_value
 _SERVICE = re.compile(rb"(?:^|\|)([a-z0-9][-a-z0-9]*)\.([a-z0-9][-a-z0-9]*)\.svc\b")
 _SUFFIX = b"-picker"
 _LONGEST_PREFIX = 1024
-"""Bytes of a path's prefix. Each slash in it is looked at, and thousands fit into a client's path."""
+"""Maximum number of bytes of a path's prefix. Each slash in the prefix is examined, and a client's path can have
+thousands of slashes.
+"""
 
 
 def find_endpoint(target: bytes) -> Endpoint | None:
-    """The gateway's endpoint of a path, also of one that ends in a slash, or with a prefix that a route takes away
-    afterwards.
+    """Return the gateway's endpoint of a path, also of a path with a slash at its end, or with a prefix that a route
+    removes afterwards.
 
-    A path that needs no key has no prefix, and no part of a prefix begins with `/metrics`: if the route does not remove
-    it, engines serve their metrics for every path that begins so.
+    A path that needs no key may have no prefix, and no part of a prefix may begin with `/metrics`: if the route does
+    not remove the prefix, engines serve their metrics for every path that begins with `/metrics`.
     """
     path = target.partition(b"?")[0].removesuffix(b"/")
     found = paths.find(path)
@@ -47,8 +49,8 @@ def find_endpoint(target: bytes) -> Endpoint | None:
 
 
 def pool_of_service(authority: bytes) -> str | None:
-    """The pool `namespace/name` whose own Service for proxies was called: `<pool>-picker.<namespace>.svc…`, which the
-    operator makes for pools of other namespaces than the routers'.
+    """Return the pool `namespace/name` whose own Service for proxies was called: `<pool>-picker.<namespace>.svc…`. The
+    operator makes such a Service for pools outside of the routers' namespace.
     """
     service = _SERVICE.search(authority)
     if service is None or not service[1].endswith(_SUFFIX):
@@ -57,8 +59,8 @@ def pool_of_service(authority: bytes) -> str | None:
 
 
 def opening(key: GatewayKey | None, only: str | None) -> Opens:
-    """The pools that a request may use: those that its key opens, and only one of them if the picker was asked for that
-    one.
+    """Return the pools that a request may use: the pools that its key opens, and of these only `only` if the picker was
+    asked for that pool.
     """
     opens = opened_by(key)
     if only is None:
@@ -71,14 +73,14 @@ def opening(key: GatewayKey | None, only: str | None) -> Opens:
 
 
 def session_headers(headers: HeaderList, session_header: bytes) -> dict[bytes, bytes]:
-    """The headers that may name the session: the pool's own, and those of clients and other gateways."""
+    """Return the headers that may name the session: the pool's own header, and those of clients and other gateways."""
     return {name: value for name, value in headers if name == session_header or name in SESSION_HEADERS}
 
 
 def withheld(headers: HeaderList, *, credentials: bool) -> list[bytes]:
-    """Names of headers that are removed before an engine sees the request.
+    """Return the names of headers that are removed before an engine sees the request.
 
-    `x-gateway-destination-endpoint` is not among them: it is always replaced.
+    `x-gateway-destination-endpoint` is not removed: it is always replaced.
     """
     found: list[bytes] = []
     for name, _ in headers:
@@ -88,7 +90,7 @@ def withheld(headers: HeaderList, *, credentials: bool) -> list[bytes]:
 
 
 def any_pool(pools: Pools, headers: HeaderList, opens: Opens) -> Pool:
-    """The pool of a request that names no model. Raises BadRequest 404 when several could be meant."""
+    """Return the pool of a request that names no model. Raises BadRequest 404 if several pools are possible."""
     wanted = header_value(headers, POOL_HEADER)
     found = [pool for pool in pools.all() if opens(pool) and (wanted is None or str(pool.key) == wanted)]
     if len(found) != 1:
@@ -99,14 +101,16 @@ def any_pool(pools: Pools, headers: HeaderList, opens: Opens) -> Pool:
 
 
 def members(pool: Pool, subset: tuple[str, ...]) -> tuple[str, ...]:
-    """Instances of the pool among endpoints `ip:port`; one without a port means all of that address."""
+    """Return the pool's instances among these endpoints `ip:port`; an endpoint without a port stands for all instances
+    at that address.
+    """
     wanted = {one[1:-1] if one.endswith("]") else one for one in subset}
     return tuple(name for name, address in pool.addresses.items() if address in wanted or host_of(address) in wanted)
 
 
 def scores_of(pool: Pool, dispatch: Dispatch) -> dict[str, float]:
-    """How the compared endpoints compare, from 0 to 1, an endpoint with several ranks by its best one; empty for a
-    request that did not ask for it.
+    """Return the scores of the compared endpoints, from 0 to 1; an endpoint with several ranks has its best rank's
+    score. Empty for a request that did not ask for scores.
     """
     if not dispatch.compared:
         return {}

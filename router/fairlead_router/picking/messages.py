@@ -13,17 +13,17 @@ NO_SCORES: Mapping[str, float] = MappingProxyType({})
 
 
 class Side(Enum):
-    """Whether a message is about the client's request or about its response."""
+    """The direction of a message: about the client's request, or about its response."""
 
     REQUEST = "request"
     RESPONSE = "response"
 
 
 class HeadersCame(NamedTuple):
-    """Headers of one side. `ended`: there is neither body nor trailers.
+    """The headers of a request or response. `ended`: there is neither body nor trailers.
 
-    `subset` are the only endpoints to choose from, `served` is the one that answered; None = the proxy did not say.
-    `other_modes` names a way in which the proxy wants to be answered that a picker cannot; empty = none.
+    `subset` are the only endpoints to choose from, `served` is the endpoint that answered; None = the proxy did not
+    say. `other_modes` names a processing mode that the proxy asks for and the picker does not support; empty = none.
     """
 
     side: Side
@@ -35,7 +35,7 @@ class HeadersCame(NamedTuple):
 
 
 class BodyCame(NamedTuple):
-    """A piece of one side's body; `ended`: the last, without trailers."""
+    """A piece of the body of a request or response; `ended`: the last piece, without trailers after it."""
 
     side: Side
     piece: bytes
@@ -43,7 +43,7 @@ class BodyCame(NamedTuple):
 
 
 class TrailersCame(NamedTuple):
-    """The trailers of one side: its body has ended."""
+    """The trailers of a request or response, after its body."""
 
     side: Side
 
@@ -52,8 +52,8 @@ Incoming = HeadersCame | BodyCame | TrailersCame
 
 
 class PassHeaders(NamedTuple):
-    """Let the headers of one side go on, with these set and those removed; `destination` are endpoints in the order in
-    which they are to be tried, `scores` how endpoints compared.
+    """The message that lets the headers go on, with some of them set and some removed. `destination` are endpoints in
+    the order in which they are to be tried, `scores` their scores.
     """
 
     side: Side
@@ -64,7 +64,7 @@ class PassHeaders(NamedTuple):
 
 
 class PassBody(NamedTuple):
-    """Let a piece of body go on."""
+    """The message that lets a piece of body go on."""
 
     side: Side
     piece: bytes
@@ -72,13 +72,13 @@ class PassBody(NamedTuple):
 
 
 class PassTrailers(NamedTuple):
-    """Let the trailers go on."""
+    """The message that lets the trailers go on."""
 
     side: Side
 
 
 class AnswerAtOnce(NamedTuple):
-    """Answer the client with this and ask no engine."""
+    """The message that answers the client with this, without any engine."""
 
     status: int
     headers: Sequence[tuple[bytes, bytes]]

@@ -22,7 +22,7 @@ class PickedRequest:
     """One request on its way to a destination. Callbacks report to the owner of its stream.
 
     Either `go(endpoints, withheld headers, changed headers, body, scores)` or `refuse` is called, once; `account` is
-    there before.
+    set before that.
     """
 
     __slots__ = (
@@ -55,13 +55,13 @@ class PickedRequest:
         self.authority = authority
         self.arrived_at = arrived_at
         self.memory = memory
-        """What its body holds of the memory for bodies, for as long as the body is here."""
+        """The request's share of the memory for bodies, held as long as the body is kept."""
         self.body = b""
-        """The request's body as received or, later, as its engine gets it. No other copy is kept while the request
+        """The request's body as received, and later as its engine gets it. No other copy is kept while the request
         waits.
         """
         self.encoded = True
-        """Whether the body still has the codings that the headers name, if they name any."""
+        """Whether the body still has the content codings that the headers name, if any."""
         self._made_id = ""
         self.go = go
         self.refuse = refuse
@@ -70,7 +70,7 @@ class PickedRequest:
         self.task: asyncio.Task[None] | None = None
         self.gone = False
         self.is_denied = False
-        """Whether its client asked for its decision to be kept, and may not."""
+        """Whether the client asked for its decision to be kept without being allowed to."""
 
     def hold(self, size: int) -> None:
         """Hold memory for `size` bytes more of the body. Raises MemoryFull."""
@@ -78,7 +78,7 @@ class PickedRequest:
             raise MemoryFull
 
     def shown_id(self, make: Callable[[], str]) -> str:
-        """The id that answers show: the client's own, or one that is made once."""
+        """Return the id that answers show: the client's own id, or an id made at the first call."""
         given = header_value(self.headers, b"x-request-id") or ""
         if is_shown_id(given):
             return given
@@ -86,7 +86,7 @@ class PickedRequest:
         return self._made_id
 
     def abandon(self, now: float) -> None:
-        """The stream ended: give the request up, wherever it waits."""
+        """Give the request up, wherever it waits, because the stream ended."""
         self.gone = True
         self.body = b""
         if self.task is not None:
@@ -104,9 +104,9 @@ class PickedRequest:
         prefill: str | None = None,
         scores: Mapping[str, float] = NO_SCORES,
     ) -> None:
-        """Let it go to the first of the endpoints, or the next where that fails, with the client's credentials if the
-        first gets them. `rank` is the data-parallel rank, at whichever it goes to; `prefill` is the instance that a
-        side-car lets compute the prompt; `scores` say how endpoints compared.
+        """Send the request to the first of the endpoints, or to the next one if that fails, with the client's
+        credentials if the first endpoint gets them. `rank` is the data-parallel rank at every endpoint; `prefill` is
+        the instance that a side-car lets compute the prompt; `scores` are the endpoints' scores.
         """
         destination = ",".join(endpoints)
         headers = [(b"x-gateway-destination-endpoint", destination.encode())]

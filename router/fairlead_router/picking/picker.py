@@ -52,7 +52,7 @@ from fairlead_router.serving.forms import PassingForm
 from fairlead_router.settings import RouterSettings
 
 OTHER_PATH = Endpoint(path="", methods=(), handling=Handling.ROUTED, prompt=invocation_prompt, streams=True)
-"""A path that the gateway does not know, where the settings let those through."""
+"""The endpoint for a path that the gateway does not know, where the settings allow such paths."""
 
 logger = logging.getLogger(__name__)
 
@@ -97,12 +97,12 @@ class Picker:
 
     @property
     def _most_bytes(self) -> tuple[int, str]:
-        """Maximum number of bytes of a body, and the setting that says so."""
+        """Return the maximum number of bytes of a body, and the setting that sets it."""
         settings = self._settings
         return max((settings.max_body_bytes, BODY_LIMIT), (settings.max_upload_bytes, UPLOAD_LIMIT))
 
     def pick(self, asked: PickedRequest, subset: tuple[str, ...] | None, *, bodiless: bool) -> None:
-        """Decide where the request goes, now or when its turn comes."""
+        """Decide where the request goes, now or when the scheduler dispatches it."""
         target = header_value(asked.headers, b":path") or ""
         asked.dialect = paths.dialect_of(target.encode("latin-1"))
         try:
@@ -118,15 +118,15 @@ class Picker:
         self._refuse(asked, body_too_large(*self._most_bytes))
 
     def too_slow(self, asked: PickedRequest) -> None:
-        """Refuse a body that does not arrive."""
+        """Refuse a body that does not arrive in time."""
         self._refuse(asked, body_too_slow(self._settings.timeouts.body))
 
     def memory_full(self, asked: PickedRequest) -> None:
-        """Refuse a body that does not fit into memory now."""
+        """Refuse a body for which there is no memory now."""
         self._refuse(asked, memory_full())
 
     def next_id(self) -> str:
-        """An id for a request that has none."""
+        """Return an id for a request that has no id."""
         return self._calls.next_id()
 
     def _refuse(self, asked: PickedRequest, problem: BadRequest) -> None:
@@ -198,7 +198,7 @@ class Picker:
     def _place(
         self, asked: PickedRequest, endpoint: Endpoint, subset: tuple[str, ...] | None, key: GatewayKey | None, opens: Opens
     ) -> None:
-        """Decide by the body, decoded as its client meant it."""
+        """Find the pool of the request from its decoded body, and submit the request."""
         if endpoint.handling is Handling.ROUTED:
             self._route(asked, endpoint, subset, key, opens)
         else:
@@ -206,12 +206,12 @@ class Picker:
             self._past.pick_any(asked, pool, subset, name)
 
     def _served(self, pool: str | None) -> str | None:
-        """The pool of the Service that was called, if there is one."""
+        """Return the pool of the called Service if this router serves that pool; None otherwise."""
         return pool if pool is not None and self._pools.serves(pool) else None
 
     def _named_pool(self, asked: PickedRequest, endpoint: Endpoint, key: GatewayKey | None, opens: Opens) -> tuple[Pool, str]:
-        """The pool of a request that needs no scheduler, and the name by which its engines know the model; the body now
-        carries that name.
+        """Return the pool of a request that needs no scheduler, and the name under which its engines know the model;
+        the body has that name afterwards.
         """
         if endpoint.handling is Handling.UPLOAD:
             form = PassingForm(header_value(asked.headers, b"content-type"))
@@ -231,7 +231,7 @@ class Picker:
         return pool, name
 
     def _count(self, key: GatewayKey | None) -> None:
-        """Count a request that goes to a pool and costs no tokens."""
+        """Count a request that goes to a pool and uses no tokens."""
         if key is not None:
             self._keys.sent_to_pool(key, self.now())
 
@@ -320,14 +320,18 @@ class Picker:
             self._decided(asked, account, ticket, asks)
 
     def _decided_later(self, asked: PickedRequest, account: RoutedAccount, ticket: Ticket, asks: Change | None) -> None:
-        """As `_decided`, in the middle of a scheduler's delivery, which no fault here may break off."""
+        """Send the decided request on as `_decided` does, within a scheduler's delivery, which no fault here may break
+        off.
+        """
         try:
             self._decided(asked, account, ticket, asks)
         except Exception:  # noqa: BLE001  # logged, and hidden from clients
             self._own_fault(asked)
 
     def _decided(self, asked: PickedRequest, account: RoutedAccount, ticket: Ticket, asks: Change | None) -> None:
-        """`asks` is the change in the body that asks the engine for usage, where its client did not."""
+        """Send a decided request to its endpoints, or refuse it. `asks` is the change in the body that asks the engine
+        for usage, if its client did not.
+        """
         if asked.gone:
             return
         pool = account.pool
@@ -347,7 +351,9 @@ class Picker:
         asked.send(pool, account.told, ticket.request.id, rank_for_all(verdict), prefill, scores_of(pool, verdict))
 
     def _where_served(self, account: RoutedAccount, ticket: Ticket) -> Dispatch | Refusal | None:
-        """The verdict, or one for another instance if the chosen one is known by now to lack the name."""
+        """Return the verdict; if the chosen instance is known by now to lack the model's name, a verdict for another
+        instance.
+        """
         pool, verdict = account.pool, ticket.verdict
         while isinstance(verdict, Dispatch) and (pool.choice.names or pool.choice.handovers):
             lacks = pool.choice.lacks(verdict, account.name, self.now()) or pool.choice.prefills_in_vain(verdict, self.now())
@@ -358,9 +364,9 @@ class Picker:
         return verdict
 
     def _endpoints(self, pool: Pool, dispatch: Dispatch, name: str) -> list[str]:
-        """The chosen endpoint, then as many fallbacks as allowed, among those that still accept requests and serve the
-        name. A proxy names the same rank to each endpoint, so they must all have that rank. Where another instance
-        prefills, all of them decode.
+        """Return the chosen endpoint, then as many fallbacks as allowed, among the endpoints that still accept requests
+        and serve the name. A proxy sends the same rank to each endpoint, so all of them must have that rank. Where
+        another instance prefills, all of them decode.
         """
         if dispatch.decode is not None:
             return decode_endpoints(pool, dispatch, self.now(), name)[: 1 + self._settings.picker_fallbacks]

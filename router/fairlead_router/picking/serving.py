@@ -1,4 +1,4 @@
-"""The picker's ports: streams of proxies at one, health checks at both, with and without TLS."""
+"""The picker's ports: proxies' streams at one port, health checks at both ports, with and without TLS."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ FRAMING_BYTES = 64 * 1024
 """Bytes by which a message may exceed the largest body."""
 
 MOST_STREAMS = 16_384
-"""Maximum number of requests at all connections together; further ones are refused unread, so proxies try again."""
+"""Maximum number of requests over all connections. Further requests are refused unread, so that proxies try again."""
 MOST_HEALTH_STREAMS = 256
-"""Maximum number of health checks and watches at once; nobody needs as many."""
+"""Maximum number of simultaneous health checks and watches."""
 
 FAREWELL = http2.settings({}) + http2.goaway(0, http2.NO_ERROR, b"too many connections; try again")
-"""To a connection beyond those that the port may have."""
+"""The last frames to a connection beyond the port's maximum."""
 
 logger = logging.getLogger(__name__)
 
 
 class PickerServer:
-    """All streams of the picker. `ready` says whether requests are taken; `now` is the router's clock; its ports have
-    the doors of their names.
+    """All streams of the picker. `ready` says whether requests are accepted; `now` is the router's clock; each port has
+    the door of its name.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class PickerServer:
 
     @property
     def active(self) -> int:
-        """Requests whose streams are open."""
+        """Number of requests whose streams are open."""
         return len(self._streams)
 
     async def listen(self, listener: socket.socket, *, health_only: bool = False, tls: Certificate | None = None) -> None:
@@ -89,7 +89,7 @@ class PickerServer:
         return len(self._streams) >= MOST_STREAMS
 
     def open(self, stream: GrpcStream) -> Listener | None:
-        """The handler of a stream of this path; None when there is none."""
+        """Return the handler of a stream with this path; None if the path has no handler."""
         if stream.path == PROCESS:
             made = PickerStream(stream, self._picker, self._leave)
             self._streams.add(made)
@@ -98,7 +98,7 @@ class PickerServer:
         return self.open_health_check(stream)
 
     def open_health_check(self, stream: GrpcStream) -> Listener | None:
-        """The handler of a health check; None for any other path."""
+        """Return the handler of a health check; None for any other path."""
         if stream.path not in (HEALTH_CHECK, HEALTH_WATCH) or len(self._health) >= MOST_HEALTH_STREAMS:
             return None
         made = HealthStream(stream, self._ready, self._health.discard, watching=stream.path == HEALTH_WATCH)
@@ -111,7 +111,9 @@ class PickerServer:
             self._idle.set()
 
     def sweep(self) -> None:
-        """Runs a few times a second: ends what takes too long, notifies health watchers, looks at the certificate."""
+        """End streams that take too long, notify health watchers, and check the certificate. Runs a few
+        times a second.
+        """
         now = self._now()
         if self._tls is not None:
             self._tls.look(now)
@@ -133,7 +135,7 @@ class PickerServer:
             return
 
     def close(self) -> None:
-        """End everything."""
+        """End all streams and close the ports."""
         for server in self._servers:
             server.close()
         for stream in tuple(self._streams):
@@ -144,7 +146,7 @@ class PickerServer:
 
 @dataclass(frozen=True, slots=True)
 class PickerListeners:
-    """The picker's sockets, bound; None if the settings name no port."""
+    """The picker's bound sockets; None for a port that the settings do not name."""
 
     picker: socket.socket | None
     health: socket.socket | None
@@ -165,7 +167,7 @@ class PickerListeners:
         )
 
     async def serve(self, server: PickerServer) -> None:
-        """Let the server listen at them."""
+        """Let the server listen at these sockets."""
         if self.picker is not None:
             await server.listen(self.picker, tls=self.tls)
             host, port = self.picker.getsockname()[:2]

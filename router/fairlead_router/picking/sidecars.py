@@ -1,9 +1,9 @@
 """Pools of prefill and decode behind a proxy, by the contract of llm-d: the proxy sends a request to a decode instance,
-and a header names the instance that prefills. A side-car of the decode instance sends the prompt there first, and hands
-over the KV blocks that it answers with.
+and a header names the instance that prefills. A side-car of the decode instance first sends the prompt to that
+instance, and then hands the KV blocks of its answer to the decode engine.
 
 The router sees only the side-car's answer. A side-car whose prefill instance fails lets its own engine compute
-everything, so that failure is unseen here.
+everything, so that failure is not seen here.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from fairlead_router.picking.finding import members
 from fairlead_router.pools.pool import Pool
 
 PREFILL_HEADER = b"x-prefiller-host-port"
-"""`ip:port` of the prefill instance; llm-d's side-car obeys it, and no client's own reaches one."""
+"""Header with the `ip:port` of the prefill instance. llm-d's side-car obeys it, and a client's own header of this name
+never reaches a side-car.
+"""
 
 
 def members_and_prefills(pool: Pool, subset: tuple[str, ...]) -> tuple[str, ...]:
-    """The instances that a request may use whose proxy may send to this subset of endpoints: its members. A subset
-    without prefill instances says nothing of these, as proxies never send there.
+    """Return the instances that may serve a request whose proxy may send to this subset of endpoints: the subset's
+    members. A subset without prefill instances does not restrict them, because proxies never send requests there.
     """
     found = members(pool, subset)
     prefills = tuple(one.id for one in pool.table.instances if one.role is Role.PREFILL)
@@ -29,7 +31,7 @@ def members_and_prefills(pool: Pool, subset: tuple[str, ...]) -> tuple[str, ...]
 
 
 def decode_endpoints(pool: Pool, dispatch: Dispatch, now: float, name: str) -> list[str]:
-    """The addresses of the decode instance and of the others that could take its place, the least loaded first."""
+    """Return the addresses of the decode instance and of the others that could replace it, the least loaded first."""
     entries = {one.id: one for one in pool.table.instances}
     assert dispatch.decode is not None
     chosen = instance_of(dispatch.decode)
@@ -43,8 +45,8 @@ def _could_decode(other: InstanceEntry, prefill: InstanceEntry, pool: Pool, chos
 
 
 def rank_for_all(dispatch: Dispatch) -> int | None:
-    """The data-parallel rank sent to the engines. A side-car passes one header to both instances, so their ranks
-    must be the same; else each engine chooses.
+    """Return the data-parallel rank sent to the engines. A side-car passes one header to both instances, so their ranks
+    must be the same; otherwise None, and each engine chooses.
     """
     rank = rank_of(dispatch.instance)
     return rank if dispatch.decode is None or rank_of(dispatch.decode) == rank else None

@@ -41,9 +41,9 @@ HEALTH_CHECK = b"/grpc.health.v1.Health/Check"
 HEALTH_WATCH = b"/grpc.health.v1.Health/Watch"
 
 LARGEST_UNCOUNTED = 1024 * 1024
-"""Bytes of a piece of an answer that are kept though there is no memory for bodies: more than proxies send at once."""
+"""Bytes of a piece of an answer that are kept even if there is no memory for bodies: more than proxies send at once."""
 LARGEST_HEADS = 1024 * 1024
-"""Bytes of a message with anything but a body: it is not counted among the bodies in memory."""
+"""Maximum number of bytes of a message other than a body; such a message does not count among the bodies in memory."""
 LARGEST_HEALTH_CHECK = 64 * 1024
 
 LIVENESS = "liveness"
@@ -51,13 +51,13 @@ READINESS = ("", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor")
 
 _NO_ACCOUNT = NoAccount()
 _WITHHELD = (b"set-cookie", b"set-cookie2", b"clear-site-data", b"alt-svc", b"x-llm-d-request-dropped-reason")
-"""Headers of an engine's response that are no concern of a client."""
+"""Headers of an engine's response that are withheld from clients."""
 
 logger = logging.getLogger(__name__)
 
 
 class PickerStream:
-    """One HTTP request at the proxy. `ended` is called when the stream is over."""
+    """The stream of one HTTP request at the proxy. `ended` is called when the stream is over."""
 
     __slots__ = ("_arriving", "_asked", "_ended", "_exchange", "_picker", "_stream", "arrived_at")
 
@@ -69,13 +69,13 @@ class PickerStream:
         self.arrived_at = picker.now()
         memory = MemoryShare(picker.body_memory, stream.connection)
         self._arriving = MemoryShare(picker.body_memory, stream.connection)
-        """The memory that the beginning of a message holds."""
+        """The memory held by the incomplete message."""
         self._asked = PickedRequest([], stream.authority, self.arrived_at, memory, self._go, self._refuse)
 
     # ── what the connection says ──
 
     def message(self, payload: bytes) -> None:
-        """A ProcessingRequest."""
+        """Handle a ProcessingRequest."""
         try:
             came = wire.decode(payload)
         except wire.DecodeError:
@@ -87,7 +87,7 @@ class PickerStream:
         self._guarded(lambda: self._exchange.hear(came) if self._has_room(came) else ())
 
     def _has_room(self, came: Incoming | None) -> bool:
-        """Whether the message can be kept; otherwise its request is refused."""
+        """Return whether there is memory for the message; if not, refuse its request."""
         if not isinstance(came, BodyCame) or came.side is not Side.REQUEST or self._exchange.stage is not Stage.READING:
             return True
         if self._asked.memory.take(len(came.piece)):
@@ -96,8 +96,8 @@ class PickerStream:
         return False
 
     def keeps(self, size: int) -> bool:
-        """Whether `size` bytes of a message can be kept until the rest of it arrives. A response in progress is not
-        broken off because requests take the memory, as long as its pieces have a usual size.
+        """Return whether `size` bytes of a message can be kept until the rest of it arrives. A response in progress is
+        not broken off because requests take the memory, as long as its pieces have a usual size.
         """
         share = self._arriving
         if size <= share.held:
@@ -111,11 +111,11 @@ class PickerStream:
         return size <= LARGEST_UNCOUNTED
 
     def half_closed(self) -> None:
-        """The proxy sends no more messages."""
+        """Handle that the proxy sends no more messages."""
         self._guarded(self._exchange.half_closed)
 
     def gone(self) -> None:
-        """The stream is gone."""
+        """Handle that the stream is gone."""
         self._guarded(self._exchange.gone)
 
     def _guarded(self, hear: Callable[[], Sequence[Action]]) -> None:
@@ -123,7 +123,7 @@ class PickerStream:
             self._do(hear())
         except Exception:  # a bug here must end this stream only
             logger.exception("a stream of the endpoint picker failed")
-            self._finish(INTERNAL, "the router failed to handle this stream; its log tells more")
+            self._finish(INTERNAL, "the router failed to handle this stream; its log has the details")
 
     # ── what is to be done ──
 
@@ -174,7 +174,7 @@ class PickerStream:
         self._ended(self)
 
     def _let_go(self) -> None:
-        """The request's body is not needed any more, once all of it that is on its way to the proxy was sent."""
+        """Drop the request's body, and release its memory once all of it that is queued for the proxy was sent."""
         self._asked.body = b""
         self._stream.when_sent(self._asked.memory.release)
 
@@ -193,7 +193,7 @@ class PickerStream:
         self._do(self._exchange.refused(AnswerAtOnce(answer.status, headers, answer.body, details)))
 
     def _why_not_kept(self, headers: HeaderList) -> HeaderList:
-        """The reason for a client that asked to keep its decision, where these headers do not give it."""
+        """Return the reason for a client whose decision could not be kept, if these headers do not have it yet."""
         if any(name == KEPT_HEADER for name, _ in headers) or not asks_to_explain(self._asked.headers):
             return []
         return [(KEPT_HEADER, NOT_ALLOWED if self._asked.is_denied else NO_DECISION)]
@@ -210,13 +210,15 @@ class PickerStream:
             self.break_off(DEADLINE_EXCEEDED, f"the request took longer than {total_seconds:g} s")
 
     def break_off(self, status: int = UNAVAILABLE, message: str = "this router stops") -> None:
-        """End the stream in the middle."""
+        """End the stream before its request is complete."""
         self._exchange.gone()
         self._finish(status, message)
 
 
 class HealthStream:
-    """A call of grpc.health.v1.Health. `ready` says whether requests are taken; a `watching` one hears each change."""
+    """A call of grpc.health.v1.Health. `ready` says whether requests are accepted; a `watching` call gets
+    each change.
+    """
 
     __slots__ = ("_ended", "_ready", "_service", "_stream", "_told", "_watching")
 
@@ -229,7 +231,7 @@ class HealthStream:
         self._told = 0
 
     def message(self, payload: bytes) -> None:
-        """A HealthCheckRequest."""
+        """Handle a HealthCheckRequest."""
         try:
             self._service = wire.decode_health(payload)
         except wire.DecodeError:
@@ -249,17 +251,17 @@ class HealthStream:
         self._ended(self)
 
     def keeps(self, size: int) -> bool:
-        """A name of a service is short."""
+        """Return whether a message of `size` bytes can be kept: a service's name is short."""
         return size <= LARGEST_HEALTH_CHECK
 
     def half_closed(self) -> None:
-        """A call without a request has no answer; a watch goes on."""
+        """Handle that the caller sends no more: a call without a request gets no answer; a watch continues."""
         if self._service is None:
             self._stream.finish(INVALID_ARGUMENT, "no HealthCheckRequest")
             self._ended(self)
 
     def gone(self) -> None:
-        """The stream no longer has a listener."""
+        """Handle that the stream no longer has a listener."""
         self._ended(self)
 
     def look(self) -> None:

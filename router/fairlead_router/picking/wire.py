@@ -1,7 +1,7 @@
 """Envoy's protobuf messages (envoy.service.ext_proc.v3, grpc.health.v1): bytes to `messages` and back.
 
-Only the fields with a use here are declared, under their numbers in Envoy's files; others are skipped. Strings are read
-as bytes, since a client's header may hold any. Sent messages have few fields, and are written by hand.
+Only the fields used here are declared, under their numbers in Envoy's files; others are skipped. Strings are read as
+bytes, because a client's header may hold any bytes. Sent messages have few fields, and are written by hand.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ _health_request = _CLASSES["HealthCheckRequest"].FromString
 
 
 def decode(payload: bytes) -> Incoming | None:
-    """A ProcessingRequest; None when it has none of the messages that are known here. Raises DecodeError."""
+    """Decode a ProcessingRequest; return None if it has no message that is known here. Raises DecodeError."""
     message = _request(payload)
     kind = message.WhichOneof("request")
     if kind is None:
@@ -123,7 +123,9 @@ def decode(payload: bytes) -> Incoming | None:
 
 
 def _endpoints(value: Any) -> tuple[str, ...]:
-    """A list of `ip:port`, or a text of them with commas: proxies that make it of a header send the latter."""
+    """Return the endpoints of a list of `ip:port`, or of a text with commas: proxies that make the value from a header
+    send a text.
+    """
     texts = [item.string_value for item in value.list_value.values] if value.HasField("list_value") else [value.string_value]
     return tuple(endpoint for text in texts for part in text.split(",") if (endpoint := part.strip()))
 
@@ -143,7 +145,7 @@ def _other_modes(message: Any) -> str:
 
 
 def encode(message: Outgoing) -> bytes:
-    """A ProcessingResponse."""
+    """Encode a ProcessingResponse."""
     if isinstance(message, PassBody):
         streamed = _bytes(1, message.piece) + (b"\x10\x01" if message.ended else b"")
         common = _bytes(3, _bytes(3, streamed))  # body_mutation.streamed_response
@@ -163,14 +165,14 @@ def encode(message: Outgoing) -> bytes:
 
 
 def _mutation(number: int, changed: Any, removed: Any = ()) -> bytes:
-    """HeaderMutation. What is set replaces what is there (append_action OVERWRITE_IF_EXISTS_OR_ADD)."""
+    """Encode a HeaderMutation. A set header replaces the existing one (append_action OVERWRITE_IF_EXISTS_OR_ADD)."""
     fields = [_option(name, value) for name, value in changed]
     fields += [_bytes(2, name) for name in removed]
     return _bytes(number, b"".join(fields)) if fields else b""
 
 
 def _option(name: bytes, value: bytes) -> bytes:
-    """HeaderValueOption, as a field of HeaderMutation."""
+    """Encode a HeaderValueOption, as a field of HeaderMutation."""
     size = len(name) + len(value)
     if size < 120:  # every length is one byte; nearly always
         return b"\n%c\n%c\n%c%s\x1a%c%s\x18\x02" % (size + 8, size + 4, len(name), name, len(value), value)
@@ -178,7 +180,9 @@ def _option(name: bytes, value: bytes) -> bytes:
 
 
 def _destination(endpoints: bytes, scores: Mapping[str, float]) -> bytes:
-    """The Struct `{"envoy.lb": {"x-gateway-destination-endpoint": …}}`, with scores by endpoint where there are any."""
+    """Encode the Struct `{"envoy.lb": {"x-gateway-destination-endpoint": …}}`, with scores by endpoint if there are
+    scores.
+    """
     inner = _entry(ENDPOINT_KEY.encode(), _bytes(3, endpoints))
     if scores:
         numbers = (_entry(name.encode(), b"\x11" + struct.pack("<d", score)) for name, score in scores.items())
@@ -212,11 +216,11 @@ SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3
 
 
 def decode_health(payload: bytes) -> str:
-    """The service that a HealthCheckRequest asks for. Raises DecodeError."""
+    """Return the service that a HealthCheckRequest asks for. Raises DecodeError."""
     service: bytes = _health_request(payload).service
     return service.decode("utf-8", "replace")
 
 
 def encode_health(status: int) -> bytes:
-    """A HealthCheckResponse."""
+    """Encode a HealthCheckResponse."""
     return b"\x08" + _varint(status)

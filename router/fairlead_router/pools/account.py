@@ -1,6 +1,6 @@
-"""The account of one pool's requests: which wait, which are in flight, and how each ended.
+"""The account of one pool's requests: which of them wait, which are in flight, and how each ended.
 
-Only the account reports a request to the scheduler. Each request ends exactly once, in a way of
+Only the account reports a request to the scheduler. Each request ends exactly once, in one of the ways of
 `fairlead_router.metrics.endings`: the scheduler's report, the counters and the key's charge have the same figures.
 """
 
@@ -28,19 +28,19 @@ from fairlead_router.pools.waiting_room import WaitingRoom
 from fairlead_router.protocols.answers import Usage
 
 DECLINED = "declined"
-"""The kind of failure of an instance that refused a request (4xx), when another instance is asked."""
+"""The kind of an instance's failure that refused a request (4xx), when another instance is asked."""
 
 KEEP_REPORTING_SECONDS = 3.0
-"""Seconds after which a router that decides for itself again has reported its requests."""
+"""Seconds within which a router that decides for itself again has reported its requests."""
 
 logger = logging.getLogger(__name__)
 
 
 class PoolAccount:
-    """The requests of one pool. Other modules read its fields, and change them by its methods alone.
+    """The account of one pool's requests. Other modules may read its fields, and change them only by its methods.
 
-    After a ticket has ended, the scheduler hears no more of its request, so ending it twice is harmless. `recount` is
-    called when a finished request changed the learned size of tokens.
+    After a ticket has ended, the scheduler gets no more reports of its request, so ending it twice is harmless.
+    `recount` is called when a finished request changed the learned size of tokens.
     """
 
     __slots__ = (
@@ -65,34 +65,36 @@ class PoolAccount:
         self._recount = recount
         self.tickets: dict[str, Ticket] = {}
         self.traffic = TrafficRecording(recorded_share)
-        """The pool's traffic, as simulations need it."""
+        """A recording of the pool's traffic, as simulations need it."""
         self.settling = Settling(self._counters, self.traffic)
         self.direct: dict[str, int] = {}
-        """Requests in flight to each instance that bypassed the scheduler; an instance without one is left out."""
+        """Number of requests in flight to each instance that bypassed the scheduler, without instances that have no
+        such request.
+        """
         self.holds: dict[str, float] = {}
-        """Instances that drain, and since when (Unix seconds) they are kept for the blocks that others fetch there; 0 =
-        not any more.
+        """Draining instances, and the Unix time since which each is kept for the blocks that other instances fetch from
+        it; 0 = no longer kept.
         """
         self.waiting = 0
-        """Number of clients' tickets without a decision."""
+        """Number of clients' tickets that wait for a decision."""
         self.asking_routers = 0
-        """Routers that ask this one for their requests."""
+        """Number of routers that ask this one for their requests."""
         self.is_decided_elsewhere = False
         """Whether another router decides for this pool; that router then reports the pool's requests."""
         self._kept_rows = KeptRows()
-        """Requests in flight when another router began to report them, or some of them."""
+        """Requests in flight when another router began to report them, or to report some of them."""
         self._waiting_room = WaitingRoom(scheduler.held)
-        """Requests for the least loaded instance, while there is none."""
+        """Direct requests that wait while the pool has no instance for them."""
         self._used_at = now
-        """The latest time at which the pool can have had a request: time before the start of this process does not
-        count as idle.
+        """The latest time at which the pool may have had a request. The time before this process started does not count
+        as idle.
         """
         self._ticked_at = 0.0
         self._told_at = 0.0
-        """When the scheduler last got the token counts of all streams."""
+        """The time of the last report of all streams' token counts to the scheduler."""
 
     def take(self, table: RoutingTable, classes: PriorityClasses, sizes: TokenSizes) -> None:
-        """Use this table from now on."""
+        """Use this table, these classes and these token sizes from now on."""
         self._classes = classes
         self._token_sizes = sizes
         self._waiting_room.take(table)
@@ -100,18 +102,18 @@ class PoolAccount:
     # ── use ──
 
     def held(self) -> HeldDemand:
-        """Requests that wait until the pool has an instance."""
+        """Return the requests that wait until the pool has an instance."""
         return self._waiting_room.held()
 
     def use(self, now: float) -> PoolUse:
-        """How the pool is used by this router."""
+        """Return how this router uses the pool."""
         held = self.held()
         idle_seconds = 0.0 if self._is_used() else max(0.0, now - self._used_at)
         return PoolUse(pool=self._key, held_requests=held.requests, held_prompt_tokens=held.prompt_tokens, idle_seconds=idle_seconds)
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
-        """Requests to report: queued for or sent to each instance, by either way. Where another router decides, only
-        those that bypassed the scheduler.
+        """Return the requests to report for each instance: queued for it or sent to it, by the scheduler or directly.
+        Where another router decides, only the direct ones.
         """
         rows = {} if self.is_decided_elsewhere else {row.instance: row for row in self._scheduler.in_flight()}
         self._kept_rows.add_to(rows)
@@ -124,11 +126,11 @@ class PoolAccount:
         return tuple(rows.values())
 
     def hold(self, draining: Iterable[str], now: float) -> None:
-        """These instances drain: report each as in use until it is let go, so that none is deleted before."""
+        """Report each of these draining instances as in use until it is let go, so that it is not deleted before."""
         self.holds = {instance: self.holds.get(instance, now) for instance in draining}
 
     def let_go(self, instance: str) -> None:
-        """The instance need not be kept any more."""
+        """Stop keeping the instance."""
         self.holds[instance] = 0.0
 
     async def wait_for_instance(self, body_bytes: int, now: float) -> None:
@@ -146,7 +148,7 @@ class PoolAccount:
         self._used_at = now
 
     def end_direct(self, instance: str) -> None:
-        """A direct request has left its instance."""
+        """Record that a direct request has left its instance."""
         left = self.direct[instance] - 1
         if left:
             self.direct[instance] = left
@@ -154,21 +156,21 @@ class PoolAccount:
             del self.direct[instance]
 
     def join(self) -> None:
-        """Another router asks this one for its requests from now on."""
+        """Record that another router asks this one for its requests from now on."""
         self.asking_routers += 1
 
     def leave(self, now: float) -> None:
-        """An asking router leaves: report its requests in flight until it does so itself."""
+        """Record that an asking router leaves: report its requests in flight until it reports them itself."""
         self.asking_routers -= 1
         self._keep_reporting(now)
 
     def decide_elsewhere(self, now: float) -> None:
-        """Another router decides from now on: report the requests in flight here until that router does."""
+        """Let another router decide from now on: report the requests in flight here until that router does."""
         self._keep_reporting(now)
         self.is_decided_elsewhere = True
 
     def decide_here(self) -> None:
-        """This router decides again for the pool."""
+        """Let this router decide for the pool again."""
         self.is_decided_elsewhere = False
 
     def _keep_reporting(self, now: float) -> None:
@@ -180,8 +182,8 @@ class PoolAccount:
     # ── a request's way through ──
 
     def submit(self, request: RoutingRequest, now: float, charge: Charge | None = None) -> Ticket:
-        """Hand a request to the scheduler. The returned ticket may already be decided. Its `charge` is settled when it
-        ends.
+        """Hand a request to the scheduler. The returned ticket may already be decided. Its `charge` is settled when the
+        request ends.
         """
         ticket = Ticket(request, charge)
         self.tickets[request.id] = ticket
@@ -202,8 +204,8 @@ class PoolAccount:
         return ticket
 
     def prefilled(self, ticket: Ticket, now: float) -> Refusal | None:
-        """The prompt is computed on the prefill instance; the answer is still to come from the decode instance, unless
-        the request is refused now, which ends the ticket.
+        """Record that the prefill instance has computed the prompt. The answer is still to come from the decode
+        instance, unless a refusal is returned, which ends the ticket.
         """
         if ticket.ended:
             return None
@@ -219,7 +221,7 @@ class PoolAccount:
         return refusal
 
     def first_token(self, ticket: Ticket, now: float) -> None:
-        """The engine began to stream; only the first call counts."""
+        """Record that the engine began to stream; only the first call counts."""
         if ticket.ending is None and not ticket.saw_first_token:
             ticket.saw_first_token = True
             ticket.first_token_at = now
@@ -231,8 +233,8 @@ class PoolAccount:
                 self.deliver(results, now)
 
     def retry(self, ticket: Ticket, failed_instance: str, now: float, *, reached: bool, to: str | None = None) -> Dispatch | Refusal:
-        """The instance failed before its answer had content: ask the scheduler for another one, or report that a proxy
-        has sent the request on `to` another one.
+        """Ask the scheduler for another instance, because this one failed before its answer had content; or report that
+        a proxy has sent the request `to` another instance.
 
         Returns a further dispatch, or a refusal that ends the ticket. The scheduler counts the attempts.
         """
@@ -251,15 +253,15 @@ class PoolAccount:
         return verdict
 
     def fetched(self, ticket: Ticket, transfer: CacheTransfer, now: float) -> None:
-        """The attempt to bring the request's KV blocks to its instance is over."""
+        """Record that the attempt to bring the request's KV blocks to its instance is over."""
         if ticket.ending is None:
             self._scheduler.transferred(ticket.request.id, now, transfer)
 
     def carry_on(
         self, ticket: Ticket, left: str, now: float, *, carried_tokens: int, why: str, unlike: str | None = None
     ) -> Dispatch | None:
-        """The answer has begun and is to go on elsewhere: see `Scheduler.carry_on`. None if no other instance is
-        left; then the ticket stays as it was.
+        """Ask the scheduler for an instance that continues an answer in progress (see `Scheduler.carry_on`). Return
+        None if no other instance is left; the ticket is then unchanged.
         """
         if ticket.ended:
             return None
@@ -277,11 +279,11 @@ class PoolAccount:
         return dispatch
 
     def can_carry_on(self, ticket: Ticket, left: str, now: float) -> bool:
-        """Whether an instance other than `left` can make the rest of the answer."""
+        """Return whether an instance other than `left` can make the rest of the answer."""
         return not ticket.ended and self._scheduler.can_carry_on(ticket.request.id, now, left)
 
     def goes_on(self, ticket: Ticket, now: float) -> None:
-        """An instance continues the answer of another one."""
+        """Record that an instance continues the answer of another instance."""
         if ticket.ending is None and ticket.carried_at is not None:
             self._counters.carrying.observe(now - ticket.carried_at)
             ticket.carried_at = None
@@ -291,9 +293,9 @@ class PoolAccount:
                 self.first_token(ticket, now)
 
     def second_opinion(self, ticket: Ticket, instance: str, now: float, *, counts: bool, beyond: Collection[str] = ()) -> Dispatch | None:
-        """The instance refused a request that another instance may serve. Returns the instance to try, which may lie
-        `beyond` the instances that the request was for; None if none is left. If the other instance serves the request
-        and the refusal `counts`, it is recorded as the first instance's failure.
+        """Return another instance to try for a request that this instance refused; None if no other is left. The other
+        instance may lie `beyond` the instances that the request was for. If it serves the request and the refusal
+        `counts`, the refusal is recorded as the first instance's failure.
         """
         verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=counts, beyond=beyond)
         if verdict is not None:
@@ -304,7 +306,9 @@ class PoolAccount:
         return verdict
 
     def pass_over(self, ticket: Ticket, instance: str, now: float) -> Dispatch | None:
-        """The chosen instance must not get the request after all. Returns another instance, or None if none is left."""
+        """Return another instance because the chosen one must not get the request after all; None if no
+        other is left.
+        """
         verdict = self._scheduler.second_opinion(ticket.request.id, now, instance, counts=False, reached=False)
         if verdict is not None:
             if not ticket.request.warms:
@@ -321,7 +325,7 @@ class PoolAccount:
                 ticket.charge.generated(min(tokens, ticket.charge.most_tokens), now)
 
     def complete(self, ticket: Ticket, now: float, usage: Usage) -> None:
-        """The engine answered in full. Impossible counts are treated as missing."""
+        """Record that the engine answered completely. Impossible counts are treated as missing."""
         if ticket.ending is not None:
             return
         usage = self.settling.plausible(usage)
@@ -339,11 +343,13 @@ class PoolAccount:
             self._recount(now)
 
     def fail(self, ticket: Ticket, now: float, *, out_of_time: bool = False) -> None:
-        """The request was lost after the first byte, or given up; with `out_of_time` it exceeded its total time."""
+        """Record that the request was lost after the first byte, or given up; with `out_of_time` it exceeded its total
+        time.
+        """
         self._break_off(ticket, ending_of_failure(ticket, out_of_time=out_of_time), now, self._scheduler.fail)
 
     def cancel(self, ticket: Ticket, now: float) -> None:
-        """The client closed the connection."""
+        """Record that the client closed the connection."""
         self._break_off(ticket, ending_of_leaving(ticket), now, self._scheduler.cancel)
 
     def _break_off(self, ticket: Ticket, ending: Ending, now: float, tell: Callable[[str, float], Sequence[Dispatch | Refusal]]) -> None:
@@ -357,13 +363,13 @@ class PoolAccount:
         self.deliver(tell(ticket.request.id, now), now)
 
     def decline(self, ticket: Ticket, now: float) -> None:
-        """The engine refused the request itself: it is the client's fault, not the engine's."""
+        """Record that the engine refused the request itself, which is the client's fault and not the engine's."""
         if not ticket.ended:
             self._end(ticket, Ending.DECLINED, now)
             self.deliver(self._scheduler.decline(ticket.request.id, now), now)
 
     def give_up(self, ticket: Ticket, now: float) -> None:
-        """The request has reached its longest waiting time: refuse it if it still waits."""
+        """Refuse the request if it still waits: it has reached its longest waiting time."""
         if not ticket.ended:
             self.deliver(self._scheduler.give_up(ticket.request.id, now), now)
 
@@ -377,7 +383,7 @@ class PoolAccount:
                 self._counters.classes[ticket.request.priority_class].refused += 1
 
     def _end(self, ticket: Ticket, ending: Ending, now: float, usage: Usage | None = None) -> None:
-        """Settle the account of a ticket that has not ended, and forget it."""
+        """Settle the account of a ticket that has not ended, and drop the ticket."""
         self.settling.end(ticket, ending, now, usage)
         if self.tickets.pop(ticket.request.id, None) is not None and ticket.verdict is None:
             self.waiting -= not ticket.request.warms
@@ -408,10 +414,10 @@ class PoolAccount:
                 ticket.when_decided()
 
     def tick(self, now: float) -> None:
-        """Called often: lets the scheduler dispatch, expire and rebalance.
+        """Let the scheduler dispatch, expire and rebalance; called often.
 
-        It also lets the scheduler end prefills whose first token the router cannot see, and reports the number of
-        tokens once a second.
+        Also lets the scheduler end prefills whose first token the router cannot see, and reports the number of tokens
+        once a second.
         """
         if self.tickets and now - self._told_at >= 1.0:
             self._told_at = now
@@ -446,7 +452,7 @@ class KeptRows:
         self.until = inf
 
     def keep(self, rows: Iterable[InstanceInFlight], now: float) -> None:
-        """Keep the counts of sent requests, not of queued ones: the other router queues those."""
+        """Keep the counts of sent requests. The other router queues the waiting ones, so they are left out."""
         for row in rows:
             sent = row.in_flight - row.waiting
             if sent > (self._rows[row.instance].in_flight if row.instance in self._rows else 0):
@@ -454,7 +460,7 @@ class KeptRows:
         self.until = now + KEEP_REPORTING_SECONDS
 
     def add_to(self, rows: dict[str, InstanceInFlight]) -> None:
-        """Raise the counts in `rows` to the kept ones if they are lower."""
+        """Raise each count in `rows` to at least the kept count."""
         for row in self._rows.values():
             known = rows.get(row.instance, row)
             rows[row.instance] = replace(known, in_flight=max(row.in_flight, known.in_flight))

@@ -6,15 +6,15 @@ from fairlead.gateway_keys import GatewayKeyFacts, RateLimit
 from fairlead_router.pools.key_use import KeyUseCounts
 
 ANSWER_WEIGHT = 1 / 8
-"""The weight of a new answer's length in the average over a key's answers."""
+"""The weight of the newest answer's length in the average over a key's answers."""
 
 
 class KeyLimits:
     """The remaining limits of a key at this router; each live router has an equal share of the key's limits.
 
-    A request is taken when it arrives (`take_request`), its tokens when its body is known (`reserve`). Check and take
-    are one step, so concurrent requests cannot exceed a limit that sequential requests respect. A request that one
-    limit refuses gives back what it took from the other.
+    A request is taken from the limit when it arrives (`take_request`), its tokens when its body is known (`reserve`).
+    Check and take are one step, so concurrent requests cannot exceed a limit that sequential requests respect. A
+    request that one limit refuses gives back what it took from the other limit.
     """
 
     __slots__ = ("_answer_tokens", "_facts", "_promised", "_requests", "_tokens")
@@ -24,19 +24,23 @@ class KeyLimits:
         self._requests = None if facts.requests_per_minute is None else RateLimit(facts.requests_per_minute / routers, now)
         self._tokens = None if facts.tokens_per_minute is None else RateLimit(facts.tokens_per_minute / routers, now)
         self._answer_tokens: float | None = None
-        """The mean length of the key's answers, newer ones count more; None before the first."""
+        """The mean length of the key's answers in tokens, with a greater weight for newer answers; None before the
+        first answer.
+        """
         self._promised = 0
         """Tokens that are reserved for unfinished answers."""
 
     def share(self, routers: int, now: float) -> None:
-        """Divide the limits by this many routers. What is left at this one stays, as far as its new share allows it."""
+        """Divide the limits by this number of routers. What is left at this router stays, as far as its new share
+        allows.
+        """
         facts = self._facts
         for limit, per_minute in ((self._requests, facts.requests_per_minute), (self._tokens, facts.tokens_per_minute)):
             if limit is not None and per_minute is not None:
                 limit.change(per_minute / routers, now)
 
     def take_request(self, now: float) -> float:
-        """Take one request. If none is left, take nothing and return the seconds until there is one."""
+        """Take one request. If no request is left, take nothing and return the seconds until one is."""
         return 0.0 if self._requests is None else self._requests.take_if_any(1, now)
 
     def return_request(self, now: float) -> None:
@@ -45,8 +49,8 @@ class KeyLimits:
             self._requests.take(-1, now)
 
     def seconds_to_token(self, now: float) -> float:
-        """Seconds until a token can be taken, 0 if one can be taken now. Unfinished answers may return reserved tokens
-        earlier; this does not count on it.
+        """Return the seconds until a token can be taken, 0 if a token can be taken now. Unfinished answers may return
+        reserved tokens earlier; the result does not include this.
         """
         if self._tokens is None or not self._tokens.wait_seconds(now):
             return 0.0
@@ -65,8 +69,8 @@ class KeyLimits:
         return 0.0
 
     def expected_answer(self, most: int) -> int:
-        """Tokens to reserve for an answer with this upper bound (0 = no bound): the mean length of the key's answers,
-        the bound itself before the first answer, and never more than a minute's worth.
+        """Return the tokens to reserve for an answer with this upper bound (0 = no bound): the mean length of the
+        key's answers, the bound itself before the first answer, and never more than a minute's worth.
         """
         per_minute = self._facts.tokens_per_minute
         if per_minute is None:
@@ -89,8 +93,8 @@ class KeyLimits:
 
 
 class Charge:
-    """What one request takes from its key. The tokens reserved for its prompt and answer are already taken from the
-    limit; `most_tokens` is the largest count that an engine can truthfully report for either.
+    """The tokens that one request takes from its key's limit. The tokens reserved for its prompt and answer are already
+    taken; `most_tokens` is the largest count that an engine can truthfully report for either.
     """
 
     __slots__ = ("_answer", "_follows", "_key", "_limits", "_output", "_prompt", "_taken", "_use", "has_ended", "most_tokens")
@@ -114,17 +118,17 @@ class Charge:
         self._answer = answer_tokens
         """The part of the taken tokens that is reserved for the answer; 0 once the request has ended."""
         self._follows = answer_tokens if follows else 0
-        """The same for an answer that is made after its request has ended: its tokens stay reserved until the answer
-        is seen, or a client that never reads it would get it free.
+        """The tokens reserved for an answer that is made after its request has ended. They stay reserved until the
+        answer is seen, or a client that never reads the answer would get it free.
         """
         self._prompt = self._output = 0
-        """Prompt tokens charged so far."""
+        """Prompt and output tokens charged so far."""
         self.has_ended = False
         """Whether the request has ended; its reservation lasts until then."""
         self.most_tokens = most_tokens
 
     def generated(self, tokens: int, now: float) -> None:
-        """Charge an answer's tokens as they arrive, as far as they exceed the reserved ones."""
+        """Charge an answer's tokens as they arrive, as far as they exceed the reserved tokens."""
         more = tokens - self._answer
         if more > 0:
             self._answer += more
@@ -132,8 +136,8 @@ class Charge:
             self._limits.spend(more, more, now)
 
     def settle(self, prompt_tokens: int, output_tokens: int, now: float) -> None:
-        """The request has ended with this cost; the rest of its reservation is returned. Called again for a later
-        answer, it charges only the difference.
+        """Record that the request has ended with this cost, and return the rest of its reservation. A second call, for
+        a later answer, charges only the difference.
         """
         self.has_ended = True
         more_prompt, more_output = max(0, prompt_tokens - self._prompt), max(0, output_tokens - self._output)

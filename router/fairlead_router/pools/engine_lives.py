@@ -1,8 +1,8 @@
-"""Judges whether engines make progress by the steps that they show: metrics, KV events and tokens of answers
+"""Judges whether engines make progress by the steps that are visible in metrics, KV events and tokens of answers
 (`routing.knowledge.progress`).
 
 The router acts on the verdict: a stalled engine gets no request that another engine can take, its waiting requests go
-elsewhere, and the control API learns about it. Each data-parallel rank of an engine is judged on its own.
+elsewhere, and the report goes to the control API. Each data-parallel rank of an engine is judged separately.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ logger = logging.getLogger(__name__)
 ASLEEP = "its engine sleeps, by its metrics: it takes requests and computes none; wake it up with POST /wake_up, or delete its pod"
 
 EventsHeard = Callable[[str, str], Mapping[int, int]]
-"""The count of KV events from this pool and instance, by the rank's name at its engine."""
+"""A function that returns the number of KV events from this pool and instance, keyed by the engine's number of the
+rank.
+"""
 
 
 class EngineLives:
@@ -37,15 +39,17 @@ class EngineLives:
         self._events_heard = events_heard
         self._now = now
         self._addresses: dict[tuple[str, str], str] = {}
-        """Keyed by pool and target."""
+        """The address of each engine, keyed by pool and target."""
         self._at: dict[str, list[EngineProgress]] = {}
-        """Keyed by address, without the engines that have several ranks: it is not known from which
-        rank a token came.
+        """Progress of the engines at each address, without engines that have several ranks: the rank that generated a
+        token is unknown there.
         """
         self._events: dict[tuple[str, str], int] = {}
 
     def keep(self, present: Collection[tuple[Pool, InstanceEntry]]) -> None:
-        """Keep these engines and forget all others; also forget an engine whose place another has taken."""
+        """Keep these engines and forget all others; also forget an engine that another engine has replaced at its
+        place.
+        """
         addresses = {(str(pool.key), target): entry.address for pool, entry in present for target in pool.targets(entry.id)}
         if addresses == self._addresses:
             return
@@ -63,7 +67,7 @@ class EngineLives:
         self._events = {key: count for key, count in self._events.items() if key in addresses}
 
     def moved(self, addresses: Collection[str]) -> None:
-        """Tokens of answers arrived from these addresses."""
+        """Record that tokens of answers arrived from these addresses."""
         now = self._silences.awake()
         for address in addresses:
             for progress in self._at.get(address, ()):
@@ -131,9 +135,9 @@ class EngineLives:
 
 
 def _given(pool: Pool, entry: InstanceEntry, targets: Sequence[str], figures: Mapping[str, EngineFigures]) -> Mapping[str, GivenWork]:
-    """The work that this router has given to each target. A server may choose another rank than the request names, as
-    for some paths. So a rank that runs nothing is not blamed for the surplus of others, and ranks that run something
-    may have its work.
+    """Return the work that this router has given to each target. A server may choose another rank than the request
+    names, on some paths. So a rank that runs nothing is not blamed for requests that other ranks run in excess of
+    theirs, and a rank that runs something may have the work of a rank that runs nothing.
     """
     given = {target: replace(pool.scheduler.take_given(target), others=pool.account.direct.get(entry.id, 0)) for target in targets}
     if len(targets) == 1:
@@ -150,7 +154,7 @@ def _given(pool: Pool, entry: InstanceEntry, targets: Sequence[str], figures: Ma
 
 
 def _words(life: Life, targets: Sequence[str]) -> str:
-    """The condition's message; it stays the same while the state lasts."""
+    """Return the condition's message, which stays the same while the state lasts."""
     share = "half of the" if life is Life.SLOW else "longer than the"
     ranks = [str(rank) for target in targets if (rank := rank_of(target)) is not None]
     who = "it has requests and its engine"
@@ -161,7 +165,7 @@ def _words(life: Life, targets: Sequence[str]) -> str:
 
 
 def _avoidable(pool: Pool, entry: InstanceEntry, now: float) -> bool:
-    """Whether another instance can take the requests that wait for this instance."""
+    """Return whether another instance can take the requests that wait for this instance."""
     shut = pool.scheduler.broken(now)
     others = [one for one in pool.table.instances if one.accepting and one.id != entry.id and one.id not in shut]
     return any(one.role is entry.role or (entry.role is Role.PREFILL and one.role is Role.DECODE) for one in others)

@@ -1,6 +1,6 @@
 """Reads every engine's metrics once a second, and its list of models now and then.
 
-The used share of the KV cache goes to the scheduler, rank by rank; the size of the cache and the data-parallel ranks go
+The used share of the KV cache goes to the scheduler for each rank; the size of the cache and the data-parallel ranks go
 to the pool. A difference from the pool's spec is kept as a trouble, for the control API.
 """
 
@@ -31,13 +31,13 @@ MODELS_SECONDS = 30.0
 DOUBTED_SECONDS = 0.05
 TIMEOUT_SECONDS = 0.9
 PATIENT_SECONDS = 5.0
-"""The timeout for an engine that has not answered, to find out whether it is slow or silent."""
+"""Timeout in seconds for an engine that has not answered, to find out whether it is slow or silent."""
 AT_ONCE = 16
 MOST_NAMED = 5
 METRICS, MODELS = "its metrics", "its list of models"
-"""Subjects of what an engine says."""
+"""Subjects of an engine's reports."""
 _SILENT = ("timeout", "unreachable")
-"""Failures that mean that an engine does not answer at all; any other failure is an answer."""
+"""Kinds of failure that mean that an engine answers nothing; every other failure is an answer."""
 
 logger = logging.getLogger(__name__)
 
@@ -69,8 +69,8 @@ class EngineScraper:
         self._models_due: dict[tuple[str, str], float] = {}
 
     async def scrape(self) -> None:
-        """Read every instance that can be reached or has requests; runs every SCRAPE_SECONDS. A slow instance holds up
-        no other.
+        """Read every instance that can be reached or has requests. Runs every SCRAPE_SECONDS; a slow instance delays no
+        other instance.
         """
         present = [(pool, entry) for pool in self._pools.all() for entry in pool.table.instances if _is_read(pool, entry)]
         keys = {(str(pool.key), entry.id) for pool, entry in present}
@@ -91,15 +91,15 @@ class EngineScraper:
                 task.result()
 
     async def read_doubted(self) -> None:
-        """Read the model lists of the engines that refused a name; runs every DOUBTED_SECONDS. Reads each at most once
-        in SCRAPE_SECONDS.
+        """Read the model lists of the engines that refused a name. Runs every DOUBTED_SECONDS, and reads each list at
+        most once in SCRAPE_SECONDS.
         """
         doubted = [(pool, name, pool.addresses[name]) for pool in self._pools.all() for name in pool.choice.names.doubted]
         if doubted:
             await asyncio.gather(*(self._check_models(*one) for one in doubted))
 
     async def _read_one(self, pool: Pool, entry: InstanceEntry) -> None:
-        """A fault at one engine's pages costs that engine's figures alone."""
+        """Read one engine. A fault in its answers costs only this engine's figures."""
         try:
             await self._read(pool, entry)
         except Exception:
@@ -167,7 +167,9 @@ class EngineScraper:
         pool.engines.found(instance, EngineTrouble.KV_USAGE_IMPLAUSIBLE, implausible)
 
     async def _check_models(self, pool: Pool, instance: str, address: str) -> None:
-        """Read the engine's model list. An engine without a list, or without one for us, is believed."""
+        """Read the engine's model list. An engine without a list, or whose list the router may not read, counts as
+        serving every declared name.
+        """
         key, now = (str(pool.key), instance), self._now()
         due = self._models_due.get(key, 0.0)
         if due - (MODELS_SECONDS - SCRAPE_SECONDS if instance in pool.choice.names.doubted else 0.0) > now:
@@ -202,8 +204,8 @@ def _is_read(pool: Pool, entry: InstanceEntry) -> bool:
 
 
 def _ranks(pool: Pool, instance: str, address: str, page: EnginePage | None) -> Collection[int]:
-    """The data-parallel ranks that the engine names now: on its metrics page, or by other means if the page may lack
-    some.
+    """Return the data-parallel ranks that the engine names now: on its metrics page, or elsewhere if the page may lack
+    some ranks.
     """
     shown = () if page is None else tuple(page.ranks)
     if shown and METRIC_NAMES[pool.engine_of(instance).type].tells_all_ranks:

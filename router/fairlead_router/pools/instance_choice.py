@@ -1,5 +1,5 @@
-"""Which instances of a pool may get a request, by the names that they are known to serve; and which of them is the
-least loaded, for requests that go past the scheduler.
+"""The instances of a pool that may get a request, by the names that they are known to serve; and the least loaded of
+them, for requests that bypass the scheduler.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from fairlead_router.pools.side_circuits import SideCircuits
 
 OPINIONS_PER_SECOND = 10.0
 OPINIONS_AT_ONCE = 50.0
-"""Limit of a pool's refused requests that are tried on another instance at once; refusals of a model's name do not
-count.
+"""Maximum number of a pool's refused requests that are tried on another instance in a burst; refusals of a model's name
+do not count.
 """
 
 
 class OpinionBudget:
-    """A token bucket of second opinions. A second opinion that contradicts the first one is given back."""
+    """A token bucket of second opinions, which are tries of a refused request on another instance. A second opinion
+    that contradicts the first is given back.
+    """
 
     __slots__ = ("_at", "left")
 
@@ -45,7 +47,9 @@ class OpinionBudget:
 
 
 class InstanceChoice:
-    """The instances of one pool. `direct` counts the requests in flight to each that went past the scheduler."""
+    """The instances of one pool. `direct` counts the requests in flight to each instance that bypassed the
+    scheduler.
+    """
 
     __slots__ = (
         "_accepting", "_addresses", "_declared", "_direct", "_divides", "_scheduler", "_writing", "circuits", "handovers", "names",
@@ -63,7 +67,7 @@ class InstanceChoice:
         """Circuit breakers of requests that bypass the scheduler."""
 
     def take(self, table: RoutingTable) -> None:
-        """Use a newer table. When an instance gets a new engine, everything known of the old engine is forgotten."""
+        """Use a newer table. When an instance gets a new engine, everything known of its old engine is forgotten."""
         addresses = {entry.id: entry.address for entry in table.instances}
         same = [instance for instance, address in addresses.items() if self._addresses.get(instance) == address]
         self._addresses = addresses
@@ -77,15 +81,15 @@ class InstanceChoice:
     # ── names ──
 
     def listed(self, instance: str, models: Collection[str], asked_at: float, aliases: Collection[str] = ()) -> None:
-        """The instance listed its models when it was asked at `asked_at` (Unix seconds). `aliases` are further names
-        that engines serve the model by.
+        """Record that the instance listed these models when it was asked at `asked_at` (Unix seconds). `aliases` are
+        further names under which engines serve the model.
         """
         self.names.listed(instance, models, (*self._declared, *aliases), asked_at)
 
     def serving(self, name: str, among: tuple[str, ...] | None, now: float) -> tuple[str, ...] | None:
-        """The instances `among` these (None = all) that may be sent a request for this name. Returns `among` unchanged
-        if none is known to lack it, or if all that accept requests are. Where prefill and decode are divided, the check
-        happens when the request is sent.
+        """Return the instances `among` these (None = all) that may get a request for this name. Returns `among`
+        unchanged if no instance is known to lack the name, or if all accepting instances lack it. Where prefill and
+        decode are divided, the check happens when the request is sent.
         """
         lacking = self.names.lacking(name, now) if self.names.missing else ()
         if not lacking or self._divides:
@@ -94,13 +98,17 @@ class InstanceChoice:
         return able if self._accepting.intersection(able) else among
 
     def lacks(self, dispatch: Dispatch, name: str, now: float) -> str | None:
-        """The target of this dispatch whose instance lacks the name by now, though others have it."""
+        """Return the target of this dispatch whose instance is known by now to lack the name; None if no target lacks
+        it, or if all accepting instances do.
+        """
         lacking = self.names.lacking(name, now)
         found = next((one for one in (dispatch.instance, dispatch.decode) if one is not None and instance_of(one) in lacking), None)
         return None if self._accepting.issubset(lacking) else found
 
     def prefills_in_vain(self, dispatch: Dispatch, now: float) -> str | None:
-        """The target of this dispatch that would compute its prompt without handing the KV blocks over."""
+        """Return the target of this dispatch that would compute the prompt without handing its KV blocks over; None if
+        the prefill is useful.
+        """
         instance = instance_of(dispatch.instance)
         if dispatch.decode is None or self.handovers.rests(instance, now):
             return None if dispatch.decode is None else dispatch.instance
@@ -108,23 +116,23 @@ class InstanceChoice:
         return None
 
     def only_doubted(self, name: str, now: float) -> Collection[str]:
-        """Accepting instances that are assumed to lack the name although their lists do not say so. They must be asked
-        before a client receives 404.
+        """Return accepting instances that are assumed to lack the name although their lists have it or could not be
+        read. These instances must be asked before a client receives 404.
         """
         return self._accepting.intersection(self.names.only_doubted(name, now))
 
     # ── loads ──
 
     def least_loaded(self, excluded: Collection[str], now: float, name: str = "") -> str | None:
-        """The first instance of `by_load`; None when none is left."""
+        """Return the first instance of `by_load`; None when the list is empty."""
         return next(iter(self.by_load(excluded, now, name)), None)
 
     def by_load(self, excluded: Collection[str], now: float, name: str = "", among: Collection[str] | None = None) -> list[str]:
-        """The accepting instances `among` these (None = all), the one with the fewest requests in flight first, then
-        those whose circuit is open. Those that lack the model or adapter of this name count only where all do: they
-        would answer 404, and so they stand in for none of the others, also not for `excluded` ones.
+        """Return the accepting instances `among` these (None = all): first by the number of requests in flight, then
+        the instances whose circuit is open. Instances that lack the model or adapter of this name are included only if
+        all lack it: they would answer 404, so they cannot replace other instances, not even `excluded` ones.
 
-        For requests that need no particular instance, but one that writes its answer.
+        For requests that need no particular instance, but one that generates answers.
         """
         able = self._writing if among is None else self._writing.intersection(among)
         if self.names.missing and not able.issubset(lacking := self.names.lacking(name, now)):

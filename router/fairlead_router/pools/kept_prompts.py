@@ -1,8 +1,8 @@
-"""Keeps the last prompt of each session as its client sent it, so that another instance can compute it when the
+"""Keeps the last prompt of each session as its client sent it, so that another instance can compute the prompt when the
 session's instance leaves.
 
-Prompts are only in this process's memory, at most `most_bytes` of them; the least recently used are dropped first.
-Nothing is kept for a pool that hands nothing over (`spec.routing.handOverBudget: 0`).
+Prompts are only in this process's memory, at most `most_bytes` in total; the least recently used prompts are dropped
+first. Nothing is kept for a pool without hand-over (`spec.routing.handOverBudget: 0`).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from fairlead.tables import PoolKey
 from fairlead_router.protocols.dialects import Dialect
 
 IDLE_SECONDS = 3600.0
-"""A session without a turn for this time is given up."""
+"""Seconds without a turn after which a session is given up."""
 _OVERHEAD_BYTES = 2048
-"""Memory per prompt besides its body and its blocks."""
+"""Bytes of memory per prompt besides its body and its blocks."""
 MOST_RANKED = 500
-"""Limit of sessions that are compared at once, the most recently used first: comparing a full memory would take a tenth
-of a second.
+"""Maximum number of sessions that are compared at once, the most recently used first: comparing a full memory would
+take a tenth of a second.
 """
 _BLOCK_BYTES = 56
-"""Memory per block: its key (64 bits) and its place in a tuple."""
+"""Bytes of memory per block: its key (64 bits) and its entry in a tuple."""
 
 
 class KeptPrompt:
@@ -42,15 +42,17 @@ class KeptPrompt:
         self.instance = instance
         self.at = at
         self.began = at
-        """When the session's first turn was served, as far back as it was kept."""
+        """The time at which the session's first turn was served, as far back as the session was kept."""
         self.given_up = False
-        """Whether no other instance would compute it."""
+        """Whether the session is given up because no other instance would compute its prompt."""
         self.key = request.session or f"\0{request.blocks[-1]:x}"
-        """The session's name; without a name its prompt, with which the next turn begins."""
+        """The session's name, or for a session without a name its prompt, because the next turn begins with that
+        prompt.
+        """
 
     @property
     def bytes(self) -> int:
-        """The memory that the prompt takes."""
+        """Bytes of memory that the prompt takes."""
         blocks = len(self.request.blocks) + len(self.request.engine_blocks)
         return len(self.body) + len(self.head) + _BLOCK_BYTES * blocks + _OVERHEAD_BYTES
 
@@ -63,7 +65,7 @@ class _Sessions:
         self.turns = NextTurns()
 
     def before(self, prompt: KeptPrompt) -> KeptPrompt | None:
-        """Take out and return the turn before this one."""
+        """Remove and return the turn before this one; None if there is none."""
         if prompt.request.session is not None:
             return self.prompts.pop(prompt.key, None)
         for block in reversed(prompt.request.blocks):
@@ -82,7 +84,7 @@ class KeptPrompts:
         self.bytes = 0
 
     def keep(self, pool: PoolKey, prompt: KeptPrompt) -> None:
-        """Keep a served turn; it replaces the session's turn before."""
+        """Keep a served turn; it replaces the session's previous turn."""
         sessions = self._pools[pool]
         before = sessions.before(prompt)
         if before is not None:
@@ -109,7 +111,7 @@ class KeptPrompts:
         sessions.turns.ended(max(0.0, now - prompt.at))
 
     def keep_only(self, pools: Collection[PoolKey]) -> None:
-        """Drop the prompts of all other pools, which are deleted."""
+        """Keep the prompts of these pools only: the other pools are deleted."""
         for pool in self._pools.keys() - set(pools):
             self.forget(pool)
 
@@ -120,16 +122,16 @@ class KeptPrompts:
             self.bytes -= sum(prompt.bytes for prompt in sessions.prompts.values())
 
     def of(self, pool: PoolKey) -> Iterator[KeptPrompt]:
-        """The pool's prompts."""
+        """Yield the pool's prompts."""
         return iter(self._pools[pool].prompts.values() if pool in self._pools else ())
 
     def newest(self, pool: PoolKey) -> Iterator[KeptPrompt]:
-        """The pool's prompts, the most recently used first."""
+        """Yield the pool's prompts, the most recently used first."""
         return reversed(self._pools[pool].prompts.values() if pool in self._pools else ())
 
     def worths(self, pool: PoolKey, instances: Collection[str], now: float, *, fetched: bool = False) -> list[tuple[Worth, KeptPrompt]]:
-        """The sessions at these targets that were used last, those first whose prompts spare the most for what they
-        cost, which is the same for all that are `fetched`.
+        """Return the sessions at these targets that were used last, ranked by how much computation each prompt saves
+        for its cost; the cost is the same for all sessions if they are `fetched`.
         """
         found_here = (prompt for prompt in self.newest(pool) if prompt.instance in instances and not prompt.given_up)
         here = {prompt.key: prompt for prompt in islice(found_here, MOST_RANKED)}

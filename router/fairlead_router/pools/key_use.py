@@ -6,15 +6,17 @@ from fairlead.gateway_keys import MINUTE_SECONDS, KeyRefusal
 from fairlead.reports.key_use import KeyUse
 
 TAKE_SECONDS = 1.0
-"""Counts are taken this often, so a key costs one record a second at most; a killed router loses no more than this."""
+"""Seconds between two takes of the counts: a key costs at most one record per second, and a killed router loses no more
+than this.
+"""
 
 Counted = tuple[str, int, KeyRefusal | None]
 """Key of a count: the gateway key's id, the minute's start, and the reason of a refusal."""
 
 
 class KeyUseCounts:
-    """Counts since the last take, by key, minute and refusal: at most one for each key and outcome, as they are taken
-    every second.
+    """Counts since the last take, by key, minute and refusal. Because they are taken every second, there is usually one
+    per key and outcome.
     """
 
     __slots__ = ("_counts", "_taken_at")
@@ -42,7 +44,7 @@ class KeyUseCounts:
             counted[2] += output_tokens
 
     def take(self, now: float, *, final: bool = False) -> tuple[KeyUse, ...]:
-        """The counts since the last call; empty until a second has passed, unless this is the `final` call."""
+        """Return the counts since the last call; empty until a second has passed, unless this is the `final` call."""
         if not final and 0 <= now - self._taken_at < TAKE_SECONDS:
             return ()
         self._taken_at = now

@@ -38,31 +38,34 @@ class GatewayKey:
 
     @property
     def is_shared(self) -> bool:
-        """Whether it is one of the gateway's own settings' keys."""
+        """Whether the key is from the gateway's own settings."""
         return not self.facts.id
 
     def goes_on_as(self, facts: GatewayKeyFacts) -> bool:
-        """Take these facts and keep what is left of the limits; False, and nothing, if more than the budget changed."""
+        """Take these facts and keep the remaining limits. If more than the budget has changed, do nothing and return
+        False.
+        """
         if replace(self.facts, budget_ends_at=facts.budget_ends_at) != facts:
             return False
         self.facts = facts
         return True
 
     def opens(self, pool: Pool, name: str | None = None, /) -> bool:
-        """Whether the key opens the pool or, with a name, that model or adapter of it. A key for models opens an
-        adapter only if it names it.
+        """Return whether the key opens the pool or, with a name, that model or adapter of the pool. A key for models
+        opens only the adapters that it names.
         """
         names = (pool.table.model, *pool.table.adapters) if name is None else (name,)
         return any(self.facts.opens(pool.key, one) for one in names)
 
     def has_expired(self, now: float) -> bool:
-        """Whether the key's time is over, by the API's clock."""
+        """Return whether the key has expired, by the API's clock."""
         return self.facts.expires_at is not None and self.facts.expires_at <= now
 
     def over_limit(self, now: float, api_ahead: float = 0.0) -> tuple[KeyRefusal, float] | None:
-        """The limit or budget that is used up, with the seconds until it is not; None after taking one request.
+        """Return the used-up limit or budget with the seconds until it is available again; None after taking one
+        request.
 
-        Tokens are only asked for here, so that no body is read in vain; `GatewayKeys.reserve` asks and takes.
+        Tokens are only checked here, so that no body is read in vain; `GatewayKeys.reserve` checks and takes tokens.
         """
         ends = self.facts.budget_ends_at
         if ends is not None and ends > now + api_ahead:
@@ -75,9 +78,9 @@ class GatewayKey:
 
 
 class GatewayKeys:
-    """All keys of this gateway: those that the control API sends, and `shared`, the secrets of its own settings, which
-    open everything without limits. If keys are not `required`, a client without a valid key is served as nobody; a
-    client that shows a valid key is held to it.
+    """All keys of this gateway: the keys that the control API sends, and `shared`, the secrets of its own settings,
+    which open everything without limits. If keys are not `required`, a client without a valid key is served
+    anonymously; a client with a valid key is bound by that key.
     """
 
     def __init__(self, shared: Collection[str], metrics: RouterMetrics, *, required: bool) -> None:
@@ -91,22 +94,24 @@ class GatewayKeys:
         self._are_read = False
         self._routers = 1
         self._api_ahead = 0.0
-        """By how many seconds the API's clock is ahead of the router's: the API says when keys expire."""
+        """Seconds by which the API's clock, by which keys expire, is ahead of the router's."""
         self.use = KeyUseCounts()
 
     def know_routers(self, count: int, now: float) -> None:
-        """Share limits with the other live routers; `count` is all of them, as the API last reported."""
+        """Share limits with the other live routers; `count` is the number of all live routers, as the API last
+        reported.
+        """
         if max(1, count) != self._routers:
             self._routers = max(1, count)
             for key in self._by_digest.values():
                 key.limits.share(self._routers, now)
 
     def know_clock(self, api_ahead: float) -> None:
-        """The API's clock is ahead of the router's by this many seconds."""
+        """Take the number of seconds by which the API's clock is ahead of the router's."""
         self._api_ahead = api_ahead
 
     def replace(self, keys: Sequence[GatewayKeyFacts], now: float) -> None:
-        """Replace the known keys, besides the settings' own. An unchanged key keeps what is left of its limits."""
+        """Replace the known keys, except the settings' own. An unchanged key keeps its remaining limits."""
         known: dict[bytes, GatewayKey] = {}
         for facts in keys:
             try:
@@ -120,9 +125,9 @@ class GatewayKeys:
         self._are_read = True
 
     def admit(self, headers: Shown, now: float, *, counted: bool) -> GatewayKey | None:
-        """The key of `Authorization: Bearer` or `X-Api-Key`; None for a client without one, where keys are not
+        """Return the key of `Authorization: Bearer` or `X-Api-Key`; None for a client without a key, where keys are not
         required. With `counted` the request counts against the key's limits. Header names must be lower case. Raises
-        BadRequest: 401 without a valid key where one is required, 429 over a limit, 503 while the keys are not known
+        BadRequest: 401 without a valid key where a key is required, 429 over a limit, 503 while the keys are not known
         yet.
         """
         if not self._by_digest and not self.required:
@@ -159,16 +164,16 @@ class GatewayKeys:
         self.use.add(key.facts.id, now, refusal=KeyRefusal.OUT_OF_SCOPE, requests=1)
 
     def sent_to_pool(self, key: GatewayKey, now: float) -> None:
-        """Count a request that its key opens a pool for."""
+        """Count a request to a pool that its key opens."""
         self.use.add(key.facts.id, now, requests=1)
 
     def reserve(self, key: GatewayKey, request: RoutingRequest, most_tokens: int, now: float, *, follows: bool = False) -> Charge:
-        """Count a request that goes to a pool, and take its tokens from the key's limit: its prompt's, and those that
-        its answer is expected to have. Its pool settles the charge when it ends.
+        """Count a request that goes to a pool, and take its tokens from the key's limit: those of its prompt, and the
+        expected number for its answer. Its pool settles the charge when the request ends.
 
-        Of prompt and answer no more than `most_tokens` each can be true. `follows`: the answer is made in the
-        background, after the request has ended. Raises BadRequest 429 if no token is left,
-        which nobody could know before the body was read.
+        `most_tokens` is the largest possible count for prompt and answer each. `follows`: the answer is made in the
+        background, after the request has ended. Raises BadRequest 429 if no token is left, which could not be known
+        before the body was read.
         """
         answer_tokens = key.limits.expected_answer(request.max_output_tokens)
         if seconds := key.limits.reserve(request.prompt_tokens, answer_tokens, now):

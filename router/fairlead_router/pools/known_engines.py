@@ -1,4 +1,4 @@
-"""The last reports of a pool's engines, where they differ from the pool's spec, and earlier observations.
+"""The latest reports of a pool's engines, as far as they differ from the pool's spec, and earlier observations.
 
 Observations of other routers, or of an earlier process of this router, stand in for figures that this router has not
 measured, as long as they are recent enough.
@@ -24,16 +24,18 @@ from fairlead_router.engines.model_cards import Card, aliases_of
 logger = logging.getLogger(__name__)
 
 IMPLAUSIBLE_SECONDS = 120.0
-"""How long an engine is said to report what cannot be true after it did so last; its pages are read more often."""
+"""Seconds for which the trouble of an implausible report lasts after the engine's last such report; the engine's
+metrics are read more often than that.
+"""
 _LONGEST_WORDS = 200
 
 CACHE_SIZE_STEP = 0.05
-"""A reported cache size is ignored if it differs from the size in use by less than this."""
+"""A reported cache size is ignored if it differs from the size in use by less than this share."""
 
 
 class KnownEngines:
-    """The engines of one pool by instance. An engine that does not answer has no usage and no page. Other modules read
-    its fields, and change them by its methods alone.
+    """What is known of the engines of one pool, by instance. An engine that does not answer has no usage and no page.
+    Other modules may read the fields, and change them only by the methods.
     """
 
     __slots__ = (
@@ -47,30 +49,30 @@ class KnownEngines:
         self.pages: dict[str, EnginePage] = {}
         """The last metrics page of each engine."""
         self.lives: dict[str, EngineProgress] = {}
-        """Keyed by target: the progress of each engine, or of each of its ranks."""
+        """The progress of each engine, or of each of its ranks, keyed by target."""
         self.troubles: defaultdict[str, dict[EngineTrouble, str]] = defaultdict(dict)
-        """Keyed by instance: its troubles, in words, such as a difference from the pool's spec."""
+        """The troubles of each instance with their messages, such as a difference from the pool's spec."""
         self._implausible: defaultdict[str, dict[str, tuple[str, float]]] = defaultdict(dict)
-        """Keyed by instance and subject: what cannot be true of what it says, in words, and when it said so last."""
+        """Implausible reports, keyed by instance and subject: the message, and the time of the last such report."""
         self.cache_tokens: int | None = None
-        """The size of KV caches that routing uses, where engines reported theirs: the smallest. For an engine with
-        several data-parallel ranks, the size of one rank counts.
+        """The size in tokens of the KV caches that routing uses: the smallest size that engines reported, None if no
+        engine reported its size. For an engine with several data-parallel ranks, the size of one rank counts.
         """
         self._cache_sizes: dict[str, int] = {}
         self._fetched: dict[str, tuple[float, float]] = {}
         self._ranks: dict[tuple[str, str], RanksSeen] = {}
-        """Data-parallel ranks, keyed by instance and address, as another process at the instance may
-        have other ranks.
+        """Data-parallel ranks, keyed by instance and address, because another process of the instance may have other
+        ranks.
         """
         self.told_ranks: dict[tuple[str, str], Collection[int]] = {}
-        """Keyed by instance and address: the ranks that each engine named outside its metrics page."""
+        """The ranks that each engine named outside its metrics page, keyed by instance and address."""
         self.cards: dict[str, Mapping[str, Card]] = {}
         """The latest model cards of each engine, by model name."""
         self.aliases: frozenset[str] = frozenset()
-        """Further names of the pool's model at its engines."""
+        """Further names under which the pool's engines serve its model."""
 
     def keep_only(self, instances: Set[str], model: str) -> None:
-        """Forget all other instances; the pool serves this model."""
+        """Forget all other instances; `model` is the pool's model."""
         self._ranks = {key: seen for key, seen in self._ranks.items() if key[0] in instances}
         self.told_ranks = {key: told for key, told in self.told_ranks.items() if key[0] in instances}
         self.lives = {target: life for target, life in self.lives.items() if instance_of(target) in instances}
@@ -80,7 +82,9 @@ class KnownEngines:
         self.aliases = aliases_of(model, self.cards.values())
 
     def read(self, instance: str, page: EnginePage | None, kv_usage: float | None) -> None:
-        """Take in a metrics page; None: the engine did not answer, or reports no plausible usage."""
+        """Take in a metrics page and the used share of the KV cache. None: the engine did not answer, or reports no
+        plausible usage.
+        """
         if page is None:
             self.pages.pop(instance, None)
         else:
@@ -91,22 +95,24 @@ class KnownEngines:
             self.kv_usage[instance] = kv_usage
 
     def read_fetched(self, instance: str, size: float, tokens: float) -> None:
-        """The bytes and tokens of KV blocks that the engine has fetched from others since its start."""
+        """Record the bytes and tokens of KV blocks that the engine has fetched from other engines since its start."""
         self._fetched[instance] = (size, tokens)
 
     @property
     def kv_bytes_per_token(self) -> float | None:
-        """Bytes of a token's KV blocks, as engines counted what they fetched; None before they fetched any."""
+        """Return the bytes of a token's KV blocks, from engines' counts of what they fetched; None before any engine
+        fetched blocks.
+        """
         size, tokens = (sum(told) for told in zip(*self._fetched.values(), strict=True)) if self._fetched else (0.0, 0.0)
         return size / tokens if tokens and KV_BYTES_PER_TOKEN.holds(size / tokens) else None
 
     def name_ranks(self, instance: str, address: str, names: Collection[int]) -> None:
-        """The engine named its ranks outside its metrics page."""
+        """Record the ranks that the engine named outside its metrics page."""
         self.told_ranks[instance, address] = names
 
     def life(self, target: str, least_seconds: float) -> EngineProgress:
-        """The progress of the target's work. Nothing is known of a new target, and its steps take `least_seconds` at
-        least.
+        """Return the progress of the target's work. For a new target this is a progress without observations, with
+        steps of at least `least_seconds`.
         """
         found = self.lives.get(target)
         if found is None:
@@ -114,51 +120,53 @@ class KnownEngines:
         return found
 
     def forget_life(self, target: str) -> None:
-        """Another engine replaced the target's engine: forget the old engine's progress."""
+        """Forget the progress of the target's engine, because another engine has replaced it."""
         del self.lives[target]
 
     def learn_cards(self, instance: str, cards: Mapping[str, Card], model: str) -> None:
-        """An engine listed the models that it serves."""
+        """Record the cards of the models that an engine listed."""
         self.cards[instance] = cards
         self.aliases = aliases_of(model, self.cards.values())
 
     def see_ranks(self, instance: str, address: str, names: Collection[int], now: float) -> bool:
-        """The engine reported on all its data-parallel ranks. Returns whether it has other ranks than were known."""
+        """Record all data-parallel ranks that an engine reported; return whether they differ from the known ranks."""
         return self._ranks.setdefault((instance, address), RanksSeen()).see(names, now)
 
     def ranks(self, entries: Iterable[InstanceEntry]) -> Mapping[str, Ranks]:
-        """The ranks of each of these instances that has several."""
+        """Return the ranks of each of these instances that has several ranks."""
         found = {entry.id: self._ranks.get((entry.id, entry.address)) for entry in entries}
         return {instance: seen.ranks for instance, seen in found.items() if seen is not None and seen.ranks}
 
     def target(self, instance: str, address: str, name: int | None) -> str:
-        """The target for the rank that the engine at this address calls `name`; None: the instance as a whole."""
+        """Return the target for the rank that the engine at this address calls `name`. For a `name` of None it is the
+        whole instance.
+        """
         seen = self._ranks.get((instance, address))
         return target_of(instance, None if seen is None or name is None else seen.rank(name))
 
     def figures(self, instance: str, address: str, page: EnginePage) -> Mapping[str, EngineFigures]:
-        """The figures of the engine's metrics page, by target."""
+        """Return the figures of the engine's metrics page, by target."""
         seen = self._ranks.get((instance, address))
         if seen is None or not seen.ranks:
             return {instance: page}
         return {target_of(instance, rank): one for rank, one in self.rank_figures(instance, address, page).items()}
 
     def rank_figures(self, instance: str, address: str, page: EnginePage) -> Mapping[int, EngineFigures]:
-        """The page's figures by rank, if the engine is known to have several."""
+        """Return the page's figures by rank, if the engine is known to have several ranks."""
         seen = self._ranks.get((instance, address))
         ranks = () if seen is None else ((seen.rank(name), one) for name, one in page.ranks.items())
         return {rank: one for rank, one in ranks if rank is not None}
 
     @property
     def told_cache_sizes(self) -> Collection[int]:
-        """The KV cache sizes, in tokens, of the engines that reported one; for an engine with ranks, that of its
-        smallest.
+        """Return the KV cache sizes, in tokens, of the engines that reported a size; for an engine with ranks, the size
+        of its smallest rank.
         """
         return self._cache_sizes.values()
 
     def learn_cache_size(self, instance: str, tokens: int, declared: int) -> bool:
-        """An engine reported how many tokens its KV cache holds, or that of its smallest rank. Returns whether
-        `cache_tokens` changed. `declared` is the size in use until an engine reports one.
+        """Record an engine's report of the number of tokens that its KV cache holds, or its smallest rank's cache.
+        Return whether `cache_tokens` changed. `declared` is the size in use until an engine reports its size.
         """
         self._cache_sizes[instance] = tokens
         smallest = min(self._cache_sizes.values())
@@ -169,28 +177,29 @@ class KnownEngines:
         return True
 
     def found(self, instance: str, trouble: EngineTrouble, words: str | None) -> None:
-        """Record that an instance has this trouble, in these words; None: it does not have it."""
+        """Record that an instance has this trouble, with this message; None: the instance does not have the trouble."""
         if words is not None:
             self.troubles[instance][trouble] = words
         elif instance in self.troubles:
             self.troubles[instance].pop(trouble, None)
 
     def implausible(self, instance: str, subject: str, words: str, now: float) -> None:
-        """An engine said of this subject what cannot be true, in these words; empty: all of it can. `now` is in Unix
-        seconds. It is a trouble for as long as it is said, and a while longer.
+        """Record a message about what cannot be true in an engine's report on this subject; an empty message:
+        everything is plausible. `now` is in Unix seconds. The trouble lasts while such reports continue, and
+        IMPLAUSIBLE_SECONDS longer.
         """
         said = self._implausible[instance]
         if words:
             if subject not in said:
                 extra = {"pool": str(self._pool), "instance": instance, "subject": subject, "error": words[:_LONGEST_WORDS]}
-                logger.warning("an engine says what cannot be true, which is not used", extra=extra)
+                logger.warning("an engine reports impossible values, which are ignored", extra=extra)
             said[subject] = (shown(words, _LONGEST_WORDS), now)
         elif not said or said.pop(subject, None) is None:
             return
         self._tell_implausible(instance)
 
     def forget_implausible(self, now: float) -> None:
-        """Forget what has not been said again for a while."""
+        """Drop implausible reports that have not been repeated for IMPLAUSIBLE_SECONDS."""
         for instance, said in self._implausible.items():
             gone = [subject for subject, (_, at) in said.items() if now - at >= IMPLAUSIBLE_SECONDS]
             for subject in gone:
@@ -200,10 +209,12 @@ class KnownEngines:
 
     def _tell_implausible(self, instance: str) -> None:
         words = "; ".join(f"{subject}: {words}" for subject, (words, _) in sorted(self._implausible[instance].items()))
-        self.found(instance, EngineTrouble.REPORTS_IMPLAUSIBLE, f"what it says is not all used: {words}" if words else None)
+        self.found(
+            instance, EngineTrouble.REPORTS_IMPLAUSIBLE, f"some of its reports are impossible and ignored: {words}" if words else None
+        )
 
     def troubled(self) -> tuple[TroubledEngine, ...]:
-        """All troubles of the pool's engines, by instance."""
+        """Return all troubles of the pool's engines, by instance."""
         return tuple(
             TroubledEngine(
                 pool=self._pool,
@@ -218,7 +229,7 @@ class KnownEngines:
         )
 
     def lives_of(self, instance: str) -> Mapping[int | None, EngineProgress]:
-        """The progress of an instance's engine, by rank; the key is None for an engine without ranks."""
+        """Return the progress of an instance's engine, by rank; the key is None for an engine without ranks."""
         return {rank_of(target): life for target, life in sorted(self.lives.items()) if instance_of(target) == instance}
 
     def _stalled_ranks(self, instance: str) -> tuple[int, ...]:
@@ -233,8 +244,8 @@ class KnownEngines:
 
 
 class RecalledEngines:
-    """The newest recalled figures of each instance. Every table passed in must have the pool's instances, and count
-    tokens by the current size.
+    """The newest recalled figures of each instance. Every table passed to a method must have the pool's instances, and
+    count tokens by the current size.
     """
 
     __slots__ = ("_memory",)
@@ -243,14 +254,15 @@ class RecalledEngines:
         self._memory: EngineMemory | None = None
 
     def take(self, memory: EngineMemory, table: RoutingTable, now: float) -> EngineMemory | None:
-        """Remember each of its figures that is newer or from a better source than the remembered one; returns the
-        memory.
+        """Remember each figure of `memory` that is newer, or from a better source, than the remembered figure; return
+        what is remembered now, or None.
         """
         self._memory = joined(self.of_instance(table, now), believed(memory, table, now))
         return self._memory
 
     def measured(self, memory: EngineMemory, bytes_per_token: Figure, parts: int, table: RoutingTable, now: float) -> EngineMemory | None:
-        """Remember a measurement made here at one of an instance's `parts` ranks; returns what is remembered now.
+        """Remember a measurement made by this router at one of an instance's `parts` ranks; return what is remembered
+        now.
 
         So a router without requests for an hour uses the same figures as after a restart.
         """
@@ -262,12 +274,16 @@ class RecalledEngines:
         return self.take(replace(memory, known=known), table, now)
 
     def of_instance(self, table: RoutingTable, now: float) -> EngineMemory | None:
-        """The earlier measurements that still hold for the engines of this table; None if none does."""
+        """Return the earlier measurements that still hold for the engines of this table; None if there are no such
+        measurements.
+        """
         self._memory = None if self._memory is None else believed(self._memory, table, now)
         return self._memory
 
     def of_target(self, parts: int, table: RoutingTable, now: float) -> EngineMemory | None:
-        """The same figures for one of an instance's `parts` ranks, which has that fraction of the instance's speed."""
+        """Return the same figures for one of an instance's `parts` ranks, which has that fraction of the instance's
+        speed.
+        """
         memory = self.of_instance(table, now)
         if memory is None:
             return None
@@ -275,7 +291,7 @@ class RecalledEngines:
         return replace(memory, known=replace(memory.known, prefill_tokens_per_second=part))
 
     def bytes_per_token(self, table: RoutingTable, now: float) -> Figure:
-        """Bytes of prompt text per token; unknown if no figure is remembered."""
+        """Return the bytes of prompt text per token; unknown if no figure is remembered."""
         memory = self.of_instance(table, now)
         return UNKNOWN if memory is None else memory.known.bytes_per_token
 

@@ -1,4 +1,4 @@
-"""Finds the instances that send KV events, by asking their engines, and follows those that name a source.
+"""Finds the instances that send KV events, by asking their engines, and follows the sources that they name.
 
 An engine that has no such path, or names no source, costs one request now and then. Nothing here can make a request
 fail: without events a router uses the history of its own requests.
@@ -38,28 +38,32 @@ from fairlead_router.pools.pools import Pools
 
 FOLLOW_SECONDS = 1.0
 ASK_AGAIN_SECONDS = 10.0
-"""Seconds between two requests to an engine about the place where it publishes KV events; an unreachable engine is
-asked at every look.
+"""Seconds between two requests to an engine for the place where it publishes KV events; an unreachable engine is asked
+at every look.
 """
 
 SILENT_SECONDS = 60.0
-"""The same for engines that have never published KV events: to start publishing, an engine usually needs a new pod."""
+"""Seconds between two such requests to engines that have never published KV events: to start publishing, an engine
+usually needs a new pod.
+"""
 
 TIMEOUT_SECONDS = 2.0
 AT_ONCE = 16
 SWEPT_BLOCKS = 5_000
 MOST_FOLLOWED = 1024
-"""Sources that a router follows."""
+"""Maximum number of sources that a router follows."""
 OPENED_AT_ONCE = 4
 OPENED_A_TURN = 64
-"""Sources that are opened before the loop goes on, and in each FOLLOW_SECONDS."""
+"""Number of sources that are opened before the loop goes on, and in each FOLLOW_SECONDS."""
 SOURCES, EVENTS = "where it publishes KV events", "its KV events"
-"""Subjects of what an engine says."""
+"""Subjects of an engine's reports."""
 MOST_SOCKETS = 65_000
 """Limit of sockets; ZMQ's default of 1,023 is too few, since an instance takes up to four per rank."""
 
 UNHEARD_SECONDS = 60.0
-"""Seconds for which an engine that connects to a router may compute without an event before it is reported."""
+"""Seconds for which an engine that connects to routers may compute without sending an event, before this is
+reported.
+"""
 
 WRONG_SIZE = "its KV blocks have another size than those of its pool; the router uses its own history of requests for it"
 
@@ -79,15 +83,15 @@ class _Followed:
     ask_at: float = 0.0
     has_published: bool = False
     wanted: tuple[EventSource, ...] = ()
-    """The sources that it named last."""
+    """The sources that the engine named last."""
     was_away: bool = False
     faults: int = 0
-    """Faults of its events at the last look."""
+    """Number of faults of the engine's events at the last look."""
     events: InstanceEvents | None = None
     since: float = 0.0
     """When the instance's sources became known."""
     complaint: str = ""
-    """The fault in the engine's answer or in its blocks; logged once."""
+    """The fault in the engine's answer or in its blocks, logged once; empty if there is none."""
 
 
 class KvEventFollower:
@@ -104,8 +108,8 @@ class KvEventFollower:
         hosts: Hosts | None = None,
         most_sources: int = MOST_FOLLOWED,
     ) -> None:
-        """At `central` engines may connect to publish. They may name `hosts` besides their own. At most `most_sources`
-        sources are followed.
+        """Follow nothing yet. Engines may connect to `central` to publish, and may name `hosts` besides their own. At
+        most `most_sources` sources are followed.
         """
         self._hosts = hosts or Hosts()
         self._most_sources = most_sources
@@ -119,7 +123,9 @@ class KvEventFollower:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._followed: dict[tuple[str, str], _Followed] = {}
         self._context: zmq.Context[Socket] | None = None
-        """The ZMQ context, made for the first engine that publishes: other routers need no such thread."""
+        """The ZMQ context, made for the first engine that publishes, because it starts a thread that other routers do
+        not need.
+        """
         self._reader = SlicedReader()
         if central is not None:
             self.central = _bound(central)
@@ -148,11 +154,13 @@ class KvEventFollower:
             pool.scheduler.caches.index.sweep(SWEPT_BLOCKS)
 
     def readings(self) -> dict[tuple[str, str], list[EventReading]]:
-        """The state of each followed instance's events, by pool and instance."""
+        """Return the state of each followed instance's events, by pool and instance."""
         return {key: followed.events.readings() for key, followed in self._followed.items() if followed.events is not None}
 
     def events_heard(self, pool: str, instance: str) -> Mapping[int, int]:
-        """The count of this instance's events since it was first followed, by the rank's name at its engine."""
+        """Return the number of this instance's events since it was first followed, keyed by the engine's number of the
+        rank.
+        """
         followed = self._followed.get((pool, instance))
         return {} if followed is None or followed.events is None else {one.source.rank: one.events for one in followed.events.subscriptions}
 
@@ -175,7 +183,7 @@ class KvEventFollower:
             self._followed[key] = _Followed(pool=pool, instance=entry.id, address=entry.address)
 
     async def _guarded(self, followed: _Followed) -> None:
-        """A fault at one engine's answer costs that engine's events alone."""
+        """Follow one engine. A fault in its answer costs only this engine's events."""
         try:
             await self._ask(followed)
         except Exception:
@@ -218,14 +226,16 @@ class KvEventFollower:
         followed.was_away = False
 
     def _by_topic(self, followed: _Followed) -> tuple[EventSource, ...]:
-        """The source of an engine that does not report where it publishes, by the topic of messages received here."""
+        """Return the source of an engine that does not report where it publishes, from the topic of messages received
+        here.
+        """
         if followed.events is not None and followed.events.told[0].endpoint == BY_TOPIC:
             return followed.events.told
         topic = None if self.central is None else self.central.topic_of(followed.instance, followed.address)
         return () if topic is None else (EventSource(rank=0, endpoint=BY_TOPIC, replay_endpoint=None, topic=topic, connects=True),)
 
     def _subscribe(self, followed: _Followed, sources: tuple[EventSource, ...]) -> None:
-        """Follow them: the sockets are opened a few at a time (`_open`)."""
+        """Follow these sources; `_open` opens their sockets, a few at a time."""
         followed.since = self._now()
         left = self._most_sources - sum(len(one.events.told) for one in self._followed.values() if one.events is not None)
         if left < len(sources):
@@ -240,7 +250,7 @@ class KvEventFollower:
         logger.info("following KV events", extra={"pool": str(followed.pool.key), "instance": followed.instance, "ranks": len(sources)})
 
     async def _open(self) -> None:
-        """Open the sockets of new sources, a few of all engines at a time; the loop goes on in between."""
+        """Open the sockets of new sources, a few at a time over all engines, so that the loop goes on in between."""
         left = OPENED_A_TURN
         for followed in tuple(self._followed.values()):
             while left > 0 and followed.events is not None:
@@ -280,7 +290,9 @@ class KvEventFollower:
             self._complain(followed, wrong)
 
     def _why_unheard(self, followed: _Followed, events: InstanceEvents) -> str | None:
-        """Why no events arrive from an engine that connects to a router and holds blocks; None while all is well."""
+        """Return why no events arrive from an engine that connects to routers and holds blocks; None if
+        events arrive.
+        """
         unheard = events.unheard
         computes = followed.pool.engines.kv_usage.get(followed.instance, 0.0) > 0
         if not unheard or not computes or self._now() - followed.since < UNHEARD_SECONDS:
@@ -291,7 +303,7 @@ class KvEventFollower:
                 f"it connects to {endpoint} to publish its KV events; {_BIND}, or set FAIRLEAD_KV_EVENTS_PORT and point it at the routers"
             )
         told = "" if self.central is None else _unknown_words(self.central)
-        return f"it connects to {endpoint} to publish its KV events, and none came to this router; {_REPLAY}{told}"
+        return f"it connects to {endpoint} to publish its KV events, and this router received none; {_REPLAY}{told}"
 
     def _complain(self, followed: _Followed, complaint: str) -> None:
         if complaint != followed.complaint:
@@ -309,7 +321,7 @@ class KvEventFollower:
 
 
 def _bound(place: CentralPlace) -> CentralPort | None:
-    """The port that engines connect to; None if another process of this pod has it."""
+    """Return the port to which engines connect; None if another process of this pod has it."""
     try:
         return CentralPort(place)
     except OSError as error:
@@ -318,6 +330,6 @@ def _bound(place: CentralPlace) -> CentralPort | None:
 
 
 def _unknown_words(central: CentralPort) -> str:
-    """The unknown topic with the most messages, if there is one."""
+    """Return a message about the unknown topic with the most messages; empty if there is none."""
     found = central.unknown.most_common(1)
     return f"; topic {found[0][0].decode('utf-8', 'replace')[:100]!r} came {found[0][1]} times and names no instance" if found else ""

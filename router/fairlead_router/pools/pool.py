@@ -1,6 +1,6 @@
 """One pool as this router serves it: its routing table, its scheduler, its names, and the observations of its engines.
 
-`account` has its requests, and only `account` reports them to the scheduler.
+`account` has its requests, and is the only module that reports them to the scheduler.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fairlead_router.pools.side_circuits import fault_of
 from fairlead_router.pools.tickets import Ticket
 
 ANSWERS = "its answers"
-"""A subject of what an engine says."""
+"""The subject of an engine's report for troubles of its answers."""
 
 _CONNECTOR = "give it a --kv-transfer-config whose connector names blocks in answers, as NixlConnector does"
 
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class Pool:
-    """A served pool."""
+    """A pool that this router serves."""
 
     __slots__ = (
         "__weakref__", "_engines", "_figures_off", "_forgets_at", "_ranks", "accepting", "account", "addresses", "apart", "binds_beginnings",
@@ -52,14 +52,14 @@ class Pool:
         self.header = str(table.pool).encode()
         self.account = PoolAccount(table.pool, scheduler, metrics, now, self._recount, recorded_share=recorded_share)
         self.apart = Apart.NOT_FOUND
-        """Why this router decides alone although other routers exist; None if it does not."""
+        """Why this router decides alone although other routers exist; None if it does not decide alone."""
         self.engines = KnownEngines(table.pool)
         self.choice = InstanceChoice(scheduler, self.account.direct)
         self.token_sizes = TokenSizes(table.engine.bytes_per_token)
         self.recalled = RecalledEngines()
         self._forgets_at = now + FORGET_SECONDS
         self._figures_off: dict[str, float] = {}
-        """Learned quantities that are off by more than half, each with the time since when."""
+        """The time since which each learned quantity has been off by more than half."""
         self._take(table)
 
     # ── the table ──
@@ -105,12 +105,13 @@ class Pool:
 
     @property
     def hands_caches_over(self) -> bool:
-        """Whether sessions whose instance leaves may fetch their blocks there before their next turns."""
+        """Whether sessions whose instance leaves may have their blocks fetched from it before their next turns."""
         return self.moves_caches and self.table.routing.hand_over_budget > 0
 
     def _placed(self, table: RoutingTable, sizes: TokenSizes) -> RoutingTable:
-        """The table by which the scheduler places requests. Its instances are targets, and the sizes that engines
-        reported replace the declared ones. Each rank of an instance gets a part of the instance's declared figures.
+        """Return the table by which the scheduler places requests. Its instances are targets, and the sizes that
+        engines reported replace the declared sizes. Each rank of an instance gets a part of the instance's declared
+        figures.
         """
         ranks = self.engines.ranks(table.instances)
         parts = max(map(len, ranks.values()), default=1)
@@ -123,37 +124,41 @@ class Pool:
         return replace(table, engine=engine, instances=targets_of(table.instances, ranks))
 
     def engine_of(self, instance: str) -> EngineFacts:
-        """The facts of the engine of an instance, or of one of its ranks: others than the table's while a rollout
-        replaces it.
+        """Return the facts of the engine of an instance, or of one of its ranks. They differ from the table's while a
+        rollout replaces the engine.
         """
         return self._engines.get(instance_of(instance), self.table.engine) if self._engines else self.table.engine
 
     def passes_credentials(self, instance: str) -> bool:
-        """Whether this instance gets a client's credentials; `pass_credentials` says whether any does."""
+        """Return whether this instance gets a client's credentials; `pass_credentials` says whether any
+        instance does.
+        """
         return self.pass_credentials and self.engine_of(instance).pass_client_credentials
 
     def ranks(self, instance: str) -> Ranks:
-        """The data-parallel ranks of an instance, if it is known to have several."""
+        """Return the data-parallel ranks of an instance that is known to have several."""
         return self._ranks.get(instance, ())
 
     def targets(self, instance: str) -> Sequence[str]:
-        """The instance's targets: its ranks if it is known to have several, otherwise the instance itself."""
+        """Return the instance's targets: its ranks if it is known to have several, otherwise the instance itself."""
         return [target_of(instance, rank) for rank in self.ranks(instance)] or (instance,)
 
     def target(self, instance: str, rank: int | None) -> str:
-        """The target for a request to an instance with this rank, or without one."""
+        """Return the target for a request to an instance with this rank; None: without a rank."""
         known = self.ranks(instance)
         return target_of(instance, rank if rank in known else next(iter(known), None))
 
     def see_ranks(self, instance: str, names: Collection[int], now: float) -> None:
-        """An engine reported on all its data-parallel ranks, under these names."""
+        """Record all data-parallel ranks that an engine reported, under these names."""
         if instance in self.addresses and self.engines.see_ranks(instance, self.addresses[instance], names, now):
             self._ranks = self.engines.ranks(self.table.instances)
             logger.info("data-parallel ranks", extra={"pool": str(self.key), "instance": instance, "ranks": self.ranks(instance)})
             self._recount(now)
 
     def learn_cache_size(self, instance: str, tokens: int, now: float) -> None:
-        """An engine reported how many tokens its KV cache holds, or the cache of each of its ranks."""
+        """Record an engine's report of the number of tokens that its KV cache, or the cache of each of its ranks,
+        holds.
+        """
         if self.engines.learn_cache_size(instance, tokens, self.table.engine.kv_cache_tokens):
             logger.info("size of KV caches measured", extra={"pool": str(self.key), "tokens": self.engines.cache_tokens})
             self._recount(now)
@@ -161,12 +166,14 @@ class Pool:
     # ── what was observed before ──
 
     def recall_engines(self, memory: EngineMemory, now: float) -> None:
-        """Use earlier observations of the pool's instances, each figure until it is measured here."""
+        """Use earlier observations of the pool's instances, until each figure is measured by this router."""
         self.recalled.take(memory, self._counted(), now)
         self._go_by_recalled(now)
 
     def engine_memory(self, now: float) -> EngineMemory | None:
-        """The measurements of one of the pool's instances, kept for a router that starts; None if there are none."""
+        """Return the measurements of one of the pool's instances, kept for a router that starts; None if there are no
+        measurements.
+        """
         of_target, bytes_per_token = self.scheduler.engine_memory(now), self.token_sizes.measured(now)
         memory = self.recalled.measured(of_target, bytes_per_token, self._parts, self._counted(), now)
         self._go_by_recalled(now)
@@ -187,12 +194,12 @@ class Pool:
     # ── what is learned ──
 
     def _recount(self, now: float) -> None:
-        """Use the learned token sizes. Requests in flight keep the counts from their arrival."""
+        """Use the learned token sizes. Requests in flight keep the counts made at their arrival."""
         self.account.deliver(self.scheduler.update_table(self._placed(self.table, self.token_sizes), now), now)
         self.scheduler.recall_engines(self.recalled.of_target(self._parts, self._counted(), now), now)
 
     def tick(self, now: float) -> None:
-        """Called often: lets the scheduler work, and from time to time drops old records."""
+        """Let the scheduler work, and from time to time drop old records; called often."""
         self.account.tick(now)
         if now >= self._forgets_at:
             self._forgets_at = now + FORGET_SECONDS
@@ -200,11 +207,11 @@ class Pool:
                 self._recount(now)
 
     def decides_apart(self, why: Apart) -> None:
-        """This router decides alone, although others exist, for this reason."""
+        """Record why this router decides alone although other routers exist."""
         self.apart = why
 
     def off_seconds(self, quantity: str, now: float, *, is_off: bool) -> float:
-        """Seconds for which a measured quantity has been wrong by more than half, as seen at each call of
+        """Return for how many seconds a measured quantity has been wrong by more than half, as seen at each call of
         this method.
         """
         if not is_off:
@@ -213,19 +220,20 @@ class Pool:
         return max(0.0, now - self._figures_off.setdefault(quantity, now))
 
     def most_tokens(self, body_bytes: int) -> int:
-        """The most tokens that a prompt with a body of `body_bytes`, or its answer, can truly have. A token of text has
-        a byte; what the bytes do not show (media, a conversation that its engine keeps) must fit into a KV cache.
+        """Return the largest number of tokens that a prompt with a body of `body_bytes`, or its answer, can have. A
+        token of text has at least a byte; what the bytes do not show (media, a conversation that the engine keeps) must
+        fit into a KV cache.
         """
         return body_bytes + (self.engines.cache_tokens or self.table.engine.kv_cache_tokens)
 
     # ── names ──
 
     def adapter(self, asked: str | None) -> str | None:
-        """The LoRA adapter that a client asked for by this name; None for any other name."""
+        """Return the LoRA adapter with the name that a client asked for; None for any other name."""
         return asked if asked in self.table.adapters and asked != str(self.key) else None
 
     def engine_name(self, asked: str | None) -> str:
-        """The engines' name for the model that a client asked for."""
+        """Return the engines' name for the model that a client asked for."""
         model = self.table.model
         if asked is None or asked == model:
             return model
@@ -234,8 +242,8 @@ class Pool:
     # ── engines ──
 
     def engine_failed(self, instance: str, kind: str, now: float, ticket: Ticket | None = None) -> None:
-        """Count an engine's failure, for a request if its ticket is given. Tell the scheduler only if the failure may
-        be the instance's fault.
+        """Count an engine's failure, for a request if its ticket is given. Reports it to the scheduler only if the
+        failure may be the instance's fault.
         """
         self.counters.upstream_errors[kind] += 1
         if ticket is not None:
@@ -245,18 +253,20 @@ class Pool:
             self.scheduler.instance_failed(instance, now, fault, None if ticket is None else ticket.request.id)
 
     def note_beyond_bounds(self, target: str, failure: UpstreamFailure, now: float) -> None:
-        """An answer failed: if it was larger than any answer is, that is a trouble of its engine."""
+        """Record a trouble of the target's engine if the failed answer was larger than any answer is."""
         if isinstance(failure, BeyondBounds):
             self.engines.implausible(instance_of(target), ANSWERS, failure.words, now)
 
     def handed_over(self, target: str, now: float, *, named_blocks: bool) -> None:
-        """A prefill for another instance has ended there, and its answer named the KV blocks, or none."""
+        """Record that a prefill for another instance has ended at this target, and whether its answer named
+        KV blocks.
+        """
         self.counters.unfetched += not named_blocks
         self.scheduler.handovers.note(instance_of(target), now, named_blocks=named_blocks)
         self.judge_handovers(target)
 
     def judge_handovers(self, target: str) -> None:
-        """Add or remove the trouble that the engine names no KV blocks although it was asked to hand some over."""
+        """Add or remove the trouble that the target's engine was asked to hand KV blocks over and names none."""
         instance = instance_of(target)
         in_vain = self.scheduler.handovers.in_vain(instance)
         computed = ["sessions that leave it are computed again"] * self.moves_caches
@@ -265,5 +275,5 @@ class Pool:
         self.engines.found(instance, EngineTrouble.KV_NOT_HANDED_ON, words if in_vain and computed else None)
 
     def engine_worked(self, instance: str, now: float) -> None:
-        """An engine answered completely."""
+        """Record that an engine answered completely."""
         self.scheduler.instance_worked(instance, now)

@@ -1,8 +1,8 @@
-"""Training for pools whose policy learns: their samples go to the trainer, and its models replace the old ones as a
-whole.
+"""Training for pools with a learning policy: their samples go to the trainer, and its models replace the old models as
+a whole.
 
-Nothing here can make a request fail or wait: without a trainer the model in use stays, until the policy finds it too
-old and asks its heuristic.
+Nothing here can make a request fail or wait: without a trainer the model in use stays, until the policy considers it
+too old and uses its heuristic.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from fairlead_router.training.trainer import Trainer, TrainerLost
 
 TRAIN_SECONDS = 1.0
 ASK_SECONDS = 30.0
-"""A pool without a model asks for a shared one this often."""
+"""Seconds after which a pool without a model asks for a shared model again."""
 
 LESSON_SAMPLES = 100
-"""The smallest number of samples per lesson."""
+"""Minimum number of samples per lesson."""
 
 logger = logging.getLogger(__name__)
 
 
 class ModelStore(Protocol):
-    """Shares models between all routers of a pool: the control API."""
+    """A store that shares models between all routers of a pool: the control API."""
 
     async def post_model(self, model: TrainedModel) -> Outcome[None]:
         """Store a model that this router has trained."""
 
     async def newest_model(self, pool: PoolKey) -> Outcome[SharedModel]:
-        """The newest model, whichever router trained it."""
+        """Return the newest model, whichever router trained it."""
 
 
 class PoolTraining:
-    """Trains for all pools of a router that learn, one after the other.
+    """Trains the policies of all learning pools of a router, one after the other.
 
-    A pool without a model begins with the newest that any router has trained. `new_id` makes the ids of models.
+    A pool without a model begins with the newest model that any router has trained. `new_id` makes the ids of models.
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class PoolTraining:
         self._now = now
         self._new_id = new_id
         self._ask_at: dict[str, float] = {}
-        """When to ask for a shared model again, by pool without one."""
+        """The time of the next request for a shared model, keyed by pools without a model."""
         self._told: dict[str, LearningReport] = {}
-        """The policy's report when its model was last shared, by pool."""
+        """The policy's report at the time when its model was last shared, by pool."""
         self._counters = metrics.training
         metrics.learning_reports = self.reports
         self._models: dict[str, tuple[LearnsOnline, Model]] = {}
-        """Keyed by pool: the policy that last got a model, and that model."""
+        """The policy that last got a model, and that model, keyed by pool."""
 
     async def train(self) -> None:
         """Check each learning policy once; runs every TRAIN_SECONDS."""
@@ -91,12 +91,12 @@ class PoolTraining:
                 del by_pool[gone]
 
     def reports(self) -> dict[str, LearningReport]:
-        """The report of each pool's learning policy, by pool."""
+        """Return the report of each pool's learning policy, by pool."""
         policies = ((str(pool.key), pool.scheduler.learns_online) for pool in self._pools.all())
         return {name: policy.learning() for name, policy in policies if policy is not None}
 
     async def _take_over(self, pool: Pool, policy: LearnsOnline) -> None:
-        """Begin with the newest model that any router has trained, if there is one."""
+        """Begin with the newest model that any router has trained, if such a model exists."""
         name, now = str(pool.key), self._now()
         if now < self._ask_at.get(name, 0.0):
             return
@@ -113,7 +113,7 @@ class PoolTraining:
             logger.info("shared model in use", extra={"pool": name, "version": outcome.answer.version})
 
     async def _share(self, pool: Pool, before: LearningReport, model: Model, content: bytes) -> None:
-        """Share the model with other routers, with the results of the model before; does nothing when the API is
+        """Share the model with other routers, with the results of the previous model; does nothing when the API is
         unreachable.
         """
         name = str(pool.key)
@@ -127,7 +127,7 @@ class PoolTraining:
             logger.warning("model not kept by the control API", extra={"pool": name, "error": outcome.problem})
 
     def _hand_on(self, pool: Pool, policy: LearnsOnline) -> None:
-        """A policy that was rebuilt because a parameter changed continues with the model of the policy before."""
+        """Give a policy that was rebuilt because a parameter changed the model of the previous policy."""
         known = self._models.get(str(pool.key))
         if known is not None and known[0] is not policy:
             self._adopt(pool, policy, known[1])
@@ -170,7 +170,9 @@ class PoolTraining:
 
 
 def model_figures(router_id: str, model: Model, before: LearningReport, told: LearningReport | None) -> ModelFigures:
-    """The figures of a new model, with the observations since the model before, whose figures are `told`."""
+    """Return the figures of a new model, with the observations since the previous model; `told` has the figures shared
+    with that model.
+    """
     counted = {} if told is None else told.heuristic_choices
     by_heuristic = {reason.value: count - counted.get(reason, 0) for reason, count in before.heuristic_choices.items()}
     since = before.learned_choices - (0 if told is None else told.learned_choices)

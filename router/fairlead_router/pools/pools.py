@@ -23,13 +23,13 @@ from fairlead_router.protocols.refusals import BadRequest
 
 
 class Opens(Protocol):
-    """Whether a client may use a pool; with a name, that model or adapter of the pool."""
+    """A check whether a client may use a pool; with a name, that model or adapter of the pool."""
 
     def __call__(self, pool: Pool, name: str | None = None, /) -> bool: ...
 
 
 def every(_: Pool, __: str | None = None, /) -> bool:
-    """Opens every pool."""
+    """Return True: every pool is open."""
     return True
 
 
@@ -37,13 +37,13 @@ SchedulerFactory = Callable[[RoutingTable], Scheduler]
 
 
 def _dated(binding: Binding, ahead_seconds: float) -> Binding:
-    """The API's binding by this router's clock."""
+    """Return the API's binding with its times by this router's clock."""
     migrated_at = None if binding.migrated_at is None else binding.migrated_at - ahead_seconds
     return replace(binding, bound_at=binding.bound_at - ahead_seconds, migrated_at=migrated_at)
 
 
 TELL_SECONDS = 10.0
-"""A scheduler's failures are logged at most once in this time; the scheduler is ticked fifty times a second."""
+"""Minimum seconds between two logs of a scheduler's failures: the scheduler is ticked fifty times a second."""
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +51,8 @@ logger = logging.getLogger(__name__)
 class Pools:
     """All pools of this router, found by `namespace/name` or by model.
 
-    Tables come in through `apply`, leave through `delete`. `recorded_share` (0-1) of a pool's sessions are recorded for
-    simulations.
+    `apply` adds or replaces a table, `delete` removes a pool. `recorded_share` (0-1) of a pool's sessions are recorded
+    for simulations.
     """
 
     def __init__(
@@ -66,37 +66,37 @@ class Pools:
         self._by_model: dict[str, list[Pool]] = {}
         self._retiring: list[Pool] = []
         self._tells_at: dict[str, float] = {}
-        """Keyed by pool: when its failures may be logged again."""
+        """The time from which a pool's failures may be logged again, keyed by pool."""
         self.api_clock = OtherClock()
-        """The control API's clock, as heard by this router."""
+        """The control API's clock, estimated from its messages to this router."""
         self._routers = 1
         self.routers_told_at: float | None = None
-        """When the API last reported the number of live routers; None while the number is assumed."""
+        """The time at which the API last reported the number of live routers; None while the number is assumed."""
         self._kept_sessions: dict[str, dict[str, float]] = {}
-        """Keyed by pool: the sessions whose decisions are all kept, and until when."""
+        """The sessions whose decisions are all kept, with the end of this, keyed by pool."""
 
     def __len__(self) -> int:
         return len(self._by_key)
 
     def now(self) -> float:
-        """The clock of all pools, in seconds."""
+        """Return the time of the clock that all pools use, in seconds."""
         return self._clock()
 
     def api_now(self) -> float:
-        """The present time by the control API's clock, as far as it is known."""
+        """Return the current time by the control API's clock, as far as that clock is known."""
         return self._clock() + self.api_clock.ahead_seconds
 
     def all(self) -> tuple[Pool, ...]:
-        """The current pools, by key."""
+        """Return the current pools, by key."""
         return tuple(self._by_key[key] for key in sorted(self._by_key))
 
     def living(self) -> Iterable[Pool]:
-        """The current pools, and deleted ones that still have requests or records to be taken."""
+        """Return the current pools, and deleted pools that still have requests or untaken records."""
         return (*self._by_key.values(), *self._retiring)
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]:
-        """Requests to report, a row per pool and instance. Where a pool was deleted and created again under its name,
-        its rows include the requests of the old one.
+        """Return the requests to report, one row per pool and instance. If a pool was deleted and created again with
+        the same name, its rows include the old pool's requests.
         """
         rows: dict[tuple[PoolKey, str], InstanceInFlight] = {}
         for pool in self.living():
@@ -108,13 +108,13 @@ class Pools:
         return tuple(rows.values())
 
     def get(self, key: PoolKey) -> Pool | None:
-        """The current pool with this key."""
+        """Return the current pool with this key."""
         return self._by_key.get(str(key))
 
     def apply(self, table: RoutingTable) -> bool:
         """Use a table from now on.
 
-        Returns False if it is not newer than the current table, or cannot be used; then the current one stays.
+        Returns False, and keeps the current table, if the new table is not newer or cannot be used.
         """
         name = str(table.pool)
         known = self._by_key.get(name)
@@ -143,7 +143,7 @@ class Pools:
         return True
 
     def delete(self, key: PoolKey) -> bool:
-        """Stop serving a pool. Requests already dispatched finish; queued ones are refused by its scheduler."""
+        """Stop serving a pool. Dispatched requests finish; its scheduler refuses queued requests."""
         pool = self._by_key.pop(str(key), None)
         if pool is None:
             return False
@@ -176,11 +176,11 @@ class Pools:
 
     @property
     def routers(self) -> int:
-        """How many live routers the schedulers assume, including this one."""
+        """The number of live routers that the schedulers assume, including this one."""
         return self._routers
 
     def assume_routers(self, count: int) -> None:
-        """Let schedulers assume this many live routers until the API reports: as many as before a restart."""
+        """Let schedulers assume this number of live routers, as before a restart, until the API reports it."""
         self._routers = self._metrics.live_routers = max(1, count)
         for pool in self.living():
             pool.scheduler.know_routers(self._routers)
@@ -192,7 +192,7 @@ class Pools:
             pool.scheduler.know_others(share, self._clock())
 
     def shares(self) -> tuple[PoolShare, ...]:
-        """Load reports for other routers about the pools in which each router decides alone."""
+        """Return the load reports for other routers, for the pools in which each router decides alone."""
         now = self._clock()
         found = (pool.scheduler.share(pool.apart.value, now) for pool in self._by_key.values())
         return tuple(share for share in found if share is not None)
@@ -206,12 +206,16 @@ class Pools:
             pool.scheduler.keep_sessions(self._kept_sessions.get(name, {}))
 
     def recall_changes(self, changes: Sequence[BindingChange]) -> None:
-        """Give schedulers the changes of an earlier process of this router that the API may not have acknowledged."""
+        """Give schedulers the binding changes of an earlier process of this router that the API may not have
+        acknowledged.
+        """
         for name, pool in self._by_key.items():
             pool.scheduler.recall_changes([change for change in changes if str(change.pool) == name], self._clock())
 
     def report_missing(self, sessions: Collection[tuple[PoolKey, str]]) -> int:
-        """Report again the sessions that the API has confirmed and that are not among these, all it knows; how many."""
+        """Report again the confirmed sessions that are not among `sessions`, which are all sessions that the API knows;
+        return their number.
+        """
         now, by_pool = self._clock(), {pool.key: set[str]() for pool in self.all()}
         for key, session in sessions:
             if key in by_pool:
@@ -219,14 +223,14 @@ class Pools:
         return sum(pool.scheduler.report_missing(by_pool[pool.key], now) for pool in self.all())
 
     def shut_down(self) -> None:
-        """Refuse everything that waits in a queue; dispatched requests continue."""
+        """Refuse all queued requests; dispatched requests continue."""
         now = self._clock()
         for pool in self.living():
             pool.account.shut_down(now)
 
     def apply_bindings(self, bindings: Sequence[Binding], lost: Collection[str] = ()) -> None:
         """Pass the API's bindings to the schedulers, with the ids of this router's changes that `lost` against them.
-        Ignores bindings of unknown pools.
+        Bindings of unknown pools are ignored.
         """
         by_pool: dict[str, list[Binding]] = {}
         ahead = self.api_clock.ahead_seconds
@@ -239,33 +243,35 @@ class Pools:
                 pool.counters.lost_moves += pool.scheduler.apply_bindings(group, now, lost)
 
     def prefix_memories(self) -> list[PrefixMemory]:
-        """The believed caches of the instances of all pools."""
+        """Return the believed caches of the instances of all pools."""
         now = self._clock()
         return [memory for pool in self.all() for memory in pool.scheduler.prefix_memories(now)]
 
     def recall_prefixes(self, memories: Sequence[PrefixMemory]) -> int:
-        """Give schedulers the beliefs of an earlier process; returns for how many instances they still hold."""
+        """Give schedulers the beliefs of an earlier process; return the number of instances for which the beliefs still
+        hold.
+        """
         now = self._clock()
         return sum(
             pool.scheduler.recall_prefixes([memory for memory in memories if memory.pool == pool.table.pool], now) for pool in self.all()
         )
 
     def engine_memories(self) -> list[EngineMemory]:
-        """What is known of the instances of each pool; pools without knowledge are left out."""
+        """Return what is known of the instances of each pool; pools without knowledge are left out."""
         now = self._clock()
         return [memory for pool in self.all() if (memory := pool.engine_memory(now)) is not None]
 
     def recall_engines(self, memories: Iterable[EngineMemory]) -> None:
-        """Give pools the earlier observations of their instances, by an earlier process or by other routers."""
+        """Give pools earlier observations of their instances, made by an earlier process or by other routers."""
         for memory in memories:
             pool = self.get(memory.pool)
             if pool is not None:
                 pool.recall_engines(memory, self._clock())
 
     def resolve(self, model: str | None, wanted: str | None, opens: Opens = every) -> Pool:
-        """The pool for a request. `model` as `namespace/name` wins and means its model; then the header's choice among
-        the pools of that model or adapter, then the first of them by name. Without a model: the only one that is
-        served, or that of the header's pool.
+        """Return the pool for a request. A `model` of the form `namespace/name` names the pool and means its model.
+        Otherwise `wanted`, the header's pool, is chosen among the pools of that model or adapter, and without it the
+        first of these pools by name. Without a model: the only served pool, or the header's pool.
 
         A pool that is not open to the client counts as absent. Raises BadRequest 404 that names the models or pools
         which the client may use, or 400 where the model is missing.
@@ -297,28 +303,28 @@ class Pools:
         raise BadRequest(400, "missing_field", f"model: is missing; name one of: {known}", "model")
 
     def serves(self, model: str | None) -> bool:
-        """Whether the name is that of a pool, a model or an adapter, open to the client or not."""
+        """Return whether this is the name of a pool, a model or an adapter, open to the client or not."""
         return model in self._by_key or (model is not None and bool(self.serving(model)))
 
     def serving(self, name: str, opens: Opens = every) -> list[Pool]:
-        """The open pools of a model or adapter, by key. A name that no pool declares may be an alias that engines
-        report: it opens as its model does.
+        """Return the open pools of a model or adapter, by key. A name that no pool declares may be an alias that
+        engines report: it is open if its model is.
         """
         if name in self._by_model:
             return [pool for pool in self._by_model[name] if opens(pool, name)]
         return [pool for pool in self.all() if name in pool.engines.aliases and opens(pool, pool.table.model)]
 
     def models(self, opens: Opens = every) -> tuple[str, ...]:
-        """Models, their aliases and adapters served, sorted."""
+        """Return the served models, their aliases and adapters, sorted."""
         names = self._by_model.keys() | {name for pool in self._by_key.values() for name in pool.engines.aliases}
         return tuple(sorted(name for name in names if self.serving(name, opens)))
 
     def base_of(self, adapter: str) -> str | None:
-        """The model that an adapter belongs to; None for a model's own name."""
+        """Return the model to which an adapter belongs; None for a model's own name."""
         return next((pool.table.model for pool in self._by_model.get(adapter, ()) if pool.adapter(adapter) is not None), None)
 
     def tick(self) -> None:
-        """Called every few tens of milliseconds."""
+        """Let all schedulers work; called every few tens of milliseconds."""
         now = self._clock()
         for pool in self.living():
             try:
@@ -329,11 +335,13 @@ class Pools:
                     logger.exception("a pool's scheduler failed", extra={"pool": str(pool.key)})
 
     def has_ended(self, pool: Pool) -> bool:
-        """Whether it was deleted and has no more requests: its last records must be taken, and then it is forgotten."""
+        """Return whether the pool was deleted and has no more requests. Its last records must be taken before it is
+        forgotten.
+        """
         return pool in self._retiring and not pool.account.tickets and not pool.account.direct
 
     def forget(self, pool: Pool) -> None:
-        """Keep nothing of a pool that has ended."""
+        """Drop everything of a pool that has ended."""
         self._retiring.remove(pool)
         name = str(pool.key)
         if all(str(other.key) != name for other in self.living()):  # else it was created again and goes on counting
@@ -341,5 +349,5 @@ class Pools:
             self._metrics.forget_pool(name)
 
     def acknowledgements(self) -> tuple[Acknowledgement, ...]:
-        """The table version each pool is routed by."""
+        """Return the version of the table by which each pool is routed."""
         return tuple(Acknowledgement(pool=pool.key, version=pool.table.version) for pool in self._by_key.values())

@@ -1,10 +1,10 @@
 """Tracks which engines of a pool lack one of its declared names: its model or an adapter.
 
-An engine shows it by its list of models. The list is read now and then, and at once when the engine refuses a request
-as if it lacked the name. A refusal alone changes nothing, as a client may have shaped its words. The list does, or
-another engine that serves the very same request. An engine gets no request for a name that it lacks until its list has
-the name (again). Where the list cannot be read, or names what the engine then refuses, it is asked again after a pause
-that grows each time.
+An engine's list of models shows the names that it lacks. The list is read now and then, and at once when the engine
+refuses a request as if it lacked the name. A refusal alone proves nothing, because a client may have shaped its text.
+The list does, or another engine that serves the same request. An engine gets no request for a name that it lacks until
+its list has the name (again). If the list cannot be read, or has a name that the engine then refuses, the engine is
+asked again after a pause that grows each time.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import NamedTuple
 import orjson
 
 PAUSE_SECONDS = 2.0
-"""The shortest pause for a name that an engine has refused more than once though its list has it."""
+"""Shortest pause in seconds for a name that an engine has refused more than once although its list has the name."""
 LONGEST_PAUSE_SECONDS = 300.0
 UNLISTED_SECONDS = 30.0
-"""The pause for a refused name where the engine's list cannot be read."""
+"""Pause in seconds for a refused name if the engine's list cannot be read."""
 
 _NOWHERE: Mapping[str, Missing] = MappingProxyType({})
 
 
 class Missing(NamedTuple):
-    """A name that an engine lacks, in Unix seconds: since when, from when on its list is believed to have it, and when
-    it is asked again though no list was read.
+    """A name that an engine lacks, with times in Unix seconds: `since` when, `not_before` when its list is believed to
+    have the name, and when the lack `expires` although no list was read.
     """
 
     since: float
@@ -37,15 +37,15 @@ class Missing(NamedTuple):
 
 
 class ServedNames:
-    """The engines of one pool by instance, and the pool's names that they lack. All times are Unix seconds."""
+    """The engines of one pool by instance, with the pool's names that they lack. All times are Unix seconds."""
 
     __slots__ = ("_pauses", "doubted", "missing")
 
     def __init__(self) -> None:
         self.missing: dict[str, dict[str, Missing]] = {}
-        """The lacking names, each by instance; a name that all serve is absent."""
+        """The missing names, each by instance; a name that all engines serve is left out."""
         self._pauses: dict[tuple[str, str], float] = {}
-        """Keyed by name and instance: the pause after its next refusal, where it refused a name that it lists."""
+        """The pause after the next refusal of a name that the engine lists, keyed by name and instance."""
         self.doubted: set[str] = set()
         """Instances whose list must be read now."""
 
@@ -53,31 +53,31 @@ class ServedNames:
         return bool(self.missing)
 
     def lacking(self, name: str, now: float) -> Collection[str]:
-        """The instances that lack the name."""
+        """Return the instances that lack the name."""
         found = self.missing.get(name, _NOWHERE)
         for instance in [one for one, missing in found.items() if missing.expires <= now]:
             self.serves(instance, name)
         return found.keys()
 
     def doubt(self, instance: str) -> None:
-        """The instance may lack a name: its list must be read."""
+        """Mark that the instance may lack a name, so that its list is read."""
         self.doubted.add(instance)
 
     def contradicted(self, instance: str, name: str, now: float) -> None:
-        """The instance refused a request for the name that another engine serves."""
+        """Record that the instance refused a request for the name that another engine serves."""
         self.doubted.add(instance)
         if instance not in self.missing.setdefault(name, {}):
             pause = self._pauses.get((name, instance), 0.0)
             self.missing[name][instance] = Missing(now, now + pause, now + max(pause, UNLISTED_SECONDS))
 
     def only_doubted(self, name: str, now: float) -> Collection[str]:
-        """The instances that are believed to lack the name though their own lists do not say so."""
+        """Return the instances that are believed to lack the name although their own lists do not show it."""
         self.lacking(name, now)
         return [one for one, missing in self.missing.get(name, _NOWHERE).items() if missing.expires < math.inf]
 
     def listed(self, instance: str, listed: Collection[str], declared: Collection[str], asked_at: float) -> None:
-        """The instance listed its models when it was asked at `asked_at`. An engine that lists nothing is believed to
-        serve all.
+        """Record the models that the instance listed when it was asked at `asked_at`. An engine with an empty list is
+        believed to serve all names.
         """
         self.doubted.discard(instance)
         for name in declared if listed else ():
@@ -91,7 +91,7 @@ class ServedNames:
                     self._pauses[name, instance] = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def serves(self, instance: str, name: str) -> None:
-        """The instance serves the name, as far as the router can know."""
+        """Record that the instance serves the name, as far as the router can know."""
         found = self.missing.get(name)
         if found is not None:
             found.pop(instance, None)
@@ -99,7 +99,7 @@ class ServedNames:
                 del self.missing[name]
 
     def unlisted(self, instance: str) -> None:
-        """The instance's list could not be read: its earlier refusals do not cause another read."""
+        """Record that the instance's list could not be read: its earlier refusals do not cause another read."""
         self.doubted.discard(instance)
 
     def keep_only(self, instances: Collection[str], declared: Collection[str]) -> None:
@@ -113,11 +113,12 @@ class ServedNames:
 
 
 def refuses_name(status: int, body: bytes, name: str) -> bool:
-    """Whether a refusal says that there is no such model or adapter, as engines say it of the name they were asked by.
+    """Return whether a refusal says that there is no such model or adapter, in the way engines say it of a request's
+    own name.
 
-    vLLM answers 404 with the type `NotFoundError` and the parameter `model` (older ones with no parameter, and so does
-    its form of Anthropic's protocol), llama.cpp 404 or 400, SGLang 400. Where the parameter and the code do not show
-    it, the message must say it of this name in its first words: what it quotes later may be the client's.
+    vLLM answers 404 with the type `NotFoundError` and the parameter `model` (older versions without the parameter, like
+    its form of Anthropic's protocol), llama.cpp 404 or 400, SGLang 400. If neither the parameter nor the code shows it,
+    the message must name the model in its first words: what it quotes later may be the client's text.
     """
     if status not in (400, 404):
         return False

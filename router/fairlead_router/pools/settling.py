@@ -13,8 +13,8 @@ from fairlead_router.protocols.squeezing import Squeezed
 
 
 def ending_of_failure(ticket: Ticket, *, out_of_time: bool) -> Ending:
-    """How a request ended if its engine failed, or its total time is over (`out_of_time`). After the last event of its
-    answer, it counts as served all the same.
+    """Return how a request ended if its engine failed, or its total time is over (`out_of_time`). If the last event of
+    its answer had arrived, the request counts as served.
     """
     stream = ticket.stream
     if stream is not None and stream.finished:
@@ -25,7 +25,9 @@ def ending_of_failure(ticket: Ticket, *, out_of_time: bool) -> Ending:
 
 
 def ending_of_leaving(ticket: Ticket) -> Ending:
-    """How a request ended if its client went away. After the last event of its answer, it counts as served."""
+    """Return how a request ended if its client went away. If the last event of its answer had arrived, the request
+    counts as served.
+    """
     stream = ticket.stream
     if stream is not None and stream.finished:
         return Ending.SERVED
@@ -39,7 +41,7 @@ def _has_part(ticket: Ticket) -> bool:
 
 
 class Settling:
-    """Counts into `counters`, and passes each end to `traffic`."""
+    """Settles tickets: counts into `counters`, and passes each end to `traffic`."""
 
     __slots__ = ("_counters", "_traffic")
 
@@ -48,7 +50,7 @@ class Settling:
         self._traffic = traffic
 
     def plausible(self, usage: Usage) -> Usage:
-        """An engine's figures without the impossible ones, which are counted."""
+        """Return an engine's figures without the impossible ones, which are counted."""
         if (
             0 <= usage.output_tokens <= MOST_TOKENS
             and 0 <= (usage.prompt_tokens or 0) <= MOST_TOKENS
@@ -59,7 +61,7 @@ class Settling:
         return Usage(plausible(usage.output_tokens) or 0, plausible(usage.cached_tokens), plausible(usage.prompt_tokens))
 
     def part(self, ticket: Ticket) -> Usage | None:
-        """The known figures of an answer that broke off; None if nothing of it could be read."""
+        """Return the known figures of an answer that broke off; None if nothing of the answer could be read."""
         stream = ticket.stream
         if stream is None:
             return None
@@ -67,7 +69,7 @@ class Settling:
         return self.plausible(Usage(stream.generated_tokens, told.cached_tokens, told.prompt_tokens))
 
     def end(self, ticket: Ticket, ending: Ending, now: float, usage: Usage | None = None) -> None:
-        """Note how a ticket ended, count it and settle its charge. The ticket must not have ended before."""
+        """Record how a ticket ended, count it and settle its charge. The ticket must not have ended before."""
         consequences = CONSEQUENCES[ending]
         ticket.ending = ending
         ticket.ended_at = now
@@ -90,7 +92,7 @@ class Settling:
 
     def settle(self, charge: Charge, prompt_tokens: int, output_tokens: int, now: float) -> None:
         """Charge the tokens of a request that has ended, or whose answer arrives later. Impossible figures of an engine
-        are counted and not charged, or one wrong figure would lock a key out for years.
+        are counted and not charged; otherwise one wrong figure would lock a key out for years.
         """
         most = charge.most_tokens
         self._counters.implausible_usages += (prompt_tokens > most) + (output_tokens > most)
@@ -98,8 +100,8 @@ class Settling:
 
 
 class LaterAnswer:
-    """A response that is read after its request ended, as it passes: `feed` every piece, then charge the tokens that it
-    reports.
+    """The reader of a response that passes after its request has ended: `feed` every piece to it, and it charges the
+    tokens that the response reports.
     """
 
     __slots__ = ("_charge", "_document", "_reader", "_settling")
@@ -111,13 +113,13 @@ class LaterAnswer:
         self._document = Squeezed(0)
 
     def feed(self, piece: bytes) -> None:
-        """A further piece of the answer's document or events."""
+        """Read a further piece of the response's document or events."""
         self._reader.feed(piece)
         self._document.feed(piece)
 
     def settle(self, now: float) -> None:
-        """The response is over: charge what was not charged yet. While the original request still runs, its own end
-        charges it.
+        """Charge the uncharged tokens, because the response is over. While the original request still runs, its own end
+        charges them.
         """
         if not self._charge.has_ended:
             return

@@ -1,11 +1,11 @@
 """The last known tables, bindings, prefixes and gateway keys on disk, so that a restarted router serves at once, also
 while the control API is away.
 
-Tables are one file, rewritten whole; so are the keys, as digests. Bindings are a log of lines: a later line overrides
-an earlier one. The log is compacted when it has grown to twice its size: that forgets bindings to instances that have
-left, if no message named them for the pool's TTL. A torn last line, from a crash while writing, is ignored. What
-instances are believed to hold is one file too, packed; so is how many routers were live, what was observed of
-engines, and that a process runs.
+The tables are one file, rewritten as a whole, and so are the keys, as digests. Bindings are a log of lines: a later
+line overrides an earlier one. The log is compacted when it has grown to twice its size: that drops bindings to
+instances that have left, if no message named them for the pool's TTL. An incomplete last line, from a crash while
+writing, is ignored. One packed file has what instances are believed to hold. The number of live routers, the
+observations of engines and the mark of a running process are one file each.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fairlead.tables import PoolKey, RoutingTable
 from fairlead.values import value
 
 _SLACK = 10_000
-"""Lines the binding log may hold beyond twice those it had when it was compacted."""
+"""Number of lines that the binding log may have beyond twice its number after the last compaction."""
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ _packer = msgspec.msgpack.Encoder()
 
 @value
 class KeptRouters:
-    """How many routers the control API said were live, and when (Unix seconds)."""
+    """The number of routers that the control API reported as live, and the time of the report (Unix seconds)."""
 
     live: int
     told_at: float
@@ -47,8 +47,8 @@ class KeptRouters:
 
 @value
 class KeptLife:
-    """A process that runs, or was ended before it could say goodbye: the memory that it had at `at` (Unix seconds), and
-    what it could have, in bytes.
+    """A process that runs, or ended before it could remove this mark: its memory at the time `at` (Unix seconds), and
+    the memory that it could use, in bytes.
     """
 
     memory: int
@@ -62,7 +62,7 @@ _engines = msgspec.json.Decoder(tuple[EngineMemory, ...])
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file so that after a crash either the old or the new content is there."""
+    """Write a file so that after a crash it has either the old or the new content."""
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_bytes(content)
     temporary.replace(path)
@@ -112,7 +112,7 @@ class TableCache:
         return tables, tuple(self._bindings.values())
 
     def load_gateway_keys(self) -> tuple[GatewayKeyFacts, ...] | None:
-        """Read the kept keys; None when none were ever kept. A damaged file counts as absent, with a warning."""
+        """Read the kept keys; None when no keys were ever kept. A damaged file counts as absent, with a warning."""
         try:
             return _gateway_keys.decode(self._keys_path.read_bytes())
         except FileNotFoundError:
@@ -132,11 +132,11 @@ class TableCache:
         return ()
 
     def keep_prefixes(self, memories: Sequence[PrefixMemory]) -> None:
-        """Replace what instances are believed to hold."""
+        """Write what instances are believed to hold, in place of the earlier file."""
         self._guard(lambda: replace_file(self._prefixes_path, _packer.encode(tuple(memories))))
 
     def load_routers(self) -> KeptRouters | None:
-        """Read how many routers there were; None if that was never reported. A damaged file counts as absent, with a
+        """Read the last number of routers; None if no number was ever reported. A damaged file counts as absent, with a
         warning.
         """
         try:
@@ -148,11 +148,13 @@ class TableCache:
         return None
 
     def keep_routers(self, kept: KeptRouters) -> None:
-        """Replace how many routers there were."""
+        """Write the number of routers, in place of the earlier file."""
         self._guard(lambda: replace_file(self._routers_path, _encoder.encode(kept)))
 
     def load_life(self) -> KeptLife | None:
-        """The process before, if it did not stop in order. A damaged file counts as one of which nothing is known."""
+        """Read the mark of the previous process; None if it stopped in order. A damaged file counts as a process of
+        which nothing is known.
+        """
         try:
             return _life.decode(self._life_path.read_bytes())
         except FileNotFoundError:
@@ -161,15 +163,15 @@ class TableCache:
             return KeptLife(memory=0, available=0, at=0.0)
 
     def keep_life(self, life: KeptLife) -> None:
-        """Say that this process runs."""
+        """Write the mark that this process runs."""
         self._guard(lambda: replace_file(self._life_path, _encoder.encode(life)))
 
     def end_life(self) -> None:
-        """This process stops in order."""
+        """Remove the mark, because this process stops in order."""
         self._guard(lambda: self._life_path.unlink(missing_ok=True))
 
     def load_engines(self) -> tuple[EngineMemory, ...]:
-        """Read what was observed of engines. A damaged file counts as absent, with a warning."""
+        """Read the observations of engines. A damaged file counts as absent, with a warning."""
         try:
             return _engines.decode(self._engines_path.read_bytes())
         except FileNotFoundError:
@@ -179,7 +181,7 @@ class TableCache:
         return ()
 
     def keep_engines(self, memories: Sequence[EngineMemory]) -> None:
-        """Replace what was observed of engines."""
+        """Write the observations of engines, in place of the earlier file."""
         self._guard(lambda: replace_file(self._engines_path, _encoder.encode(tuple(memories))))
 
     def keep_gateway_keys(self, keys: Sequence[GatewayKeyFacts]) -> None:
@@ -192,7 +194,7 @@ class TableCache:
         self._guard(lambda: replace_file(self._tables_path, _encoder.encode(tuple(self._tables.values()))))
 
     def keep_bindings(self, bindings: Sequence[Binding]) -> None:
-        """Add or change bindings; one without an instance is forgotten."""
+        """Add or change bindings; a binding without an instance is removed."""
         if not bindings:
             return
         for binding in bindings:

@@ -1,10 +1,9 @@
-"""Follows the table stream: the control API sends routing tables, bindings and gateway keys as it
-commits them.
+"""Follows the table stream: the control API sends routing tables, bindings and gateway keys as it commits them.
 
 One long-lived connection carries the stream; a lost connection is opened again.
 
-The API's snapshot, from connecting to `synced`, is complete: pools it does not contain are gone. Until it is complete
-no pool is removed, so a stream that breaks halfway does no harm.
+The API's snapshot, from connecting to `synced`, is complete: pools that it does not contain are gone. No pool is
+removed before the snapshot is complete, so a stream that breaks halfway does no harm.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class StreamSnapshot:
 
     @property
     def sessions(self) -> set[tuple[PoolKey, str]]:
-        """The sessions that it has a binding of."""
+        """The sessions for which the snapshot has a binding."""
         return {(binding.pool, binding.session) for binding in self.bindings}
 
 
@@ -82,11 +81,13 @@ class TableFollower:
         self._now = now
         self._snapshot: StreamSnapshot | None = None
         self._later: StreamSnapshot | None = None
-        """The bindings of a snapshot on a connection that has had one: the API missed changes, or lost its database."""
+        """The bindings of a repeated snapshot on the same connection: the API missed changes, or lost its database."""
         self._random = random.Random()  # only for jitter between reconnects
 
     async def follow_forever(self) -> None:
-        """Connect, follow, and connect again after a pause that grows to 5 s while nothing is heard."""
+        """Connect and follow the stream; after a lost connection, connect again after a pause that grows to 5 s while
+        the API does not answer.
+        """
         pause = SHORTEST_PAUSE_SECONDS
         while True:
             self._snapshot, self._later = StreamSnapshot(), None
@@ -165,7 +166,9 @@ class TableFollower:
         logger.info("in step with the control API", extra={"pools": len(self._pools), "bindings": len(snapshot.bindings)})
 
     def _tell_missing(self, snapshot: StreamSnapshot) -> None:
-        """Report the sessions that the API knew and its snapshot lacks: its database may have lost them."""
+        """Report the sessions that the API had confirmed and that its snapshot lacks: its database may have
+        lost them.
+        """
         missing = self._pools.report_missing(snapshot.sessions)
         if missing:
             logger.warning("the control API lacks sessions that it had confirmed; they are reported again", extra={"sessions": missing})

@@ -14,8 +14,8 @@ from fairlead_router.protocols.answers import StreamReader, Usage
 
 
 class Ticket:
-    """The account of one submitted request. The pool's account writes it and settles it. The code that relays the
-    request notes in it what its engine and its client have had (`given`, `passed_on`, `stream`); others read it.
+    """The account of one submitted request. The pool's account writes and settles it. The code that relays the request
+    records in it what its engine and its client have received (`given`, `passed_on`, `stream`); other code reads it.
     """
 
     __slots__ = (
@@ -26,39 +26,41 @@ class Ticket:
     def __init__(self, request: RoutingRequest, charge: Charge | None = None) -> None:
         self.request = request
         self.charge = charge
-        """Its cost to its key; None for a request without a key."""
+        """The request's charge to its key; None for a request without a key."""
         self.given = False
-        """Whether an engine got it, or its prefill."""
+        """Whether an engine received the request, or its prefill."""
         self.passed_on = False
-        """Whether its client has had a part of an answer that is not streamed."""
+        """Whether the client has received a part of an answer that is not streamed."""
         self.verdict: Dispatch | Refusal | None = None
-        """The scheduler's last decision; None while the request waits in its queue."""
+        """The scheduler's last decision; None while the request is queued."""
         self.ending: Ending | None = None
-        """How the request ended; None until then."""
+        """How the request ended; None before its end."""
         self.saw_first_token = False
         self.carried_at: float | None = None
-        """When its answer broke off that is to go on elsewhere; None once it does."""
+        """The time at which an answer broke off that another instance is to continue; None once it continues."""
         self.is_carried = False
-        """Whether several instances made its answer."""
+        """Whether several instances generated the answer."""
         self.dispatched_at = 0.0
         self.first_token_at = 0.0
-        """When its first token was seen; counts where `saw_first_token`."""
+        """The time at which the first token was seen; valid if `saw_first_token`."""
         self.ended_at = 0.0
         self.queued_seconds = 0.0
-        """How long it waited until it was first sent."""
+        """Seconds for which the request waited until it was first sent."""
         self.stream: StreamReader | None = None
-        """The reader of its answer, while that is passed on."""
+        """The reader of the answer while the answer is passed on."""
         self.usage: Usage | None = None
-        """What is known of the tokens of a request that has ended: its engine's figures, or else what was counted here.
-        None if there was no answer to know them from.
+        """The known tokens of an ended request: the engine's figures, or else the router's counts. None if there was no
+        answer to read them from.
         """
         self.when_decided: Callable[[], None] | None = None
-        """Called when the request is decided, if no task waits for that. It must not call the pool."""
+        """A callback for the decision, if no task waits for it. The callback must not call the pool."""
         self._waiter: asyncio.Future[None] | None = None
 
     @property
     def served(self) -> Served | None:
-        """The target that last got it, and how that engine served it if it did; None if no target got it."""
+        """The target that last received the request, and how its engine served it if it did; None if no target received
+        it.
+        """
         verdict = self.verdict
         if not isinstance(verdict, Dispatch):
             return None
@@ -74,11 +76,11 @@ class Ticket:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended."""
+        """Whether the request has ended."""
         return self.ending is not None
 
     def decide(self, verdict: Dispatch | Refusal) -> None:
-        """The scheduler decided: wake the task that waits for it."""
+        """Record the scheduler's decision and wake the task that waits for it."""
         self.verdict = verdict
         if isinstance(verdict, Dispatch) and verdict.request.named is not None:
             self.request = verdict.request  # it has another session than its client said
@@ -87,7 +89,7 @@ class Ticket:
             waiter.set_result(None)
 
     async def decided(self) -> Dispatch | Refusal:
-        """Wait until the scheduler has decided."""
+        """Wait for the scheduler's decision and return it."""
         while self.verdict is None:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter

@@ -1,7 +1,7 @@
-"""Direct requests that wait for their pool's first instance; the scheduler holds the routed ones.
+"""Direct requests that wait for their pool's first instance; the scheduler holds the routed requests.
 
-Both share one bound: direct requests find room beside those that the scheduler holds, and leave when it needs that
-room.
+Both kinds share one bound: direct requests may use what the scheduler's requests leave of it, and leave when the
+scheduler needs that room.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from fairlead.routing.scheduling.settings import SchedulerSettings
 from fairlead.tables import HoldingFacts, Outlook, RoutingTable
 
 MOST_BYTES = SchedulerSettings().held_bytes
-"""Maximum number of bytes of waiting bodies, with those in a scheduler."""
+"""Maximum number of bytes of waiting bodies, including those that the scheduler holds."""
 
 
 class WaitingRoom:
-    """The direct requests of one pool that wait, beside those that its scheduler holds (`others`). A request whose task
-    is cancelled leaves at once.
+    """The waiting direct requests of one pool; `others` returns the demand that its scheduler holds. A request whose
+    task is cancelled leaves at once.
     """
 
     __slots__ = ("_bytes", "_holding", "_others", "_outlook", "waiters")
@@ -29,7 +29,7 @@ class WaitingRoom:
         self._holding = HoldingFacts()
         self._outlook = Outlook.UNKNOWN
         self.waiters: dict[asyncio.Future[None], int] = {}
-        """The waiting requests, each with its body's bytes, in the order of arrival. Read only."""
+        """The waiting requests with the bytes of their bodies, in order of arrival. Read only."""
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -40,23 +40,23 @@ class WaitingRoom:
         self._holding, self._outlook = table.holding, table.outlook
 
     def held(self) -> HeldDemand:
-        """All requests that wait for the pool to have an instance."""
+        """Return the demand of all requests that wait for the pool to have an instance."""
         others = self._others()
         return HeldDemand(requests=others.requests + len(self), prompt_tokens=others.prompt_tokens)
 
     def has_room(self, body_bytes: int) -> bool:
-        """Whether one more request may wait."""
+        """Return whether one more request may wait."""
         others = self._others()
         return len(self) + others.requests < self._holding.held_requests and self._bytes + others.body_bytes + body_bytes <= MOST_BYTES
 
     def make_room(self) -> None:
-        """The scheduler may hold more by now: the newest requests without room leave."""
+        """Let the newest requests without room leave, because the scheduler may hold more by now."""
         others, most = self._others(), self._holding.held_requests
         while self.waiters and (len(self) + others.requests > most or self._bytes + others.body_bytes > MOST_BYTES):
             self._let_go(next(reversed(self.waiters)))
 
     async def wait_for_instance(self, body_bytes: int) -> None:
-        """Wait for an instance, if one is to come and there is room to wait."""
+        """Wait for an instance, if one is expected and there is room to wait."""
         if self._outlook is Outlook.COMING and self.has_room(body_bytes):
             await self.wait(body_bytes, self._holding.hold_for_seconds)
 
@@ -71,7 +71,7 @@ class WaitingRoom:
             waiter.set_result(None)
 
     async def wait(self, body_bytes: int, seconds: float) -> None:
-        """Wait until the room is opened, or needed for others, at most `seconds`."""
+        """Wait until the room is opened, or needed for other requests, at most `seconds`."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiters[waiter] = body_bytes
         self._bytes += body_bytes

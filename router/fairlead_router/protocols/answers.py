@@ -1,5 +1,5 @@
-"""Reads engines' answers as they pass: whether they have content, whether they came to their end, whether they say that
-they failed, and the tokens that their engine counted.
+"""Reads engines' answers as they pass: whether they have content, whether they are complete, whether they report a
+failure, and the tokens that their engine counted.
 """
 
 from __future__ import annotations
@@ -21,15 +21,19 @@ from fairlead_router.protocols.usages import Usage as Usage
 from fairlead_router.protocols.usages import read_usage
 
 EVENT_BYTES = 256 * 1024
-"""Maximum number of bytes of an event that are held until it is complete; of a larger one the small fields are read as
-it passes.
+"""Maximum number of bytes of an event that are held until it is complete. Small fields of a larger event are read as it
+passes.
 """
 
 _CHOICE_WITHIN = 4096
-"""An event with a choice has it within this many bytes; until then it may be one that has only counts."""
+"""Number of bytes within which an event with a choice has the choice; before that it may be an event that has only
+counts.
+"""
 
 _RELEARNED = 64
-"""How often the shape of events is derived again; streams whose every event differs are decoded."""
+"""Maximum number of times that the shape of events is derived again; after that, a stream whose events all differ is
+decoded.
+"""
 
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?=[^\n]))")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -40,7 +44,9 @@ _PLAIN = re.compile(
     rb'"choices":\[\{"index":0,"delta":\{(?:"role":(?:null|"assistant"),)?"content":")[^"\\\x00-\x1f]+'
     rb'("(?:,"[a-z_]+":null)*\}(?:,"[a-z_]+":null)*\}\](?:,"[a-z_]+":null)*\}\n\n)'
 )
-"""An event of a chat that has a piece of text and nothing else, as vLLM and SGLang write it: it need not be decoded."""
+"""A chat event that has a piece of text and nothing else, as vLLM and SGLang write it. Such an event need not be
+decoded.
+"""
 _DONE = b"data: [DONE]\n\n"
 _DELTA = re.compile(rb'^event: response\.[a-z_.]+\.delta\ndata: \{[^\n]*?"delta" ?: ?"([^"]+)"')
 _EVENT_NAME = re.compile(rb"^event: ?([^\r\n]*)", re.MULTILINE)
@@ -50,10 +56,10 @@ _QUOTE = 0x22
 
 
 class StreamReader:
-    """Follows the server-sent events of one answer: `feed` every piece, `end` it, then ask.
+    """Follows the server-sent events of one answer: `feed` every piece, call `end` at its end, then read the results.
 
-    Most events of a stream differ from one before in their text only. Such an event is known by comparing bytes, so
-    that few are decoded. Pieces may be cut anywhere, lines may end in LF, CRLF or CR.
+    Most events of a stream differ from an earlier event in their text only. Comparing bytes identifies such an event,
+    so that few events are decoded. Pieces may be cut anywhere, and lines may end in LF, CRLF or CR.
     """
 
     __slots__ = (
@@ -81,9 +87,9 @@ class StreamReader:
     )  # fmt: skip
 
     def __init__(self, dialect: Dialect = Dialect.OPENAI, *, hides_usage: bool = False, whole: bool = False) -> None:
-        """With `hides_usage`, events that only have the engine's counts are not passed to the client. With `whole` the
-        client gets whole events only, and none after the engine has reported a failure, because another engine may
-        continue.
+        """Make the reader. With `hides_usage`, events that only have the engine's counts are not passed to the client.
+        With `whole` the client gets whole events only, and no event after the engine has reported a failure, because
+        another engine may continue.
         """
         self._dialect = dialect
         self._spoken = listener(dialect)
@@ -92,32 +98,32 @@ class StreamReader:
         self._before = _NEVER
         self._after = b""
         self._quotes = 0
-        """The number of quotes in those two."""
+        """The number of quotes in `_before` and `_after`."""
         self._around = len(_NEVER)
-        """The bytes of both, where nothing but text is between them."""
+        """The length of `_before` and `_after` in bytes, if there is only text between them."""
         self._learned = 0
         self._knows_plain = dialect is Dialect.OPENAI
-        """Whether events are looked at for one that need not be decoded."""
+        """Whether events are compared with the pattern of an event that need not be decoded."""
         self._rest = bytearray()
         """The beginning of an event whose end has not arrived."""
         self._returns = False
-        """Whether there may be a carriage return in it."""
+        """Whether there may be a carriage return in `_rest`."""
         self._counts = True
-        """Whether events that are alike may be counted in this piece. Once that fails, they are looked at one by one:
-        each try looks at the whole rest.
+        """Whether events that are alike may be counted in this piece. Once that fails, events are read one by one,
+        because each attempt examines the whole rest.
         """
         self._passed = 0
         """Bytes of the answer that the client has received."""
         self._ended_within = False
         self._large: Squeezed | None = None
-        """An event that is too large to hold."""
+        """The current event if it is too large to hold."""
         self._name = b""
         self._seam = b""
         self._whole = whole
         self.withheld = b""
-        """The engine's word of its failure, where the client has not had it."""
+        """The engine's report of its failure if it was withheld from the client."""
         self.events = 0
-        """Events with data, so without comments."""
+        """Number of events with data, without comments."""
 
     # ── what came so far ──
 
@@ -138,7 +144,7 @@ class StreamReader:
 
     @property
     def shortfall(self) -> Failure | None:
-        """Why the stream, which is over, is not an answer; None when it is one."""
+        """Why the completed stream is not an answer; None if it is an answer."""
         if self.failure is not None:
             return self.failure
         if not self._spoken.finished:
@@ -147,12 +153,12 @@ class StreamReader:
 
     @property
     def cut(self) -> bool:
-        """Whether the client has had a part of an event whose end has not arrived."""
+        """Whether the client has received a part of an event whose end has not arrived."""
         return self._passed > 0 or self._large is not None or self._ended_within
 
     @property
     def response_id(self) -> str | None:
-        """The id of the response, in the protocol that keeps responses."""
+        """The id of the response in the Responses protocol; None in others."""
         return self._spoken.response_id
 
     @property
@@ -162,13 +168,15 @@ class StreamReader:
         return deltas if told is None else told + deltas - self._spoken.told_at
 
     def usage(self) -> Usage:
-        """The newest figures of the engine; for tokens of the answer that it did not count, its pieces of content."""
+        """Return the engine's newest figures; tokens of the answer that the engine did not count are counted by pieces
+        of content.
+        """
         return self._spoken.figures.usage(self.generated_tokens)
 
     # ── reading ──
 
     def feed(self, piece: bytes) -> bytes:
-        """The next piece. Returns what the client gets now: the piece, unless usage is hidden."""
+        """Read the next piece. Returns the bytes for the client: the piece, unless usage is hidden."""
         if (
             piece.startswith(self._before)
             and (self._is_alike(piece) if self._by_name else piece.endswith(self._after) and piece.count(b'"') == self._quotes)
@@ -188,8 +196,8 @@ class StreamReader:
         return start < len(piece) and piece[start] != _QUOTE and piece.find(b"\n\n", start) == len(piece) - 2
 
     def end(self) -> bytes:
-        """The stream is over. Returns the bytes that the client has not had; an event without its blank line counts
-        too.
+        """Read the end of the stream. Returns the bytes that the client has not received; an event without its blank
+        line counts too.
         """
         if self._large is not None:
             self._hear_large(self._large)
@@ -204,7 +212,7 @@ class StreamReader:
         return left[passed:]
 
     def _split(self, piece: bytes) -> bytes:
-        """Hear the events that end in `piece`."""
+        """Read the events that end in `piece`."""
         text, place = piece, 0
         if self._rest:
             place = max(0, len(self._rest) - 3)
@@ -240,7 +248,7 @@ class StreamReader:
         return b"".join(shown)
 
     def _skip_known(self, text: bytes, start: int) -> int:
-        """Count the complete events from `start` on whose meaning their bytes show. Returns where the first other one
+        """Count the complete events from `start` on whose bytes show their meaning. Returns where the first other event
         begins.
         """
         if text.startswith(self._before, start):
@@ -258,8 +266,8 @@ class StreamReader:
         return start
 
     def _skip_alike(self, text: bytes, start: int) -> int:
-        """Count the complete events from `start` on that are alike an earlier one, as engines send several at once.
-        Returns where the first different one begins.
+        """Count the complete events from `start` on that are like an earlier event, because engines send several at
+        once. Returns where the first different event begins.
         """
         before, after, by_name = self._before, b"" if self._by_name else self._after, self._by_name
         length, ending, count = len(before), len(after), 0
@@ -287,7 +295,7 @@ class StreamReader:
         return start
 
     def _wait(self) -> bytes:
-        """The end of an event has not arrived. Returns the part of it that the client gets already."""
+        """Keep the event whose end has not arrived. Returns the part of it that the client already gets."""
         rest = self._rest
         if not rest:
             return b""
@@ -304,7 +312,7 @@ class StreamReader:
     # ── one event ──
 
     def _hear(self, raw: bytes) -> bool:
-        """Hear a complete event, with its blank line. Returns whether to hide it from the client."""
+        """Read a complete event, with its blank line. Returns whether to hide it from the client."""
         spoken = self._spoken
         if raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2:
             name, data = b"", raw[6:-2].strip()
@@ -329,8 +337,8 @@ class StreamReader:
         return False
 
     def _learn(self, raw: bytes) -> None:
-        """Remember the bytes around the text of this event. Another event with the same bytes around its text means the
-        same.
+        """Remember the bytes around the text of this event. Other events with the same bytes around their text have the
+        same meaning.
         """
         text = _DELTA.search(raw) if self._by_name else _TEXT.search(raw, max(0, raw.find(b'"delta"')))
         if text is not None and b"\\" not in text[1]:
@@ -375,8 +383,8 @@ class StreamReader:
 
 
 def _event_end(text: bytes | bytearray, place: int, *, returns: bool | None = None) -> int:
-    """The end of the first event that ends behind `place`; 0 = there is none. `returns`: whether the text contains a
-    carriage return; None = not known.
+    """Return the end of the first event that ends after `place`; 0 = there is none. `returns`: whether the text
+    contains a carriage return; None = not known.
     """
     if not (b"\r" in text if returns is None else returns):
         found = text.find(b"\n\n", place)
@@ -386,13 +394,13 @@ def _event_end(text: bytes | bytearray, place: int, *, returns: bool | None = No
 
 
 def split_events(data: bytes) -> list[bytes]:
-    """Whole events, without their blank lines."""
+    """Return whole events, without their blank lines."""
     events = data.split(b"\n\n") if b"\r" not in data else _BLANK_LINE.split(data)
     return [raw for raw in events if raw]
 
 
 def parse_event(raw: bytes) -> tuple[bytes, bytes]:
-    """Name and data of an event, by the rules of server-sent events (WHATWG HTML §9.2.6)."""
+    """Return name and data of an event, by the rules of server-sent events (WHATWG HTML §9.2.6)."""
     name, data = b"", []
     for line in _LINE_END.split(raw.removeprefix(_BOM)):
         field, _, value = line.partition(b":")
@@ -404,7 +412,7 @@ def parse_event(raw: bytes) -> tuple[bytes, bytes]:
 
 
 def decoded(data: bytes) -> Any:
-    """The JSON value of an event; None if it is not JSON."""
+    """Return the JSON value of an event; None if the data are not JSON."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -425,7 +433,7 @@ class WholeAnswer(NamedTuple):
     usage: Usage | None = None
     failure: Failure | None = None
     response_id: Any = None
-    """Its field `id`, whatever that is (`is_response_id`)."""
+    """The value of its field `id`, of any type (see `is_response_id`)."""
 
 
 class _Document(msgspec.Struct):
@@ -452,7 +460,7 @@ _RESPONSE_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
 
 def read_whole(body: bytes, *, has_input: bool = True) -> WholeAnswer:
-    """The facts of a body with a status of success. Without `has_input` an empty list is an answer too."""
+    """Return the facts of a body with a status of success. Without `has_input` an empty list is an answer too."""
     if not body or (body[0] <= 32 and body.isspace()):
         return WholeAnswer(failure=Failure("the answer is empty"))
     if not body.startswith(b"{") and _PAGE.match(body):
@@ -476,12 +484,16 @@ def read_whole(body: bytes, *, has_input: bool = True) -> WholeAnswer:
 
 
 def _is_filled(document: _Document) -> bool:
-    """Whether the field for an answer that is not a chat or completion has more in it than an empty list or null."""
+    """Return whether the answer's field, in a document other than a chat or completion, has more than an empty list or
+    null.
+    """
     return not document.choices and any(len(place) > 8 for place in (document.data, document.content, document.output))
 
 
 def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
-    """The facts of an answer that is not strict JSON: it may have NaN in it, be cut, or be no document at all."""
+    """Return the facts of an answer that is not strict JSON: it may contain NaN, be cut, or not be a
+    document at all.
+    """
     squeezed = Squeezed(0)
     squeezed.feed(body)
     document = squeezed.document()
@@ -493,11 +505,11 @@ def _read_otherwise(body: bytes, *, has_input: bool) -> WholeAnswer:
 
 
 def usage_of(squeezed: Squeezed) -> Usage | None:
-    """The usage of an unstreamed answer that was too long to hold."""
+    """Return the usage of an unstreamed answer that was too long to hold."""
     document = squeezed.document()
     return read_usage(document.get("usage")) if isinstance(document, dict) else None
 
 
 def is_response_id(value: Any) -> bool:
-    """Whether the text is safe as a part of a path."""
+    """Return whether the value is a text that is safe as a part of a path."""
     return isinstance(value, str) and _RESPONSE_ID.fullmatch(value) is not None

@@ -1,7 +1,7 @@
-"""What a client has had of a streamed answer, from which another engine can go on.
+"""The part of a streamed answer that a client has received, from which another engine can continue.
 
-While an answer passes, only its pieces are kept. They are read when they become many, or when the answer is to go on
-elsewhere: events alike an earlier one by comparing bytes, the others by decoding them.
+While an answer passes, its pieces are only kept. They are read when there are many, or when another engine is to
+continue the answer: events like an earlier event are read by comparing bytes, other events by decoding.
 """
 
 from __future__ import annotations
@@ -17,9 +17,13 @@ from fairlead_router.protocols.answers import decoded, parse_event, split_events
 from fairlead_router.protocols.dialects import Dialect
 
 MOST_TEXT = 1024 * 1024
-"""Most characters of an answer that are kept: a quarter of a million tokens. A longer answer is not carried on."""
+"""Maximum number of characters of an answer that are kept: a quarter of a million tokens. A longer answer is not
+continued.
+"""
 SETTLED_AT = 512
-"""Pieces that are read at the next look, so that a long answer is kept as its text, a fiftieth of its events."""
+"""Number of pieces from which on they are read at the next check. So a long answer is kept as its text, which is a
+fiftieth of the size of its events.
+"""
 
 _TEXT = re.compile(rb'"(?:content|text)" ?: ?"([^"\\]+)"')
 _THOUGHTS = ("reasoning", "reasoning_content")
@@ -27,7 +31,7 @@ _OTHERS = ("tool_calls", "function_call", "audio", "refusal")
 
 
 class AnswerSoFar:
-    """The kept part of one answer. `pieces` are whole events that the client has had, to be read by `settle`."""
+    """The kept part of one answer. `pieces` are whole events that the client has received, to be read by `settle`."""
 
     __slots__ = (
         "_after", "_alike", "_before", "_texts", "_thoughts", "choices", "deltas", "first", "has_end", "has_ids", "has_logprobs", "has_others",
@@ -39,22 +43,22 @@ class AnswerSoFar:
         self.first: dict[str, Any] = {}
         """What identifies the answer: the fields of its first event."""
         self.deltas = 0
-        """Events with generated content: at most one token less than there are."""
+        """Number of events with generated content: at most one less than the number of generated tokens."""
         self.length = 0
         self.is_too_long = False
-        """It exceeded `MOST_TEXT` and is not kept any more."""
+        """Whether the answer exceeded `MOST_TEXT` and is no longer kept."""
         self.choices: set[int] = set()
-        """The choices that began."""
+        """The numbers of the choices that have begun."""
         self.has_others = False
         """Whether there was content besides text and thoughts, such as a call of a tool."""
         self.has_end = False
-        """Whether the reason why it ends was there."""
+        """Whether the reason for the answer's end has been read."""
         self.has_logprobs = False
         self.prompt_ids: list[int] = []
-        """The prompt's token ids, where the client asked for them."""
+        """The prompt's token ids, if the client asked for them."""
         self.token_ids: list[int] = []
         self.has_ids = True
-        """Whether `token_ids` are those of all the text."""
+        """Whether `token_ids` cover all the text."""
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._before = b"\0"
@@ -63,17 +67,17 @@ class AnswerSoFar:
 
     @property
     def text(self) -> str:
-        """The text so far. Raises UnicodeError where the two halves of a character are not both there."""
+        """The text so far. Raises UnicodeError if only one half of a surrogate pair has arrived."""
         return "".join(self._texts).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
     @property
     def thoughts(self) -> str:
-        """The thoughts so far, as `text`."""
+        """The thoughts so far, with the same error as `text`."""
         return "".join(self._thoughts).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
     @property
     def has_content(self) -> bool:
-        """Whether the client has had any of what the model generated."""
+        """Whether the client has received any generated content."""
         return bool(self._texts or self._thoughts or self.has_others)
 
     @property
@@ -82,7 +86,7 @@ class AnswerSoFar:
         return self.token_ids if self.has_ids else []
 
     def settle(self) -> None:
-        """Read the pieces that have come since."""
+        """Read the pieces that have arrived since the last call."""
         if not self.pieces:
             return
         data = b"".join(self.pieces)
@@ -132,12 +136,12 @@ class AnswerSoFar:
             self._before, self._after = raw[: found.start(1)], raw[found.end(1) :]
 
     def hear(self, name: bytes, document: dict[str, Any]) -> None:
-        """Take an event's facts."""
+        """Read an event."""
         raise NotImplementedError
 
 
 class ChunksSoFar(AnswerSoFar):
-    """The answer so far of a chat or a completion."""
+    """The answer so far in a chat or a completion."""
 
     __slots__ = ()
 
@@ -173,7 +177,7 @@ class ChunksSoFar(AnswerSoFar):
 
 
 class MessageSoFar(AnswerSoFar):
-    """Of Anthropic's protocol."""
+    """The answer so far in Anthropic's protocol."""
 
     __slots__ = ("block", "block_kind")
 
@@ -182,7 +186,7 @@ class MessageSoFar(AnswerSoFar):
         self.block = -1
         """The number of the last block."""
         self.block_kind = ""
-        """The kind of the block that is open, "" while none is."""
+        """The kind of the open block; "" while no block is open."""
         self.has_ids = False
 
     def hear(self, name: bytes, document: dict[str, Any]) -> None:
@@ -217,11 +221,11 @@ class MessageSoFar(AnswerSoFar):
 
 
 BEGINNINGS = frozenset({"created", "in_progress", "queued"})
-"""Events of a response before its first item."""
+"""Types of the events of a response before its first item."""
 
 
 class ResponseSoFar(AnswerSoFar):
-    """Of OpenAI's Responses."""
+    """The answer so far in OpenAI's Responses protocol."""
 
     __slots__ = ("begun", "ended", "items", "open_item", "output_index", "part", "sequence")
 
@@ -233,13 +237,13 @@ class ResponseSoFar(AnswerSoFar):
         self.items: list[Any] = []
         """The items of the output that are complete."""
         self.open_item = ""
-        """The id of the item that is open, "" while none is."""
+        """The id of the open item; "" while no item is open."""
         self.part = False
-        """Whether a part of it has begun."""
+        """Whether a content part of the open item has begun."""
         self.begun: set[str] = set()
-        """What was said of the response before its first item."""
+        """The types of the events before the first item that have been read."""
         self.ended: set[str] = set()
-        """The events that ended a part of it."""
+        """The types of the events that have ended a part of the open item."""
         self.output_index = 0
 
     def hear(self, name: bytes, document: dict[str, Any]) -> None:
@@ -284,14 +288,16 @@ def _ids(given: object) -> list[int]:
 
 
 def answer_so_far(dialect: Dialect, pieces: list[bytes]) -> AnswerSoFar:
-    """The answer in this protocol, of which these pieces came; further ones may be put behind them."""
+    """Return the answer so far in this protocol. `pieces` are the pieces that have arrived; further pieces may be
+    appended.
+    """
     if dialect is Dialect.OPENAI:
         return ChunksSoFar(pieces)
     return MessageSoFar(pieces) if dialect is Dialect.ANTHROPIC else ResponseSoFar(pieces)
 
 
 def encoded(document: dict[str, Any]) -> bytes:
-    """A document as the data of an event."""
+    """Return a document as the data of an event."""
     try:
         return orjson.dumps(document)
     except TypeError:  # a half of a character, or an integer beyond 64 bits
@@ -299,5 +305,5 @@ def encoded(document: dict[str, Any]) -> bytes:
 
 
 def events_of(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The name and the data of each event."""
+    """Yield the name and the data of each event."""
     return (parse_event(raw) for raw in split_events(data))

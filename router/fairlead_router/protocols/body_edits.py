@@ -1,7 +1,7 @@
 """Changes to single fields of a JSON body that leave every other byte as its client wrote it.
 
-Decoding a body and writing it again would round integers beyond 64 bits and keep one of two equal names. So a field's
-value is replaced where it stands, and a new field is put at the end.
+Decoding a body and writing it again would round integers beyond 64 bits and keep only one of two fields with the same
+name. So a field's value is replaced in place, and a new field is added at the end.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _VALUES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def edited(body: bytes, document: Mapping[str, Any], changes: Mapping[str, object]) -> bytes:
-    """The body with these top-level fields set; `document` is the body decoded, which must be an object.
+    """Return the body with these top-level fields set; `document` is the decoded body, which must be an object.
 
-    A field that the body has is replaced, each time it stands there; one that it lacks is added at the end.
+    A field that the body has is replaced at each occurrence; a field that it lacks is added at the end.
     """
     present = changes.keys() & document.keys()
     if present:
@@ -37,7 +37,7 @@ def edited(body: bytes, document: Mapping[str, Any], changes: Mapping[str, objec
 
 
 def without(body: bytes, names: Collection[str]) -> bytes:
-    """The body without these top-level fields."""
+    """Return the body without these top-level fields."""
     return b"{%b}" % b",".join(body[field.begins : field.end] for field in top_level_fields(body) if field.name not in names)
 
 
@@ -52,7 +52,7 @@ def _replaced(body: bytes, values: Mapping[str, bytes]) -> bytes:
 
 
 class Field(NamedTuple):
-    """One field of an object: where its name begins, and where its value begins and ends."""
+    """The position of a field in an object: where its name begins, and where its value begins and ends."""
 
     name: str
     begins: int
@@ -61,7 +61,7 @@ class Field(NamedTuple):
 
 
 def top_level_fields(body: bytes) -> list[Field]:
-    """Each field of the object that the body is, in order.
+    """Return each field of the body's object, in order.
 
     The body must be valid JSON in UTF-8, in which `NaN` and `Infinity` may stand for numbers.
     """
@@ -69,7 +69,9 @@ def top_level_fields(body: bytes) -> list[Field]:
 
 
 def _by_lengths(body: bytes) -> list[Field] | None:
-    """The fields, by the lengths of their values as a fast decoder finds them; None if two have one name."""
+    """Return the fields by the lengths of their values, as a fast decoder finds them; None if two fields have the same
+    name.
+    """
     try:
         values = _VALUES.decode(body)
     except (msgspec.DecodeError, RecursionError):

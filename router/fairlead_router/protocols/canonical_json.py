@@ -8,11 +8,11 @@ import orjson
 
 
 class NestsTooDeeply(ValueError):
-    """The value nests deeper than `orjson` writes, which is 254 levels; it reads 1,024."""
+    """The value nests deeper than the 254 levels that `orjson` writes; it reads 1,024."""
 
 
 def canonical_json(value: Any) -> bytes:
-    """A decoded JSON value as bytes, its fields in their own order. Raises NestsTooDeeply."""
+    """Return a decoded JSON value as bytes, with its fields in their own order. Raises NestsTooDeeply."""
     try:
         return orjson.dumps(value)
     except orjson.JSONEncodeError:  # of what was decoded from JSON nothing else cannot be written

@@ -1,11 +1,11 @@
-"""The request for the rest of an answer: what a client asked for, and what it has had of the answer, as a request that
-another engine goes on from.
+"""The request for the rest of an answer: the client's request and the part of the answer that the client has received,
+as a request that another engine can continue.
 
-A completion's prompt gets the text behind it. A chat gets it as an assistant's message to be continued
-(`continue_final_message`), and so does a request of Anthropic's protocol, which becomes a chat: vLLM's `/v1/messages`
-begins a new message after an assistant's. A response's input gets it as a message in progress. Where the token ids are
-known, they go along and count, so that the engine computes exactly the tokens that were: text may be cut into others,
-and templates trim it.
+A completion's prompt gets the text appended. A chat gets the text as an assistant's message to be continued
+(`continue_final_message`), and so does a request of Anthropic's protocol, which becomes a chat, because vLLM's
+`/v1/messages` begins a new message after an assistant's. A response's input gets the text as a message in progress. If
+the token ids are known, they are sent too and take precedence, so that the engine continues after exactly the same
+tokens: the text may be tokenized differently, and templates trim it.
 
 Sources: vLLM 0.32, `entrypoints/openai/chat_completion/protocol.py`, `entrypoints/openai/responses/utils.py`
 (`should_continue_final_message`), `renderers/online_renderer.py` (`prompt_token_ids` of `kv_transfer_params`),
@@ -28,22 +28,22 @@ from fairlead_router.protocols.prompts import Document
 
 CHAT_PATH = b"/v1/chat/completions"
 OWN_LIMIT = 16
-"""Tokens of a completion whose client sets no limit."""
+"""Maximum number of tokens of a completion whose client sets no limit."""
 
 
 class Uncarried(StrEnum):
-    """Why an answer that broke off did not go on elsewhere."""
+    """Why an answer that broke off was not continued by another engine."""
 
     OFF = "off"
-    """The pool says so (`spec.routing.continueAnswers`)."""
+    """The pool switches it off (`spec.routing.continueAnswers`)."""
     LIMIT = "limit"
-    """The answer was continued as often as a request may be."""
+    """The answer was continued as often as one request allows."""
     OUT_OF_TIME = "out-of-time"
     NO_INSTANCE = "no-instance"
     ENDED = "ended"
-    """Its client has had why it ends: what broke off is not the answer."""
+    """The client has already received the reason for the answer's end; only events after it were lost."""
     TOO_LONG = "too-long"
-    """It has more text than the router keeps."""
+    """The answer has more text than the router keeps."""
     UNREADABLE = "unreadable"
     SEVERAL_CHOICES = "several-choices"
     LOG_PROBABILITIES = "log-probabilities"
@@ -51,15 +51,17 @@ class Uncarried(StrEnum):
     BEAM_SEARCH = "beam-search"
     ECHO = "echo"
     TOOL_CALL = "tool-call"
-    """It began with a tool call, or with content other than text."""
+    """The answer began with a tool call, or with content other than text."""
     REASONING = "reasoning"
-    """It was still reasoning, and each model has its own place for that in a prompt."""
+    """The answer was still reasoning, and each model puts reasoning at a different position in a prompt."""
     STOP_STRING = "stop-string"
-    """Its text may end in the beginning of a stop string, which no other engine would recognise."""
+    """The text may end with the beginning of a stop string, which another engine would not recognise."""
     CUT_PROMPT = "cut-prompt"
-    """Its engine cuts the prompt, and would cut another part of a longer one."""
+    """The engine cuts the prompt, and would cut a longer prompt at another position."""
     ENGINE_STATE = "engine-state"
-    """It depends on state that only its engine has: a stored response, KV blocks that the client names, embeddings."""
+    """The answer depends on state that only its engine has: a stored response, KV blocks that the client names,
+    embeddings.
+    """
     PROTOCOL = "protocol"
     """The pool's engines are not known to continue messages in this protocol."""
     REFUSED = "refused"
@@ -67,20 +69,20 @@ class Uncarried(StrEnum):
 
 
 class Unlike(StrEnum):
-    """Why the rest may be another than the first engine would have made."""
+    """Why the rest may differ from what the first engine would have generated."""
 
     SEED = "seed"
     """The client gave a seed for sampling, whose state is lost."""
     PENALTIES = "penalties"
-    """The earlier part of the answer counts as prompt, not as output, which presence and frequency
-    penalties look at.
+    """The earlier part of the answer counts as prompt and not as output, to which presence and frequency penalties
+    apply.
     """
 
 
 @value
 class Rest:
-    """The request for the rest of an answer. `path` None: the client's own. `given_tokens` is what the client has had
-    of the answer, `exact` whether an engine or its tokenizer has counted them.
+    """The request for the rest of an answer. `path` None: the client's own path. `given_tokens` is the number of the
+    answer's tokens that the client has received, `exact` whether an engine or its tokenizer has counted them.
     """
 
     path: bytes | None
@@ -102,12 +104,12 @@ _FREE = (None, False, "text")
 _GUIDED = ("structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "regex", "json_schema", "ebnf")
 _LOGPROBS = ("prompt_logprobs", "top_logprobs", "return_logprob")
 _OF_SAMPLING = ("model", "temperature", "top_p", "top_k", "watermarking", "vllm_xargs")
-"""Fields of `/v1/messages` that mean the same in a chat."""
+"""Fields of `/v1/messages` that have the same meaning in a chat."""
 
 
 def why_not(document: Document, dialect: Dialect, sent: AnswerSoFar, engine_type: str) -> Uncarried | None:
-    """Why no other engine can be asked for the rest of this answer; None if one can. An answer without content can
-    always be asked for again, unless it depends on state of one engine.
+    """Return why no other engine can be asked for the rest of this answer; None if another engine can. A request whose
+    answer has no content yet can always be sent again, unless it depends on state of one engine.
     """
     if _rests_on_engine(document):
         return Uncarried.ENGINE_STATE
@@ -181,8 +183,8 @@ def _of_answer(document: Document, sent: AnswerSoFar) -> Uncarried | None:
 
 
 def _may_stop(document: Document, text: str) -> bool:
-    """Whether the text ends in the beginning of a stop string: engines that hold such text back never send it, of the
-    others the rest of the string would come from an engine that does not know its beginning.
+    """Return whether the text ends with the beginning of a stop string. Engines that hold such text back never send it.
+    With other engines, the rest of the string would come from an engine that does not know its beginning.
     """
     given = document.get("stop_sequences", document.get("stop"))
     stops = [given] if isinstance(given, str) else [stop for stop in given or () if isinstance(stop, str)]
@@ -190,14 +192,14 @@ def _may_stop(document: Document, text: str) -> bool:
 
 
 def unlike(document: Document) -> Unlike | None:
-    """Whether the rest may be another than the first engine's."""
+    """Return why the rest may differ from the first engine's; None if it does not."""
     if any(document.get(field) for field in ("presence_penalty", "frequency_penalty")):
         return Unlike.PENALTIES
     return Unlike.SEED if document.get("seed") is not None and document.get("temperature") != 0 else None
 
 
 def stops(document: Document) -> bool:
-    """Whether text may be held back for a stop string, so that token ids run ahead of it."""
+    """Return whether text may be held back for a stop string, so that the token ids are ahead of the text."""
     return bool(document.get("stop_sequences", document.get("stop")))
 
 
@@ -212,10 +214,10 @@ def rest(
     ids: Sequence[int] = (),
     asks_usage: bool = True,
 ) -> Rest | None:
-    """The request for the rest of an answer, after `why_not` has found no obstacle; None if the prompt cannot be
+    """Return the request for the rest of an answer, after `why_not` has found no obstacle; None if the prompt cannot be
     extended.
 
-    `body` is the client's request, and `document` is the same, decoded. `ids` are the tokens of the prompt and of the
+    `body` is the client's request, and `document` is the decoded body. `ids` are the tokens of the prompt and of the
     answer so far, if known. With `asks_usage` the engine is asked for its counts.
     """
     if not sent.has_content:
@@ -241,7 +243,7 @@ def rest(
 
 
 def _limited(document: Document, dialect: Dialect, given_tokens: int) -> tuple[dict[str, Any], bool]:
-    """The answer's limits less what the client has had, and whether nothing is left."""
+    """Return the answer's limits less the tokens that the client has received, and whether no tokens are left."""
     changes: dict[str, Any] = {}
     limits = [field for field in _LIMITS[dialect] if document.get(field) is not None]
     left = [_number(document[field]) - given_tokens for field in limits]
@@ -255,7 +257,7 @@ def _limited(document: Document, dialect: Dialect, given_tokens: int) -> tuple[d
 
 
 def _number(given: object) -> int:
-    """A limit as engines read it; the gateway has checked that it is one."""
+    """Return a limit as engines read it; the gateway has checked that it is a number."""
     return given if isinstance(given, int) else int(float(str(given).replace("_", "")))
 
 
@@ -267,7 +269,7 @@ def _counting(document: Document, dialect: Dialect, *, asks_usage: bool) -> dict
 
 
 def _longer(document: Document, dialect: Dialect, sent: AnswerSoFar, ids: Sequence[int]) -> dict[str, Any] | None:
-    """The fields of the prompt with the answer's text behind it."""
+    """Return the fields of the prompt with the answer's text appended; None if the prompt cannot be extended."""
     if dialect is Dialect.RESPONSES:
         return {"input": _input(document.get("input"), sent)}
     if dialect is Dialect.ANTHROPIC:
@@ -290,7 +292,9 @@ def _known(ids: Sequence[int]) -> dict[str, Any]:
 
 
 def _continued(chat: Document, sent: AnswerSoFar) -> dict[str, Any] | None:
-    """The messages with the answer as the last one, or as more of a last one that the client wants continued."""
+    """Return the chat's fields with the answer as the last message, or appended to a last message that the client wants
+    continued.
+    """
     messages = list(chat["messages"])
     said: dict[str, Any] = {"role": "assistant", "content": sent.text}
     if sent.thoughts:
@@ -314,7 +318,9 @@ def _with_text(content: object, text: str) -> object:
 
 
 def _input(given: object, sent: AnswerSoFar) -> list[Any]:
-    """A response's input with what was said as a message in progress, behind the items that were complete."""
+    """Return a response's input, followed by the complete items and then by the text so far as a message in
+    progress.
+    """
     assert isinstance(sent, ResponseSoFar)
     items = list(given) if isinstance(given, list) else [{"type": "message", "role": "user", "content": given}]
     part = {"type": "output_text", "text": sent.text, "annotations": []}

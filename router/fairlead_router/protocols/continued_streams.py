@@ -1,9 +1,10 @@
-"""The rest of a streamed answer, from another engine, as its client expects it: in the form and under the names of the
-first part.
+"""Writes the rest of a streamed answer, from another engine, as its client expects it: in the form and under the names
+of the first part.
 
-The answer keeps its id, time and model. What a client has had is not said again: the role, the beginning of the
-message, of its block or its item. Counts are those of the whole: the prompt once, the output of both parts. A message
-of Anthropic's protocol goes on as a chat (`continuations`), so its chunks become events of that protocol.
+The answer keeps its id, time and model. What a client has received is not repeated: the role, the beginning of the
+message, of its block or its item. Counts are those of the whole answer: the prompt once, and the output of both parts.
+A message of Anthropic's protocol is continued as a chat (`continuations`), so the chat's chunks are converted to events
+of that protocol.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from fairlead_router.protocols.continuations import Rest
 
 Event = dict[str, Any]
 
-_BEGAN_AGAIN = Failure("the engine does not go on with the text, it thinks again")
+_BEGAN_AGAIN = Failure("the engine does not continue the text, but reasons again")
 _THOUGHTS = ("reasoning", "reasoning_content")
 
 
 class Continued:
-    """Writes the events of a rest. `write` takes the next event, `done` its protocol's last one."""
+    """A writer of the events of a rest. `write` takes the next event, `done` its protocol's last event."""
 
     def __init__(self, rest: Rest, sent: AnswerSoFar) -> None:
         self.rest = rest
@@ -29,25 +30,25 @@ class Continued:
         self.failure: Failure | None = None
 
     def write(self, name: bytes, document: Event) -> bytes:
-        """What the client gets for an event."""
+        """Return what the client gets for an event."""
         raise NotImplementedError
 
     def done(self) -> bytes:
-        """What the client gets at the end of the chunks."""
+        """Return what the client gets at the end of the chunks."""
         return b"data: [DONE]\n\n"
 
     def end(self) -> bytes:
-        """What the client still lacks when the stream is over, maybe without that end."""
+        """Return what the client still needs when the stream is over, possibly without the protocol's last event."""
         return b""
 
 
 class ChunkRest(Continued):
-    """The rest of a chat or a completion."""
+    """The writer for the rest of a chat or a completion."""
 
     def __init__(self, rest: Rest, sent: AnswerSoFar) -> None:
         super().__init__(rest, sent)
         self._lacks_done = False
-        """Whether it has its reason to end, and not the protocol's last event."""
+        """Whether the reason for the end was written, and the protocol's last event was not."""
 
     def done(self) -> bytes:
         """See `Continued`."""
@@ -73,7 +74,7 @@ class ChunkRest(Continued):
         return b"data: " + encoded(document) + b"\n\n"
 
     def _go_on(self, choice: Any) -> bool:
-        """Whether the choice says more than its client already has."""
+        """Return whether the choice has more than its client has already received."""
         if not isinstance(choice, dict):
             return True
         delta, ends = choice.get("delta"), choice.get("finish_reason") is not None
@@ -96,7 +97,9 @@ _NO_CONTENT = frozenset({"index", "logprobs", "finish_reason", "stop_reason", "p
 
 
 def _count_whole(usage: Event, rest: Rest, prompt: str, output: str, details: str) -> None:
-    """Counts of a rest become those of the whole answer: the given tokens count as answer instead of as prompt."""
+    """Change the counts of a rest to those of the whole answer: the given tokens count as output instead of
+    as prompt.
+    """
     if type(usage.get(prompt)) is int:
         usage[prompt] = max(0, usage[prompt] - rest.given_tokens)
     if type(usage.get(output)) is int:
@@ -116,14 +119,14 @@ def _limit_parts(details: Event, left: int) -> None:
 
 
 _OF_THE_PROMPT = ("cached_tokens", "created_cache_tokens", "cache_write_tokens")
-"""Tokens of a prompt that its engine had cached, and that it put into its cache: parts of the prompt that do not
-overlap. Their engine counts in blocks, of which the last one may hold the beginning of the answer.
+"""Fields with the prompt's tokens that its engine had cached, and that it added to its cache; these parts of the prompt
+do not overlap. The engine counts in blocks, and the last block may include the beginning of the answer.
 """
 _REASONS = {"length": "max_tokens", "tool_calls": "tool_use"}
 
 
 class MessageRest(Continued):
-    """The rest of a message of Anthropic's protocol, made of the chunks of a chat."""
+    """The writer for the rest of a message in Anthropic's protocol, from the chunks of a chat."""
 
     def __init__(self, rest: Rest, sent: MessageSoFar) -> None:
         super().__init__(rest, sent)
@@ -225,7 +228,7 @@ class MessageRest(Continued):
 
 
 class MessageAgain(Continued):
-    """A message whose content had not begun, and which another engine begins again."""
+    """The writer for a message without content so far, which another engine begins again."""
 
     def write(self, name: bytes, document: Event) -> bytes:
         """See `Continued`."""
@@ -240,7 +243,7 @@ class MessageAgain(Continued):
 
 
 class ResponseRest(Continued):
-    """The rest of a response. The items of its first part come before those of the rest."""
+    """The writer for the rest of a response. The items of its first part come before those of the rest."""
 
     def __init__(self, rest: Rest, sent: ResponseSoFar) -> None:
         super().__init__(rest, sent)
@@ -249,7 +252,7 @@ class ResponseRest(Continued):
         self._item = sent.open_item
         self._renamed: dict[Any, str] = {}
         self._goes_on = bool(sent.open_item)
-        """Whether the item that the client knows is still open, so that the first one of the rest is its end."""
+        """Whether the item that the client knows is still open, so that the first item of the rest ends it."""
         self._text = sent.text
         self._is_over = rest.only_end or "output_text.done" in sent.ended
 
@@ -300,7 +303,7 @@ class ResponseRest(Continued):
         holder[field] = self._text + (rest if isinstance(rest, str) else "")
 
     def _complete(self, item: Event) -> None:
-        """An item of the rest; the first one ends the item that the client knows."""
+        """Write an item of the rest. The first item ends the item that the client knows."""
         if item.get("id") in self._renamed:
             item["id"] = self._item
             content = item.get("content")
@@ -326,15 +329,15 @@ def _event(document: Event) -> bytes:
 
 
 def continued(rest: Rest, sent: AnswerSoFar) -> Continued:
-    """The writer of a rest, in its client's protocol."""
+    """Return the writer of a rest, in its client's protocol."""
     if isinstance(sent, MessageSoFar):
         return MessageRest(rest, sent) if rest.path is not None else MessageAgain(rest, sent)
     return ResponseRest(rest, sent) if isinstance(sent, ResponseSoFar) else ChunkRest(rest, sent)
 
 
 class RestReader(StreamReader):
-    """Reads the rest of an answer, of which the client already has `sent`. `feed` and `end` return what the client gets
-    next; the figures in it are those of the whole answer.
+    """The reader of the rest of an answer, of which the client already has `sent`. `feed` and `end` return what the
+    client gets next; the figures are those of the whole answer.
     """
 
     __slots__ = ("_rest_of", "_writes")
@@ -347,7 +350,7 @@ class RestReader(StreamReader):
 
     @property
     def failure(self) -> Failure | None:
-        """See `StreamReader`; also fails for a rest that does not continue the first part."""
+        """The failure (see `StreamReader`); a rest that does not continue the first part is a failure too."""
         return self._writes.failure or super().failure
 
     @property

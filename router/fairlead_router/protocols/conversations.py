@@ -1,9 +1,10 @@
-"""Conversations of the other protocols as chats, by the rules of vLLM 0.32, which turns each of them into a chat before
-it renders the chat's template (`entrypoints/anthropic/serving.py`, `entrypoints/openai/responses/utils.py`).
+"""Converts conversations of the other protocols to chats, by the rules of vLLM 0.32, which converts each of them to a
+chat before it renders the chat's template (`entrypoints/anthropic/serving.py`,
+`entrypoints/openai/responses/utils.py`).
 
 So a conversation has one prompt in all protocols: `prompts` makes the routing key from the chat, and an engine can be
-asked for the chat's tokens. The document stays unchanged. Parts with an unusable form are left out, as the engine
-judges its input itself.
+asked for the chat's tokens. The document stays unchanged. Unusable parts are left out, because the engine checks its
+input itself.
 """
 
 from __future__ import annotations
@@ -18,20 +19,22 @@ Chat = dict[str, Any]
 Message = dict[str, Any]
 
 BILLING = "x-anthropic-billing-header"
-"""Begins the line with which Claude Code attributes each request, with another hash in each. Engines drop it."""
+"""The beginning of the line with which Claude Code attributes each request, with a different hash in each. Engines drop
+the line.
+"""
 
 _PASSED = ("cache_salt", "chat_template_kwargs", "mm_processor_kwargs", "media_io_kwargs")
-"""Fields that mean the same in a chat."""
+"""Fields that have the same meaning in a chat."""
 
 
 def chat_of_messages(
     document: Document, *, merge_system: bool = False, json_arguments: bool = False, anthropic_tools: bool = False
 ) -> Chat:
-    """A body of `/v1/messages` as a chat.
+    """Return a body of `/v1/messages` as a chat.
 
-    `merge_system`: system messages among the others join the first one, as vLLM does for templates that take none
-    elsewhere. `json_arguments`: the arguments of calls are JSON text, as the chat protocol has them, not the objects
-    that a template is given. `anthropic_tools`: tools stay as Anthropic declares them.
+    `merge_system`: system messages after the first are merged into the first, as vLLM does for templates that accept no
+    later ones. `json_arguments`: the arguments of calls are JSON text, as in the chat protocol, and not the objects
+    that a template gets. `anthropic_tools`: tools stay as Anthropic declares them.
     """
     messages: list[Message] = []
     given = [message for message in _list(document.get("messages")) if isinstance(message, dict)]
@@ -60,7 +63,7 @@ def chat_of_messages(
 
 
 def chat_of_response(document: Document) -> Chat:
-    """A body of `/v1/responses` as a chat, without the conversation that a `previous_response_id` stands for."""
+    """Return a body of `/v1/responses` as a chat, without the conversation of its `previous_response_id`."""
     messages: list[Message] = []
     instructions = document.get("instructions")
     if isinstance(instructions, str) and instructions:
@@ -89,7 +92,7 @@ def chat_of_response(document: Document) -> Chat:
 
 
 def without_billing(text: str) -> str:
-    """A system text without the line in which Claude Code attributes the request."""
+    """Return a system text without the line in which Claude Code attributes the request."""
     return text.partition("\n")[2] if text.startswith(BILLING) else text
 
 
@@ -106,7 +109,7 @@ def _chat(document: Document, messages: list[Message]) -> Chat:
 
 
 def _system_texts(content: object) -> list[str]:
-    """The texts of a system prompt. A block that begins with the billing line is dropped as a whole."""
+    """Return the texts of a system prompt. A block that begins with the billing line is dropped as a whole."""
     if isinstance(content, str):
         return [text] if (text := without_billing(content)) else []
     texts = (block.get("text") for block in _list(content) if isinstance(block, dict) and block.get("type") == "text")
@@ -114,7 +117,9 @@ def _system_texts(content: object) -> list[str]:
 
 
 def _inline_system_texts(message: Mapping[str, Any]) -> list[str]:
-    """The texts of a system message among the others. One that begins with the billing line is dropped as a whole."""
+    """Return the texts of a system message within the conversation. A text that begins with the billing line is dropped
+    as a whole.
+    """
     content = message.get("content")
     return [] if isinstance(content, str) and content.startswith(BILLING) else _system_texts(content)
 
@@ -166,7 +171,7 @@ def _add_message(message: Mapping[str, Any], into: list[Message], json_arguments
 
 
 _WITHOUT_TEXT = frozenset({"redacted_thinking", "tool_reference", "tool_addition", "tool_removal"})
-"""Blocks that are not rendered where they stand."""
+"""Types of blocks that are not rendered at their own position."""
 
 
 def _arguments(given: object, as_json: bool) -> object:
@@ -179,7 +184,9 @@ def _call(call_id: object, name: object, arguments: object) -> Message:
 
 
 def _add_results(block: Mapping[str, Any], into: list[Message]) -> None:
-    """The messages that a tool's result becomes: its text, then its images as a user's, then the tools it refers to."""
+    """Add the messages of a tool's result: its text, then its images as a user's message, then the tools to which it
+    refers.
+    """
     content, answered = block.get("content"), block.get("tool_use_id") or ""
     items = [item for item in content if isinstance(item, dict)] if isinstance(content, list) else ()
     if items:
@@ -195,7 +202,7 @@ def _add_results(block: Mapping[str, Any], into: list[Message]) -> None:
 
 
 def _image(block: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An image as a chat's part; a block of another kind as it is."""
+    """Return an image as a chat's part; return a block of another kind unchanged."""
     source = block.get("source")
     if block.get("type") != "image" or not isinstance(source, dict):
         return block
@@ -204,7 +211,9 @@ def _image(block: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _tools_in_effect(tools: object, messages: Iterable[Document]) -> list[Mapping[str, Any]] | None:
-    """The tools at the end of the conversation, by the blocks that add and remove some."""
+    """Return the tools that are available at the end of the conversation, after the blocks that add and
+    remove tools.
+    """
     declared: list[Mapping[str, Any]] | None = None if tools is None else [tool for tool in _list(tools) if isinstance(tool, dict)]
     changes = [
         block
@@ -230,7 +239,7 @@ def _tools_in_effect(tools: object, messages: Iterable[Document]) -> list[Mappin
 
 
 def _function(tool: Mapping[str, Any], parameters: object, default: Mapping[str, Any] | None = None) -> Message:
-    """A tool as a chat declares it; a schema without a type gets `default`'s."""
+    """Return a tool as a chat declares it; a schema without a type gets the type of `default`."""
     if default is not None and isinstance(parameters, dict) and "type" not in parameters:
         parameters = {**parameters, **default}
     function = {"name": tool.get("name"), "description": tool.get("description"), "parameters": parameters}
@@ -250,11 +259,11 @@ _CUSTOM = {
     "required": ["input"],
     "additionalProperties": False,
 }
-"""The parameters of a custom tool once vLLM has declared it as a function; its words are among the prompt's tokens."""
+"""The parameters of a custom tool once vLLM has declared it as a function; their text is part of the prompt."""
 
 
 def _response_functions(tool: object) -> Iterable[Message]:
-    """The functions that a tool of a response is rendered as; other kinds of tools are not rendered."""
+    """Yield the functions as which a response's tool is rendered; other kinds of tools are not rendered."""
     if not isinstance(tool, dict):
         return
     kind = tool.get("type")
@@ -269,7 +278,7 @@ def _response_functions(tool: object) -> Iterable[Message]:
 
 
 def _add_item(item: Mapping[str, Any], into: list[Message]) -> None:
-    """An item of a response's input. Thoughts, words and calls that follow each other become one message."""
+    """Add an item of a response's input. Consecutive thoughts, texts and calls become one message."""
     kind = item.get("type")
     if kind == "function_call":
         namespace = item.get("namespace")
@@ -289,14 +298,14 @@ def _add_item(item: Mapping[str, Any], into: list[Message]) -> None:
 
 
 def _is_partial(item: object) -> bool:
-    """Whether a last item is to be continued, not answered."""
+    """Return whether a last item is to be continued, and not answered."""
     if not isinstance(item, dict) or item.get("type", "message") not in ("message", "reasoning"):
         return False
     return item.get("status") in ("in_progress", "incomplete")
 
 
 def _assistant(into: list[Message]) -> Message:
-    """The assistant's message at the end, which more belongs to."""
+    """Return the assistant's message at the end, to which more is added."""
     if not into or into[-1].get("role") != "assistant":
         into.append({"role": "assistant"})
     return into[-1]
@@ -310,7 +319,7 @@ def _say(into: list[Message], field: str, text: str) -> None:
 
 
 def _first_text(content: object) -> str | None:
-    """The text of a content; of several parts the first one's, which is all that vLLM takes."""
+    """Return the text of a content; of several parts, the first part's text, which is all that vLLM uses."""
     if isinstance(content, list) and content and isinstance(content[0], dict):
         content = content[0].get("text")
     return content if isinstance(content, str) else None

@@ -12,7 +12,7 @@ import orjson
 
 
 class Dialect(Enum):
-    """One of the protocols. Everything that is not named belongs to OPENAI."""
+    """One of the protocols. OPENAI stands for all protocols without a member of their own."""
 
     OPENAI = "openai"
     RESPONSES = "responses"
@@ -20,9 +20,9 @@ class Dialect(Enum):
 
 
 FIRST_TOKEN_MARKS: Mapping[Dialect, bytes] = {Dialect.RESPONSES: b".delta", Dialect.ANTHROPIC: b"content_block_delta"}
-"""Text that appears in a stream once its engine has made a token.
+"""Text that appears in a stream once its engine has generated a token.
 
-Streams of these dialects begin before the first token; streams of other dialects begin with it.
+Streams of these dialects begin before the first token; streams of other dialects begin with the first token.
 """
 
 _ANTHROPIC_TYPES = {
@@ -45,9 +45,9 @@ def _openai_type(status: int) -> str:
 
 
 def error_body(dialect: Dialect, status: int, code: str, message: str, param: str | None = None) -> bytes:
-    """The document of an error answer as JSON bytes.
+    """Return the document of an error answer as JSON bytes.
 
-    Anthropic's has no place for `code` and `param`: the code leads its message.
+    Anthropic's form has no fields for `code` and `param`: the message begins with the code.
     """
     if dialect is Dialect.ANTHROPIC:
         kind = _ANTHROPIC_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
@@ -56,10 +56,10 @@ def error_body(dialect: Dialect, status: int, code: str, message: str, param: st
 
 
 def error_event(dialect: Dialect, code: str, message: str, *, mid_event: bool, sequence: int = 0) -> bytes:
-    """The server-sent event that ends a broken stream.
+    """Return the server-sent event that ends a broken stream.
 
     `mid_event` says that the last event was cut and must be closed first. `sequence` is the number of events before
-    this one; the Responses protocol includes it.
+    this event; the Responses protocol includes it.
     """
     if dialect is Dialect.RESPONSES:
         document = {"type": "error", "code": code, "message": message, "param": None, "sequence_number": sequence}

@@ -1,8 +1,8 @@
-"""Whether a document with a status of success holds an answer at all, in any protocol.
+"""Checks whether a document with a status of success contains an answer, in any protocol.
 
-A document without content is an answer if it says why it ended: after `max_tokens: 0`, or of a response that is made in
-the background. It is empty if the field for the answer is there and empty, or if no field could hold one. An unknown
-form counts as an answer: engines have forms of their own.
+A document without content is an answer if it says why it ended: after `max_tokens: 0`, or for a response that is made
+in the background. It is empty if the field for the answer exists and is empty, or if it has no field that could contain
+an answer. An unknown form counts as an answer, because engines have forms of their own.
 
 Sources: the response models of vLLM 0.32 (`entrypoints/openai`, `anthropic`, `pooling`), OpenAI's and Anthropic's
 references.
@@ -17,7 +17,7 @@ from typing import Any
 from fairlead_router.protocols.spoken_events import Failure, failure_of
 
 _EXPLAINS = frozenset({"code", "detail", "details", "error", "errors", "message", "msg", "param", "title"})
-"""Fields that say why there is no answer."""
+"""Fields that say why an answer is missing."""
 
 _BESIDE = frozenset(
     {
@@ -27,7 +27,7 @@ _BESIDE = frozenset(
         "response_type", "meta", "top_logprobs", "max_output_tokens", "max_tool_calls", "reasoning", "user", "prompt_cache_key",
     }
 )  # fmt: skip
-"""Fields that stand beside an answer."""
+"""Fields that documents have besides the answer."""
 
 _NO_PLACE = _EXPLAINS | _BESIDE
 _HOLDS = ("content", "output", "data")
@@ -42,8 +42,8 @@ _BEGINS_OBJECT = re.compile(rb'\s*\{\s*(?:"|$)')
 
 
 def shortfall(document: Any, *, has_input: bool = True) -> Failure | None:
-    """Why a document is not an answer; None when it may be one. Without `has_input` there was no input to make an
-    answer of: then an empty list of embeddings is one.
+    """Return why a document is not an answer; None when it may be one. Without `has_input` there was no input to
+    answer, so an empty list of embeddings is an answer.
     """
     if not isinstance(document, dict):
         return None
@@ -53,7 +53,7 @@ def shortfall(document: Any, *, has_input: bool = True) -> Failure | None:
 
 
 def is_cut(body: bytes) -> bool:
-    """Whether bytes that are not JSON are the beginning of a JSON object, and not bytes of another kind."""
+    """Return whether bytes that are not JSON are the beginning of a JSON object, and not other data."""
     if not _BEGINS_OBJECT.match(body):
         return False
     try:
@@ -79,7 +79,9 @@ def _is_empty(fields: Mapping[str, Any], *, has_input: bool) -> bool:
 
 
 def _says_something(choice: Any) -> bool:
-    """Whether a choice has content, or a reason for its end. One of token numbers in the place of an object has."""
+    """Return whether a choice has content, or a reason for its end. A choice that is token numbers instead of an object
+    has content.
+    """
     if not isinstance(choice, dict):
         return choice is not None
     if isinstance(choice.get("finish_reason"), str) or choice.get("stop_reason") is not None or choice.get("text"):
@@ -91,10 +93,10 @@ def _says_something(choice: Any) -> bool:
 
 
 def _was_computed(usage: Any) -> bool:
-    """Whether the engine counts output: of thoughts that it does not show, say."""
+    """Return whether the engine counted output, for instance for thoughts that it does not show."""
     return isinstance(usage, dict) and bool(usage.get("output_tokens"))
 
 
 def _holds_answer(fields: Mapping[str, Any]) -> bool:
-    """Whether a field that is not known to be another has something in it."""
+    """Return whether a field that may contain an answer is not empty."""
     return any(value not in (None, "", [], {}) for name, value in fields.items() if name not in _NO_PLACE)

@@ -1,7 +1,8 @@
-"""What a request says about its session's place among others: parent, task, tool, compactions.
+"""What a request says about its session's relation to other sessions: parent, task, tool, compactions.
 
-`PARENTS` and `TASKS` are the lists of places, the one that counts most first; docs/agents.md has the same for users.
-Names are bounded and hashed like those of sessions, so that a parent's name is the one that its session has.
+`PARENTS` and `TASKS` are the lists of fields and headers that say it, in order of precedence; docs/agents.md has the
+same lists for users. Names are bounded and hashed like names of sessions, so that a parent's name equals its session's
+name.
 """
 
 from __future__ import annotations
@@ -21,17 +22,19 @@ _THREAD, _ASKING_THREAD, _FIRST_THREAD = b"thread-id", b"x-codex-parent-thread-i
 _WINDOW = b"x-codex-window-id"
 
 LINEAGE_HEADERS = frozenset({PARENT_HEADER, TASK_HEADER, _ASKING, _ASKING_THREAD, b"x-parent-session-id", _WINDOW})
-"""Headers that say where a session belongs and name none themselves."""
+"""Headers that say to what a session belongs, and do not name the session itself."""
 
 LONGEST_TOOL = 100
-"""Characters of a tool's name that are kept."""
+"""Maximum number of characters of a tool's name that are kept."""
 _LOOKED_AT = 64
-"""Maximum number of the newest items of a prompt that are read for the tool."""
+"""Maximum number of a prompt's newest items that are read to find the tool."""
 _MOST_DIGITS = 6
 
 
 class Place(NamedTuple):
-    """A place of a request that says where its session belongs: its names, who writes it, and how it is read."""
+    """A field or header of a request that says to what its session belongs: its names, the clients that write it, and
+    how it is read.
+    """
 
     names: tuple[str, ...]
     who: str
@@ -76,8 +79,9 @@ _NAMES_PARENTS = frozenset(name.encode() for place in PARENTS for name in place.
 
 
 def lineage(headers: Headers | None, document: Document, named: Named, own: str | None) -> Lineage | None:
-    """What the request says; None if it says nothing. `headers` are those that may name a session or its place, `named`
-    makes a name safe to store, `own` is the session's own name, never its parent.
+    """Return what the request says of its session's relations; None if it says nothing. `headers` are those that may
+    name a session or its relations, `named` makes a name safe to store, `own` is the session's own name, which is never
+    its parent.
     """
     known = headers or {}
     parent = None if _NAMES_PARENTS.isdisjoint(known) else _first(PARENTS, known, document, named, own)
@@ -99,14 +103,14 @@ def _first(places: tuple[Place, ...], headers: Headers, document: Document, name
 
 
 def _window(value: bytes) -> int | None:
-    """The number behind the thread's name in Codex's window id."""
+    """Return the number after the thread's name in Codex's window id."""
     number = value.rpartition(b":")[2].strip()
     return int(number) if number.isdigit() and len(number) <= _MOST_DIGITS else None
 
 
 def newest_tool(document: Document) -> str | None:
-    """The name of the last called tool whose result ends the prompt; None if the prompt ends otherwise, or the call is
-    not in it. Only the newest items are read.
+    """Return the name of the last called tool if the tool's result ends the prompt; None if the prompt ends otherwise,
+    or does not contain the call. Only the newest items are read.
     """
     items = document.get("messages") or document.get("input")
     if not isinstance(items, list) or not items or not _is_result(items[-1]):
@@ -135,7 +139,7 @@ def _is_tool_result(part: object) -> bool:
 
 
 def _calls(item: object) -> Iterator[str]:
-    """The names of the tools that an item of the prompt calls, the last one first."""
+    """Yield the names of the tools that an item of the prompt calls, the last call first."""
     if not isinstance(item, dict):
         return
     if item.get("type") in ("function_call", "custom_tool_call"):

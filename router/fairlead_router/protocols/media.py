@@ -1,8 +1,9 @@
-"""Images, sounds, videos and files in a prompt: the identity of each, and about how many tokens an engine makes of it.
+"""Images, sounds, videos and files in a prompt: the identity of each, and an estimate of the tokens that an engine
+makes of it.
 
 In the canonical prompt a medium is its hash, repeated over as many bytes as its tokens would take as text. So two
-prompts share a medium only where it is the same, the text behind it stands at about its true depth, and one length says
-how large a prompt is. Engines' reports of such prompts correct the estimate, as for every other kind of prompt
+prompts share a medium only if it is the same, the text after it is at about its true depth, and one length measures the
+whole prompt. Engines' reports of such prompts correct the estimate, as for every other kind of prompt
 (`fairlead.routing.knowledge.token_sizes`).
 """
 
@@ -19,21 +20,22 @@ from fairlead_router.protocols.canonical_json import canonical_json
 BYTES_PER_TOKEN = 4
 
 IMAGE_TOKENS = 1024
-"""Tokens of an image whose size is unknown, such as one that the engine fetches."""
+"""Estimated tokens of an image of unknown size, such as an image that the engine fetches."""
 PIXELS_PER_TOKEN = 28 * 28
-"""Qwen's vision models make a token of as many pixels (14 x 14 patches, four to a token); Pixtral and InternVL of 256
-to 784, Claude of 750."""
+"""Pixels per token of an image. Qwen's vision models make a token of this number of pixels (14 x 14 patches, four to a
+token); Pixtral and InternVL of 256 to 784, Claude of 750.
+"""
 FEWEST_IMAGE_TOKENS, MOST_IMAGE_TOKENS = 64, 16_384
-"""The bounds to which Qwen's processor scales images; others stay within."""
+"""The bounds to which Qwen's processor scales images; other models stay within these bounds."""
 
 AUDIO_TOKENS_PER_SECOND = 25
-"""The rate of Qwen's audio models; others make between 6 and 50."""
+"""Tokens per second of sound of Qwen's audio models; other models make between 6 and 50."""
 AUDIO_BYTES_PER_SECOND = 16_000
-"""The size of compressed sound, at 128 kbit/s. A WAV file's header has its own."""
+"""Bytes per second of compressed sound, at 128 kbit/s. A WAV file's header has its own rate."""
 MOST_AUDIO_TOKENS = 16_384
 
 VIDEO_TOKENS = 4096
-"""32 frames, which is what vLLM takes of a video, of 256 tokens each, two frames to one."""
+"""Estimated tokens of a video: 32 frames, which vLLM samples of a video, with 256 tokens per two frames."""
 FILE_TOKENS = 1024
 
 _SOURCES = (
@@ -50,17 +52,17 @@ _SOURCES = (
     "source",
     "file",
 )
-"""Where media have their content or the address of it. An engine that is given a `uuid` takes the medium by that."""
+"""Fields that have a medium's content or its address. An engine identifies a medium with a `uuid` by that `uuid`."""
 
 _HEADER = 48
-"""Base64 letters that hold the size of a PNG, GIF, WebP or BMP picture, or the rate of a WAV file."""
+"""Number of base64 letters that contain the size of a PNG, GIF, WebP or BMP picture, or the rate of a WAV file."""
 _JPEG_HEADER = 65_536
-"""Letters of a JPEG that are searched for its size, which stands behind its metadata."""
+"""Number of a JPEG's letters that are searched for its size, which follows its metadata."""
 
 
 def medium(part: Mapping[str, Any], most_bytes: int = MOST_AUDIO_TOKENS * BYTES_PER_TOKEN) -> tuple[str, bytes]:
-    """The modality (image, audio, video or file) of a part of a content, and the bytes that stand for it, cut to a
-    limit, but always with a hash.
+    """Return the modality (image, audio, video or file) of a part of a content, and the bytes that stand for the
+    medium: its hash, repeated up to a limit, but always complete once.
     """
     kind = str(part.get("type") or next(iter(part), ""))
     modality = next((word for word in ("image", "audio", "video") if word in kind), "file")
@@ -94,7 +96,7 @@ def _tokens(modality: str, data: str) -> int:
 
 
 def _decoded(data: str, letters: int) -> bytes:
-    """The beginning of base64 data; nothing if it is not base64."""
+    """Return the beginning of base64 data, decoded; b"" if the data are not base64."""
     try:
         return b64decode(data[: letters - letters % 4] if len(data) > letters else data)
     except ValueError:
@@ -102,7 +104,7 @@ def _decoded(data: str, letters: int) -> bytes:
 
 
 def picture_size(data: str) -> tuple[int, int] | None:
-    """Width and height in pixels, as the header of a picture in base64 says; None if it is not found."""
+    """Return width and height in pixels, from the header of a picture in base64; None if the header has none."""
     head = _decoded(data, _HEADER)
     if head[:8] == b"\x89PNG\r\n\x1a\n":
         return _pair(head[16:24], 4, "big")
@@ -122,7 +124,9 @@ def _pair(two: bytes, length: int, order: Any) -> tuple[int, int] | None:
 
 
 def _webp_size(head: bytes) -> tuple[int, int] | None:
-    """https://developers.google.com/speed/webp/docs/riff_container: lossy, lossless and extended files."""
+    """Return the size of a lossy, lossless or extended WebP file
+    (https://developers.google.com/speed/webp/docs/riff_container).
+    """
     kind = head[12:16]
     if kind == b"VP8X":
         size = _pair(head[24:30], 3, "little")
@@ -135,7 +139,7 @@ def _webp_size(head: bytes) -> tuple[int, int] | None:
 
 
 _FRAMES = frozenset({0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF})
-"""The segments of a JPEG that begin a frame (ITU T.81, table B.1): precision, height, width."""
+"""The segments of a JPEG that begin a frame (ITU T.81, table B.1), which have precision, height and width."""
 
 
 def _jpeg_size(head: bytes) -> tuple[int, int] | None:
@@ -148,7 +152,7 @@ def _jpeg_size(head: bytes) -> tuple[int, int] | None:
 
 
 def _seconds(data: str) -> float:
-    """How long a sound is, by its size; a minute for one that the engine fetches."""
+    """Return the length of a sound in seconds, from its size; a minute for a sound that the engine fetches."""
     if data[:8].lower().startswith(("http://", "https://", "file://")):
         return 60.0
     head = _decoded(data, _HEADER)

@@ -1,8 +1,8 @@
-"""The gateway's table of paths: how each is handled, where its prompt is, and which protocol it speaks.
+"""The gateway's table of paths: how each path is handled, where its prompt is, and which protocol it uses.
 
-Paths are compared as received on the wire, without decoding, so a path that a proxy in front read differently never
-reaches an engine. A path that is not in this table is not passed on, even if engines serve it. That keeps clients away
-from their administration (`/reset_prefix_cache`, `/sleep`, `/load_lora_adapter`, `/scale_elastic_ep` …).
+Paths are compared as received, without decoding, so a path that a proxy in front read differently never reaches an
+engine. A path that is not in this table is not passed on, even if engines serve it. That keeps clients away from the
+engines' administration (`/reset_prefix_cache`, `/sleep`, `/load_lora_adapter`, `/scale_elastic_ep` …).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Handling(Enum):
 
     `ROUTED` goes through the pool's scheduler: routed by prefix, queued, subject to admission, and recorded. `SPREAD`
     costs an engine little (no prefill) and goes to the instance with the fewest requests in flight. `UPLOAD` is a form
-    handled like `SPREAD` and streamed through. `HELD` goes to the instance that made the response it names. `LOCAL` is
-    answered by the router.
+    handled like `SPREAD` and streamed through. `HELD` goes to the instance that made the response named in the path.
+    `LOCAL` is answered by the router.
     """
 
     __hash__ = object.__hash__  # members are looked up for each request, and an enum's own way is written in Python
@@ -46,7 +46,7 @@ class Handling(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One path.
+    """One path of the gateway.
 
     `streams`: whether `stream: true` asks for server-sent events; `divides`: whether a prefill and a decode instance
     can compute an answer together; `keyless`: answered without an API key.
@@ -120,7 +120,7 @@ KNOWN = tuple(endpoint.path for endpoint in (*ENDPOINTS, MODEL, RETRIEVE, CANCEL
 
 
 def find(raw_path: bytes) -> Endpoint | None:
-    """The endpoint of a path as received, percent signs and all; None when there is none."""
+    """Return the endpoint of a path as received, with its percent signs; None when the path is not in the table."""
     endpoint = _BY_PATH.get(raw_path)
     if endpoint is not None:
         return endpoint
@@ -133,14 +133,14 @@ def find(raw_path: bytes) -> Endpoint | None:
 
 
 def response_id(raw_path: bytes) -> str:
-    """The response named by a path that `find` gave RETRIEVE or CANCEL for."""
+    """Return the id of the response in a path for which `find` returned RETRIEVE or CANCEL."""
     named = _RESPONSE.fullmatch(raw_path)
     assert named is not None
     return named[1].decode()
 
 
 def dialect_of(raw_path: bytes) -> Dialect:
-    """The protocol in which to answer a request for an unknown path, guessed from the path."""
+    """Return the protocol in which to answer a request for an unknown path, guessed from the path."""
     if raw_path.startswith(b"/v1/messages"):
         return Dialect.ANTHROPIC
     return Dialect.RESPONSES if raw_path.startswith(b"/v1/responses") else Dialect.OPENAI

@@ -1,8 +1,8 @@
-"""Fields that point an engine at a peer: it would connect to an address, or use another request's KV blocks, of the
-client's choice.
+"""Fields that point an engine at a peer: the engine would connect to an address, or use another request's KV blocks, of
+the client's choice.
 
-Only the gateway sets such fields, so it refuses a client that does, in every protocol. The names are those of vLLM's
-and llm-d's handshakes, of SGLang (`bootstrap_…`), TensorRT-LLM, LMDeploy and Dynamo (below `nvext`).
+Only the gateway sets such fields, so it refuses requests of clients that have them, in every protocol. The names are
+those of vLLM's and llm-d's handshakes, of SGLang (`bootstrap_…`), TensorRT-LLM, LMDeploy and Dynamo (below `nvext`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from fairlead_router.protocols.refusals import BadRequest
 
 KV_TRANSFER = "kv_transfer_params"
-"""vLLM's field, which the gateway sets itself where two instances compute one request."""
+"""vLLM's field, which the gateway itself sets where two instances compute one request."""
 
 PEER_FIELDS = frozenset(
     {
@@ -28,23 +28,23 @@ PEER_FIELDS = frozenset(
 _PREFIX = "bootstrap_"
 
 _HOLDERS = frozenset({"extra_args", "extra_body", "nvext", "sampling_params", "vllm_xargs"})
-"""Objects whose fields an engine, or a layer before it, takes for the request's own."""
+"""Objects whose fields an engine, or a layer before it, treats as fields of the request."""
 
 _ADDRESSES = ("___prefill_addr_", "___decode_addr_")
-"""vLLM's P2P connector reads its peers' addresses out of the request's id."""
+"""Markers of peers' addresses in a request's id, where vLLM's P2P connector reads them."""
 
 _IDS = ("request_id", "rid")
 _WATCHED = PEER_FIELDS | _HOLDERS | set(_IDS)
-"""Names that hardly any body has."""
+"""Names that hardly any body has, so that most bodies need no further check."""
 
 
 def is_peer_field(name: str) -> bool:
-    """Whether a field of this name points an engine at a peer."""
+    """Return whether a field of this name points an engine at a peer."""
     return name in PEER_FIELDS or name.startswith(_PREFIX)
 
 
 def refuse_peers(document: Mapping[str, Any]) -> None:
-    """Raise BadRequest for a body that has such a field, set, or an id that names peers."""
+    """Raise BadRequest for a body that sets such a field, or has an id that names peers."""
     if not _WATCHED.isdisjoint(document) or _PREFIX in "\n".join(document):
         _refuse_peers(document)
 
@@ -64,11 +64,11 @@ def _refuse_peers(document: Mapping[str, Any]) -> None:
 
 
 def refuse_peer_addresses(field: str, request_id: str) -> None:
-    """Raise BadRequest for a request's id, of the header or body field `field`, that names peers."""
+    """Raise BadRequest for a request's id, from the header or body field `field`, that names peers."""
     if any(mark in request_id for mark in _ADDRESSES):
         raise refused_peer(field)
 
 
 def refused_peer(field: str) -> BadRequest:
-    """400: only the gateway may set this."""
+    """Return the 400 for a field that only the gateway may set."""
     return BadRequest(400, "invalid_field", f"{field}: only the gateway may point an engine at a peer; leave it out", field)

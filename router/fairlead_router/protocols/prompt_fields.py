@@ -1,10 +1,10 @@
-"""What each field of engines' requests does to the prompt: the one table from which the routing key is made.
+"""The effect of each field of engines' requests on the prompt: the one table from which the routing key is made.
 
-`RENDERS`: the engine makes tokens of it, or makes other tokens because of it; its bytes are in the canonical prompt at
-the place where templates put it. `ROOTS`: it adds no tokens, but the request shares no block of the cache with a
-request that has another value, or every token may change. `ROUTES`: the router reads it, but not for the prompt.
-`IGNORED`: it decides how the answer is made and reported. The fields are those of vLLM 0.32.0 and SGLang 0.5.23; a test
-holds the table to recorded lists of both, and the key to the table.
+`RENDERS`: the engine makes tokens of the field, or makes other tokens because of it; its bytes are in the canonical
+prompt at the position where templates put it. `ROOTS`: the field adds no tokens, but the request shares no block of the
+cache with a request that has another value, or every token may change. `ROUTES`: the router reads the field, but not
+for the prompt. `IGNORED`: the field decides how the answer is made and reported. The fields are those of vLLM 0.32.0
+and SGLang 0.5.23; a test compares the table with recorded lists of both, and the key with the table.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import Enum
 
 
 class Fate(Enum):
-    """The effect of a field; see above."""
+    """The effect of a field (see the module)."""
 
     RENDERS = "renders"
     ROOTS = "roots"
@@ -42,7 +42,7 @@ ROOTS: Mapping[str, object] = {
     "embed_overrides": None,
     "embed_override_token_id": None,
 }
-"""Fields that root a prompt, each with the value that means the same as its absence."""
+"""Fields that root a prompt, each with the value that has the same effect as its absence."""
 
 _TABLE: tuple[tuple[Fate, str, str], ...] = (
     (
@@ -120,7 +120,7 @@ _TABLE: tuple[tuple[Fate, str, str], ...] = (
 )
 
 FATES: Mapping[str, Fate] = {field: fate for fate, _, fields in _TABLE for field in fields.split()}
-"""Each field's effect, in every protocol that has it, except for `EXCEPTIONS`."""
+"""The effect of each field in every protocol that has it, except for `EXCEPTIONS`."""
 
 EXCEPTIONS: Mapping[tuple[str, str], Fate] = {
     ("/v1/responses", "prompt"): Fate.IGNORED,  # a stored template of OpenAI's, which neither engine has
@@ -128,5 +128,5 @@ EXCEPTIONS: Mapping[tuple[str, str], Fate] = {
 
 
 def fate(path: str, field: str) -> Fate | None:
-    """The effect of a field of a request to this path; None if the table does not know it."""
+    """Return the effect of a field of a request to this path; None if the table does not have the field."""
     return EXCEPTIONS.get((path, field)) or FATES.get(field)

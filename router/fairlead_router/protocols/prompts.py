@@ -25,8 +25,8 @@ Document = dict[str, Any]
 
 
 class Prompt(NamedTuple):
-    """`text` are the canonical bytes; `kinds` say what they have besides plain text (`TOOLS`, `MEDIA`); `root` are
-    values that render no byte but that all tokens depend on, such as a salt.
+    """A canonical prompt. `text` are its bytes; `kinds` say what the prompt has besides plain text (`TOOLS`, `MEDIA`);
+    `root` are values that render no byte but on which all tokens depend, such as a salt.
     """
 
     text: bytes
@@ -35,29 +35,33 @@ class Prompt(NamedTuple):
 
 
 PromptReader = Callable[[Document], Prompt]
-"""A decoded body → its prompt. Raises BadRequest naming the field at fault."""
+"""A function from a decoded body to its prompt. Raises BadRequest naming the field at fault."""
 
 _TEXT_FIELDS = ("text", "content", "thinking", "arguments", "output")
-"""Where documents to compare keep their text."""
+"""Fields in which documents to compare have their text."""
 
 _DEEPEST = 8
-"""Deepest nesting of parts that is read: no protocol goes deeper, and a client's nesting must not exhaust the stack."""
+"""Maximum nesting of parts that is read: no protocol nests deeper, and a client's nesting must not exhaust
+the stack.
+"""
 
 
 _shown = Repr()
-"""Writes the beginning of a value: what a client sent may have millions of items, or be nested too deeply to write."""
+"""Writes the beginning of a value only, because a client's value may have millions of items, or be nested too deeply to
+write.
+"""
 _shown.maxstring = 60
 
 
 def bad_field(field: str, value: object, remedy: str) -> BadRequest:
-    """A 400 that names field, value and remedy; None means that the field is missing."""
+    """Return a 400 that names field, value and remedy; None means that the field is missing."""
     if value is None:
         return BadRequest(400, "missing_field", f"{field}: is missing; {remedy}", field)
     return BadRequest(400, "invalid_field", f"{field}: {_shown.repr(value)[:60]} cannot be used; {remedy}", field)
 
 
 def chat_prompt(document: Document) -> Prompt:
-    """The messages of a chat with what its template renders before them; see `rendered_chats`."""
+    """Return the prompt of a chat: its messages with what its template renders before them (see `rendered_chats`)."""
     messages = _listed("messages", document.get("messages"), "messages")
     if document.get("input_ids"):
         return Prompt(_input_bytes("input_ids", document["input_ids"]), 0, _root(document))
@@ -67,7 +71,7 @@ def chat_prompt(document: Document) -> Prompt:
 
 
 def batch_prompt(document: Document) -> Prompt:
-    """The conversations of a batch, one after the other."""
+    """Return the prompt of a batch: its conversations, one after the other."""
     into = Pieces()
     kinds = 0
     for index, conversation in enumerate(_listed("messages", document.get("messages"), "conversations")):
@@ -78,7 +82,9 @@ def batch_prompt(document: Document) -> Prompt:
 
 
 def completion_prompt(document: Document) -> Prompt:
-    """`prompt`: text, texts or token ids, and the text to follow the answer (`suffix`). Embedded prompts are media."""
+    """Return the prompt from `prompt` (text, texts or token ids) and `suffix`, the text that follows the answer.
+    Embedded prompts count as media.
+    """
     embeds = document.get("prompt_embeds")
     if document.get("prompt") is None and embeds is not None:
         return Prompt(_embedded(embeds), MEDIA, _root(document))
@@ -91,7 +97,9 @@ def completion_prompt(document: Document) -> Prompt:
 
 
 def embedding_prompt(document: Document) -> Prompt:
-    """`input`: text, texts, token ids or messages; or `messages`, as engines take them too."""
+    """Return the prompt from `input` (text, texts, token ids or messages), or from `messages`, which engines accept
+    too.
+    """
     given = document.get("input")
     messages = document.get("messages") if given is None else given
     if isinstance(messages, list) and messages and isinstance(first := messages[0], dict) and "role" in first:
@@ -104,7 +112,7 @@ def embedding_prompt(document: Document) -> Prompt:
 
 
 def responses_prompt(document: Document) -> Prompt:
-    """`instructions` as the system's text, then `input`: a text or a list of items."""
+    """Return the prompt from `instructions` as the system's text, then `input`: a text or a list of items."""
     if document.get("input") is None:
         raise bad_field("input", None, "give a text or a list of items")
     chat = chat_of_response(document)
@@ -117,7 +125,7 @@ def responses_prompt(document: Document) -> Prompt:
 
 
 def anthropic_prompt(document: Document) -> Prompt:
-    """`system` (a text or blocks), then the contents of `messages`."""
+    """Return the prompt from `system` (a text or blocks), then the contents of `messages`."""
     _listed("messages", document.get("messages"), "messages")
     chat = chat_of_messages(document, anthropic_tools=True)
     into = Pieces()
@@ -126,19 +134,21 @@ def anthropic_prompt(document: Document) -> Prompt:
 
 
 def invocation_prompt(document: Document) -> Prompt:
-    """The prompt of SageMaker's single path: the document may be a chat, a completion or an embedding."""
+    """Return the prompt of a request on SageMaker's single path: the document may be a chat, a completion or an
+    embedding.
+    """
     if "messages" in document:
         return chat_prompt(document)
     return completion_prompt(document) if "prompt" in document else embedding_prompt(document)
 
 
 def no_prompt(document: Document) -> Prompt:
-    """An empty prompt, for requests that are not routed by their text."""
+    """Return an empty prompt, for requests that are not routed by their text."""
     return _NO_PROMPT
 
 
 def texts_of(*fields: str) -> PromptReader:
-    """A reader that joins the texts of those of these fields that are present; `messages` are a chat."""
+    """Return a reader that joins the texts of these fields, as far as they are present; `messages` are a chat."""
 
     def read(document: Document) -> Prompt:
         into = Pieces()
@@ -164,8 +174,8 @@ def _embedded(embeds: object) -> bytes:
 
 
 def _root(document: Document) -> bytes:
-    """The values that render no byte of the prompt but that all of it depends on: fields of `ROOTS` that are set, and
-    not to their default.
+    """Return the values that render no byte of the prompt but on which all of it depends: fields of `ROOTS` that are
+    set to another value than their default.
     """
     if _ROOTS.isdisjoint(document):
         return b""
@@ -180,7 +190,7 @@ def _listed(field: str, value: object, items: str) -> list[Any]:
 
 
 def _collect(value: object, into: Pieces, depth: int) -> int:
-    """Append the texts and media of a value; returns its kinds."""
+    """Append the texts and media of a value; return its kinds."""
     kinds = 0
     if isinstance(value, str):
         into.append(value.encode())
@@ -198,7 +208,9 @@ def _collect(value: object, into: Pieces, depth: int) -> int:
 
 
 def _input_bytes(field: str, value: object) -> bytes:
-    """A string, strings, token ids, lists of token ids or objects with texts → bytes; a token id counts as 4 bytes."""
+    """Return the bytes of a string, strings, token ids, lists of token ids or objects with texts; a token id counts as
+    4 bytes.
+    """
     if isinstance(value, str):
         return value.encode()
     if value is None:

@@ -26,7 +26,7 @@ class ErrorAnswer:
 
 
 class BadRequest(Exception):
-    """A client's request cannot be used.
+    """A client's request that cannot be used.
 
     `code` is the error's name, `param` the field of the body at fault; `extra` are headers of the answer.
     """
@@ -40,7 +40,7 @@ class BadRequest(Exception):
         self.extra = extra or []
 
     def answer(self, dialect: Dialect = Dialect.OPENAI, *, close: bool = False) -> ErrorAnswer:
-        """The answer to send; with `close` the connection ends after it."""
+        """Return the answer to send; with `close` the connection ends after it."""
         extra: Headers = [*self.extra, (b"connection", b"close")] if close else self.extra
         return error_answer(dialect, self.status, self.code, self.message, self.param, extra)
 
@@ -48,7 +48,7 @@ class BadRequest(Exception):
 def error_answer(
     dialect: Dialect, status: int, code: str, message: str, param: str | None = None, extra: Headers | None = None
 ) -> ErrorAnswer:
-    """An error answer with the protocol's body and `extra` headers."""
+    """Return an error answer with the protocol's body and `extra` headers."""
     body = error_body(dialect, status, code, message, param)
     headers: Headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     headers.extend(extra or [])
@@ -56,12 +56,12 @@ def error_answer(
 
 
 def body_too_large(limit: int, setting: str) -> BadRequest:
-    """413; `setting` is the variable that sets the limit."""
+    """Return a 413 for a body that is too large; `setting` is the variable that sets the limit."""
     return BadRequest(413, "request_too_large", f"the body is larger than {limit} bytes; send less ({setting})")
 
 
 def body_too_slow(seconds: float) -> BadRequest:
-    """408: the body did not arrive in time."""
+    """Return a 408 for a body that did not arrive in time."""
     return BadRequest(408, "body_timeout", f"the body did not arrive within {seconds:g} s")
 
 
@@ -69,21 +69,21 @@ MEMORY_FULL = "body_memory_full"
 
 
 def memory_full() -> BadRequest:
-    """503: there is no room for this body now."""
+    """Return a 503 for a body for which there is no memory now."""
     message = "the bodies of all requests take as much memory as they may (FAIRLEAD_BODY_MEMORY_BYTES); send the request again"
     return BadRequest(503, MEMORY_FULL, message, None, [(b"retry-after", b"1")])
 
 
 def own_fault(request: str, dialect: Dialect) -> ErrorAnswer:
-    """500: a bug of the router. The answer has an id that finds it in the log, never a traceback."""
-    message = f"the router failed to handle this request; its log tells more under {request}"
+    """Return a 500 for a bug of the router. The answer has an id that finds the bug in the log, never a traceback."""
+    message = f"the router failed to handle this request; its log has the details under {request}"
     return error_answer(dialect, 500, "internal_error", message)
 
 
 def _dropped(
     dialect: Dialect, reason: RejectionReason, message: str, retry_after_seconds: float | None, extra: Headers, status: int | None = None
 ) -> ErrorAnswer:
-    """With the reason's own status, unless another is given."""
+    """Return the answer for a dropped request, with the reason's own status unless another `status` is given."""
     word = reason.value.encode()
     headers: Headers = [(b"x-llm-d-request-dropped-reason", word), (b"x-fairlead-rejection", word), *extra]
     if retry_after_seconds is not None:
@@ -94,8 +94,8 @@ def _dropped(
 def refusal_answer(
     refusal: Refusal, pool: bytes, dialect: Dialect = Dialect.OPENAI, engine: Sequence[tuple[bytes, bytes]] = ()
 ) -> ErrorAnswer:
-    """A scheduler's refusal with its status, Retry-After and the reason; `engine` are headers of the last engine that
-    was tried.
+    """Return the answer for a scheduler's refusal, with its status, Retry-After and reason; `engine` are headers of the
+    last engine that was tried.
     """
     extra = [(b"x-fairlead-pool", pool), *decision_headers(refusal), *engine]
     return _dropped(dialect, refusal.reason, refusal.message, refusal.retry_after_seconds, extra, refusal.status)
@@ -109,25 +109,25 @@ def upstream_failed(
     engine: Sequence[tuple[bytes, bytes]] = (),
     decided: Dispatch | None = None,
 ) -> ErrorAnswer:
-    """502: engines were tried and none answered in full. The last one, with the headers `engine`, asks for a retry
-    after `retry_after` seconds. `decided` is the decision of a routed request.
+    """Return a 502: engines were tried and no engine answered completely. The last engine, with the headers `engine`,
+    asks for a retry after `retry_after` seconds. `decided` is the decision of a routed request.
     """
     extra = [(b"x-fairlead-pool", pool), *(decision_headers(decided) if decided is not None else ()), *engine]
     return _dropped(dialect, RejectionReason.UPSTREAM_FAILED, message, retry_after or 1.0, extra)
 
 
 def nobody_serves(message: str, pool: bytes, dialect: Dialect = Dialect.OPENAI) -> ErrorAnswer:
-    """503: the pool has no instance that takes requests."""
+    """Return a 503: the pool has no instance that accepts requests."""
     return _dropped(dialect, RejectionReason.NO_INSTANCES, message, 1.0, [(b"x-fairlead-pool", pool)])
 
 
 def closed(table: RoutingTable, now: float, pool: bytes, dialect: Dialect = Dialect.OPENAI) -> ErrorAnswer:
-    """503: the pool is to have no instances, and no request changes that."""
+    """Return a 503: the pool is meant to have no instances, and no request changes that."""
     message, retry_after = why_closed(table, now)
     return _dropped(dialect, RejectionReason.SCALED_TO_ZERO, message, retry_after, [(b"x-fairlead-pool", pool)])
 
 
 def shutting_down(dialect: Dialect = Dialect.OPENAI) -> ErrorAnswer:
-    """503 while this router drains; another router serves."""
+    """Return a 503 while this router drains; another router serves."""
     message = "this router is shutting down; send the request again"
     return _dropped(dialect, RejectionReason.SHUTTING_DOWN, message, 1.0, [(b"connection", b"close")])

@@ -1,14 +1,14 @@
 """A chat as the bytes that routing compares: everything that an engine's template renders, in the order in which
 templates render it, and nothing else.
 
-No template is applied. What routing needs is that two prompts begin alike here exactly as far as they do in tokens, so
-the order is that of the templates of Qwen, Llama and Hermes, whose tools come before the system text:
+No template is applied. Routing only needs that two prompts have the same beginning here exactly as far as they do in
+tokens. So the order is that of the templates of Qwen, Llama and Hermes, whose tools come before the system text:
 
     template arguments, tools, documents, system text and messages; each message: thoughts, content, calls of tools
 
-Marks stand between them that no text can contain (their first byte is none of UTF-8), so different chats have different
-bytes. A chat that goes on has all bytes of what it goes on from. Ids of calls have no bytes: most templates do not
-render them (Mistral's and Kimi K2's do), and within a conversation they never change.
+Marks that no text can contain (their first byte does not occur in UTF-8) separate these parts, so different chats have
+different bytes. The bytes of a continued chat begin with all bytes of the earlier chat. Ids of calls have no bytes:
+most templates do not render them (Mistral's and Kimi K2's do), and within a conversation they never change.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from fairlead_router.protocols.media import medium
 Chat = Mapping[str, Any]
 
 TOOLS, MEDIA = 1, 2
-"""What a chat has besides plain text; its tokens are counted apart (`gateway.routed_requests`)."""
+"""What a chat has besides plain text; tokens of such prompts are counted separately (`gateway.routed_requests`)."""
 
 _NEXT_PART = b"\xfd"
-"""Stands between the parts of a content."""
+"""Separates the parts of a content."""
 
 MOST_MEDIA_BYTES = 4 * 1024 * 1024
 """Maximum number of bytes of one prompt's media: a million tokens. A few bytes of a body can name a video, whose
-stand-in has thousands.
+stand-in has thousands of bytes.
 """
 
 
@@ -45,14 +45,16 @@ class Pieces(list[bytes]):
     _media_left = MOST_MEDIA_BYTES
 
     def stand_in(self, part: Mapping[str, Any]) -> tuple[str, bytes]:
-        """The modality of a medium and its stand-in; its hash alone once there are too many."""
+        """Return the modality of a medium and its stand-in, which is only its hash once the prompt's media have reached
+        their maximum.
+        """
         modality, found = medium(part, self._media_left)
         self._media_left = max(0, self._media_left - len(found))
         return modality, found
 
 
 def mark(word: str) -> bytes:
-    """The mark that begins a part of a chat: a role, or the kind of the following part."""
+    """Return the mark that begins a part of a chat: a role, or the kind of the following part."""
     return b"\xff%s\xfe" % word.encode()
 
 
@@ -68,15 +70,16 @@ _BEFORE = frozenset({*_TEMPLATE_ARGUMENTS, "tools", "documents"})
 _AFTER = frozenset({"add_generation_prompt", "continue_final_message"})
 
 _FIELDS = frozenset({"name", "task", "tools"})
-"""The fields of a message that templates get besides its content. A tool's name follows from the call that it answers.
+"""The fields of a message that templates get besides its content. A tool's name is known from the call that
+it answers.
 """
 
 _TEXT_FIELDS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal", "thinking": "thinking"}
-"""Types of parts that are text, with the field that has it."""
+"""Types of parts that are text, with the field that has the text."""
 
 
 def render_chat(chat: Chat, messages: list[Any], into: Pieces, *, generates: bool = True) -> int:
-    """Append the bytes of a chat. Returns the kinds that it has besides plain text: `TOOLS`, `MEDIA`, both or 0.
+    """Append the bytes of a chat. Returns the kinds of content besides plain text: `TOOLS`, `MEDIA`, both or 0.
     `generates` is the default of `add_generation_prompt`.
     """
     kinds = 0 if _BEFORE.isdisjoint(chat) else _render_before(chat, into)
@@ -122,8 +125,8 @@ def _render_before(chat: Chat, into: Pieces) -> int:
 
 
 def _declarations(tools: list[Any]) -> bytes:
-    """The tools as templates get them, remembered by the hash of the client's tools: agents send tens of kB of the same
-    tools with every request.
+    """Return the tools as templates get them, cached by the hash of the client's tools: agents send tens of kB of the
+    same tools with every request.
     """
     given = canonical_json(tools)
     digest = xxh3_128_digest(given)
@@ -139,12 +142,12 @@ def _declarations(tools: list[Any]) -> bytes:
 
 _MOST_REMEMBERED, _LARGEST_REMEMBERED = 64, 256 * 1024
 _declarations_known: dict[bytes, bytes] = {}
-"""The newest last."""
+"""The cached declarations, the newest last."""
 
 
 def _declared(tool: object) -> object:
-    """The part of a tool that a template gets, of a chat's or of Anthropic's, in the engine's order of fields; schemas
-    keep their own order.
+    """Return the part of a tool, in a chat's or Anthropic's form, that a template gets, in the engine's order of
+    fields; schemas keep their own order.
     """
     if not isinstance(tool, dict):
         return tool
@@ -205,7 +208,9 @@ def _render_parts(parts: list[Any], into: Pieces, between: bytes, *, is_system: 
 
 
 def _part(part: object, into: Pieces, *, is_system: bool) -> tuple[bytes | None, int]:
-    """The bytes of one part of a content (a text or an object), and its kinds besides text; None if it adds nothing."""
+    """Return the bytes of one part of a content (a text or an object), and its kinds besides text; None if the part
+    adds nothing.
+    """
     if isinstance(part, str):
         text: object = part
     elif isinstance(part, dict):
@@ -247,7 +252,7 @@ def _render_calls(message: Chat, into: Pieces) -> int:
 
 
 def _parsed(arguments: str) -> bytes:
-    """The arguments of a call as templates get them: an object, however its JSON was written."""
+    """Return the arguments of a call as templates get them: an object, however its JSON was written."""
     return _short(arguments) if len(arguments) <= _SHORT else _object(arguments)
 
 
@@ -268,7 +273,7 @@ def _object(arguments: str) -> bytes:
 
 
 _short = lru_cache(maxsize=4096)(_object)
-"""A conversation's calls return with each of its turns."""
+"""Caches the short objects of a conversation's calls, which are sent again with each of its turns."""
 
 _PASSING = frozenset({"id", "status", "cache_control"})
 
@@ -278,7 +283,7 @@ def _lasting(item: Chat) -> Chat:
 
 
 def settled(text: str) -> str:
-    """A system text without the parts that clients change with every request: the line of an attribution at its
+    """Return a system text without the parts that clients change with every request: the line of an attribution at its
     beginning, the figures of dates, times and remaining budgets at its end.
     """
     text = without_billing(text)
@@ -289,7 +294,7 @@ def settled(text: str) -> str:
 
 _TAIL = 240
 _MOST_MOVING = 4
-"""Lines at the end of a text that are looked at, besides empty ones and closing tags."""
+"""Number of lines at the end of a text that are checked, besides empty lines and closing tags."""
 _CLOSING = re.compile(r"</[\w:.-]{1,60}>\s*")
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
 _WHEN = re.compile(
@@ -305,7 +310,7 @@ _FIGURES = re.compile(rf"\b{_MONTH}(?= ?\d)|(?<=\d )\b{_MONTH}|\b(?:mon|tues|wed
 
 @lru_cache(maxsize=2048)
 def _still(tail: str) -> str:
-    """The end of a system text, without the figures of its last lines that change with every request."""
+    """Return the end of a system text, without the figures of its last lines that change with every request."""
     at = len(tail)
     still = tail
     for _ in range(_MOST_MOVING):
@@ -320,7 +325,7 @@ def _still(tail: str) -> str:
 
 
 def _moves(line: str) -> bool:
-    """Whether a line has a date, a time or the rest of a budget."""
+    """Return whether a line has a date, a time or the rest of a budget."""
     if _NUMBER.search(line) is None:
         return False
     name = _NAMES_WHEN.search(line)

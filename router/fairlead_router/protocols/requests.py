@@ -24,8 +24,8 @@ from fairlead_router.protocols.session_names import SESSION_HEADERS
 class ParsedRequest:
     """The parts of a body that routing and proxying need.
 
-    `body` is UTF-8; `prompt` are the canonical bytes; `document` the decoded JSON; `model` None if the client names
-    none, which leaves it to the engine.
+    `body` is UTF-8; `prompt` are the canonical bytes; `document` the decoded JSON; `model` None if the client names no
+    model, which leaves the choice to the engine.
     """
 
     __slots__ = ("body", "document", "include_usage", "max_output_tokens", "model", "prompt", "stream")
@@ -48,12 +48,12 @@ class ParsedRequest:
         self.max_output_tokens = _limit(document, endpoint.dialect) if endpoint.streams else 0
 
     def renamed(self, model: str) -> bytes:
-        """The body with the model's name that the engine knows; nothing else changes."""
+        """Return the body with the name by which the engine knows the model; nothing else changes."""
         return edited(self.body, self.document, {"model": model})
 
 
 def parse_request(body: bytes, endpoint: Endpoint) -> ParsedRequest:
-    """Body bytes → request. Raises BadRequest (400) naming the field at fault."""
+    """Return the request in a body. Raises BadRequest (400) naming the field at fault."""
     if len(body) > MANY_BYTES:
         _refuse_many_values(body)
     try:
@@ -72,8 +72,8 @@ def parse_request(body: bytes, endpoint: Endpoint) -> ParsedRequest:
 
 MANY_BYTES = 4 * 1024 * 1024
 MOST_VALUES = 1_500_000
-"""Objects, lists and members of them in a body larger than that. Read, they take up to thirty times its bytes: one of
-32 MiB would take all the memory of a router. A prompt of a million token ids has a million.
+"""Maximum number of objects, lists and their members in a large body. Decoded, they take up to thirty times the body's
+bytes: a body of 32 MiB would take all the memory of a router. A prompt of a million token ids has a million values.
 """
 
 
@@ -85,9 +85,10 @@ def _refuse_many_values(body: bytes) -> None:
 
 
 DEEPEST_BODY = 254
-"""Deepest nesting of objects and lists. No client comes near it, and engines' readers fail at depths of their own.
+"""Maximum nesting of objects and lists. No client comes near it, and engines' readers fail at depths of their own.
 
-Bodies that may exceed it show by their rows of closing brackets: measuring each would cost as much as decoding it.
+The depth is measured only in bodies with rows of closing brackets: measuring each body would cost as much as decoding
+it.
 """
 
 
@@ -111,14 +112,14 @@ _NO_NUMBER = re.compile(
     rb"|(?<![0-9.eE+-])-?(?:(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+[eE][+-]?[0-9]++|[1-9][0-9]{299,}+(?:\.[0-9]++)?+)",
     re.DOTALL,
 )
-"""A string, NaN or Infinity, or a number that may be too large for a double: one with an exponent or 300 digits. Each
-number is tried only where it begins, and each string up to its end, or a body could take a time that grows with the
-square of its length.
+"""Matches a string, NaN or Infinity, or a number that may be too large for a double: one with an exponent or 300
+digits. Each number is tried only at its beginning, and each string up to its end; otherwise a body could take a time
+that grows with the square of its length.
 """
 
 
 def _read_leniently(body: bytes, error: orjson.JSONDecodeError) -> tuple[bytes, object]:
-    """Read what Python's JSON reader, and so an engine, takes beyond the standard: UTF-8 with a byte order mark,
+    """Read what Python's JSON reader, and so an engine, accepts beyond the standard: UTF-8 with a byte order mark,
     UTF-16, UTF-32, NaN, Infinity and numbers larger than a double. Returns the body in UTF-8 and the decoded document,
     in which NaN, Infinity and such numbers are None. Raises BadRequest for anything else.
     """
@@ -134,7 +135,7 @@ def _read_leniently(body: bytes, error: orjson.JSONDecodeError) -> tuple[bytes, 
 
 
 def _readable(found: re.Match[bytes]) -> bytes:
-    """The text found, or null in place of a number that is not a finite double."""
+    """Return the matched text, or null in place of a number that is not a finite double."""
     text = found[0]
     return text if text[:1] == b'"' or (text[-1:].isdigit() and isfinite(float(text))) else b"null"
 
@@ -143,11 +144,13 @@ _TRUE = frozenset({"1", "on", "t", "true", "y", "yes"})
 _FALSE = frozenset({"0", "off", "f", "false", "n", "no"})
 _WHOLE = re.compile(r"[+-]?[0-9]+(?:_[0-9]+)*(?:\.0+)?", re.ASCII)
 _LARGEST = 2**53
-"""Engines have no limit of their own, and a model's context is far below."""
+"""Largest limit of an answer's tokens that is kept: engines have no maximum of their own, and a model's context length
+is far below.
+"""
 
 
 def _flag(field: str, value: object) -> bool:
-    """A boolean as engines read it (pydantic's lax mode): also 0, 1 and words."""
+    """Return a boolean as engines read it (pydantic's lax mode): also 0, 1 and words."""
     if isinstance(value, bool) or value is None:
         return bool(value)
     word = value.lower() if isinstance(value, str) else ""
@@ -159,8 +162,8 @@ def _flag(field: str, value: object) -> bool:
 
 
 def _limit(document: Document, dialect: Dialect) -> int:
-    """The limit of an answer's tokens where its protocol sets it, as engines read a whole number (pydantic's lax mode):
-    also 100.0 and "100"; 0 = no limit.
+    """Return the limit of an answer's tokens from the protocol's field, as engines read a whole number (pydantic's lax
+    mode): also 100.0 and "100"; 0 = no limit.
     """
     field = "max_output_tokens" if dialect is Dialect.RESPONSES else "max_tokens"
     if dialect is Dialect.OPENAI and document.get("max_completion_tokens") is not None:
@@ -193,32 +196,33 @@ SYSTEM_HEADERS = frozenset(
         b"x-worker-instance-id", b"x-prefill-instance-id", b"x-prefill-dp-rank", b"x-dynamo-routing-mode",
     }
 )  # fmt: skip
-"""Headers that only the system may send to an engine, whether this router or a proxy sends the request on."""
+"""Headers that only this system may send to an engine, whether this router or a proxy forwards the request."""
 
 _LONGEST_ID = 256
 
 
 def is_shown_id(request_id: str) -> bool:
-    """Whether the answer repeats a client's id of a request: one that is short and printable."""
+    """Return whether the answer repeats a client's id of a request: only a short and printable id."""
     return 0 < len(request_id) <= _LONGEST_ID and request_id.isascii() and request_id.isprintable()
 
 
 RANK_HEADER = b"x-data-parallel-rank"
-"""The header by which vLLM and SGLang give a request to a data-parallel rank, whatever their own balancing says."""
+"""The header by which vLLM and SGLang assign a request to a data-parallel rank, in place of their own balancing."""
 
 _CREDENTIAL = re.compile(
     rb"authorization$|cookie2?$|(api|access|account|auth|consumer|functions|master|private|secret|subscription|virtual)[-_]?key$"
     rb"|(^|[-_])(token|secret|password|passwd|credentials?|bearer|jwt|jwt[-_]assertion|auth|saml|oidc[-_](data|accesstoken|identity))$"
 )
 LONGEST_KNOWN = 64
-"""Bytes of a header's name that is remembered."""
+"""Maximum number of bytes of a header's name that is remembered."""
 
 
 def is_credential(name: bytes) -> bool:
-    """Whether a header of this lower-case name holds a credential of its client, for this gateway or another.
+    """Return whether a header of this lower-case name holds a credential of its client, for this gateway or another.
 
-    Such headers reach engines only where a pool's spec says so. They are known by the ends of their names, as each
-    product has its own: `x-api-key`, `ocp-apim-subscription-key`, `x-amz-security-token`, `x-forwarded-access-token` …
+    Such headers reach engines only where a pool's spec says so. They are recognised by the ends of their names, because
+    each product has its own: `x-api-key`, `ocp-apim-subscription-key`, `x-amz-security-token`,
+    `x-forwarded-access-token` …
     """
     return _CREDENTIAL.search(name, max(0, len(name) - LONGEST_KNOWN)) is not None
 
@@ -235,7 +239,7 @@ _PASSED, _CREDENTIALS, _DROPPED, _READ = range(4)
 
 @lru_cache(maxsize=1024)
 def _fate(name: bytes) -> int:
-    """The treatment of a client's header; `_READ` ones are read before they are dropped."""
+    """Return the treatment of a client's header; `_READ` headers are read before they are dropped."""
     if name in (b"connection", b"x-request-id"):
         return _READ
     if name in _WITHHELD or name.startswith(b"x-fairlead-"):
@@ -246,8 +250,8 @@ def _fate(name: bytes) -> int:
 def forwarded_headers(
     headers: Iterable[tuple[bytes, bytes]], session_header: bytes, *, credentials: bool = False
 ) -> tuple[bytes, dict[bytes, bytes] | None, bytes | None]:
-    """Client headers → (header block for the engine, those that may name a session, client's request id). Names must be
-    lower case.
+    """Return the header block for the engine, the client headers that may name a session, and the client's request id.
+    Names must be lower case.
 
     The client's credentials are for this gateway; only with `credentials` do engines get them too. Raises BadRequest
     for a request id that names peers of the engine.
@@ -277,9 +281,9 @@ def forwarded_headers(
 
 
 def request_head(scope: Mapping[str, Any], forwarded: bytes, request_id: bytes, *, length: int | None, chunked: bool = False) -> bytes:
-    """Request line and headers for an engine, all but `host`, without the closing empty line.
+    """Return request line and headers for an engine, without `host` and the closing empty line.
 
-    `length` None: no body, or a chunked one.
+    `length` None: the request has no body, or a chunked body.
     """
     query: bytes = scope["query_string"]
     target = scope["raw_path"] + b"?" + query if query else scope["raw_path"]

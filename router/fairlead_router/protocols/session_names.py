@@ -1,10 +1,11 @@
-"""The session of a request, by the names that clients give their conversations: which places count, and in which order.
+"""The session of a request, by the names that clients give their conversations: which headers and fields count, and in
+which order.
 
-`SOURCES` is the one list. The first place that holds a usable name gives the session; the names in the places after it
-stand in where that name turns out to be shared by several conversations (`fairlead.routing.knowledge.shared_names`).
-Last comes how the conversation itself begins. docs/gateway.md has the same list for users.
+`SOURCES` is the one list. The first source with a usable name gives the session. The names in later sources are used
+instead if that name turns out to be shared by several conversations (`fairlead.routing.knowledge.shared_names`). The
+last resort is the beginning of the conversation itself. docs/gateway.md has the same list for users.
 
-Values are opaque: an address of an instance in one is never trusted.
+Values are opaque: an instance's address in a value is never trusted.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ POOL_HEADER_PLACE = "the pool's session header"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A place of a request that may name its session. `place` is a header in lower case, or the path of a field of the
-    body with dots; `within` a further header that tells the agents of one session apart; `who` sends it, with the
-    source of that knowledge.
+    """A header or field of a request that may name its session. `place` is a header in lower case, or the path of a
+    field of the body with dots; `within` is a further header that distinguishes the agents of one session; `who` names
+    the clients that send it, with the source of that knowledge.
     """
 
     place: str
@@ -34,7 +35,7 @@ class Source:
     is_header: bool = False
     within: str = ""
     embedded: bool = False
-    """The session's id is embedded in a value that contains more; a value without such an id names no session."""
+    """Whether the session's id is embedded in a longer value; a value without such an id names no session."""
 
 
 def _header(place: str, who: str, within: str = "") -> Source:
@@ -68,37 +69,42 @@ SOURCES = (
     Source("user", "OpenAI: the end user, before `safety_identifier` and `prompt_cache_key`"),
     Source("metadata.user_id", "Anthropic: the end user"),
 )
-"""All places, the one that counts most first."""
+"""All sources of a session's name, in order of precedence."""
 
 LONGEST_NAME = 200
-"""Characters of a name that is stored and shown as it is."""
+"""Maximum number of characters of a name that is stored and shown unchanged."""
 
 MOST_NAMES = 4
-"""Names of one request that are kept."""
+"""Maximum number of one request's names that are kept."""
 
 _FIELDS = tuple(source for source in SOURCES if not source.is_header)
 _NAMED_HEADERS = tuple((source.place.encode(), source.within.encode()) for source in SOURCES if source.is_header)[1:]
-"""All but the pool's own."""
+"""All named headers except the pool's own."""
 SESSION_HEADERS = frozenset(name for pair in _NAMED_HEADERS for name in pair if name) | LINEAGE_HEADERS
-"""Headers that may name a session, besides the pool's own, or say where it belongs."""
+"""Headers that may name a session, besides the pool's own, or say to what it belongs."""
 _PATHS = tuple((source, source.place.split(".")[0], tuple(source.place.split(".")[1:]) or ("id",)) for source in _FIELDS)
-"""Each with the field of the body and those within it; what may be an object of its own has an id."""
+"""Each source with the field of the body and the fields within it; a field that may be an object has its
+name in `id`.
+"""
 _TOP_FIELDS = frozenset(top for _, top, _ in _PATHS)
 
 _CREDENTIAL = re.compile(r"(?i)(?:bearer|basic)\s|sk-|eyJ[\w-]+\.|gh[a-z]_|github_pat_|glpat-|hf_|xox[a-z]-|AKIA|AIza")
-"""How keys and tokens begin; some clients put theirs where a user's name belongs."""
+"""The beginnings of keys and tokens; some clients put their key into the field for a user's name."""
 
 _CLAUDE_SESSION = re.compile(r"_session_([0-9a-fA-F-]{8,64})$")
-"""In ids that Claude Code wrote before it wrote JSON: user_<hash>_account_<uuid>_session_<uuid>."""
+"""The session's id in the ids that older versions of Claude Code wrote, before JSON:
+user_<hash>_account_<uuid>_session_<uuid>.
+"""
 
 
 def session_names(
     headers: Mapping[bytes, bytes] | None, pool_header: bytes, document: Document, previous: str | None = None
 ) -> tuple[str, ...]:
-    """The usable names of a request's session in the order of `SOURCES`, each once. `headers` are those of the request
-    that may name one; `previous` is the session of the response that it goes on from, or that response's id.
+    """Return the usable names of a request's session in the order of `SOURCES`, each once. `headers` are the request's
+    headers that may name the session; `previous` is the session of the response that the request continues, or that
+    response's id.
 
-    A place that holds no usable name counts as empty: nothing is refused for it.
+    A header or field without a usable name counts as empty: the request is not refused for it.
     """
     if not headers and _TOP_FIELDS.isdisjoint(document):
         return ()
@@ -140,8 +146,8 @@ def _raw_names(headers: Mapping[bytes, bytes] | None, pool_header: bytes, docume
 
 
 def _embedded_session(user: str) -> str:
-    """The session within a user's id as Claude Code writes it: JSON with `session_id`, or `…_session_<uuid>` at its
-    end; "" where there is none.
+    """Return the session in a user's id as Claude Code writes it: JSON with `session_id`, or `…_session_<uuid>` at its
+    end; "" if there is no session.
     """
     if user.startswith("{"):
         try:
@@ -155,8 +161,8 @@ def _embedded_session(user: str) -> str:
 
 
 def session_name(raw: str) -> str:
-    """A name that is safe to store and show: what is long, cannot be printed, or may be a secret is replaced by its
-    hash. "" for a blank name, which names no session.
+    """Return a name that is safe to store and show: a name that is long, not printable, or possibly a secret is
+    replaced by its hash. Returns "" for a blank name, which names no session.
     """
     name = raw.strip()
     if not name:
@@ -167,11 +173,11 @@ def session_name(raw: str) -> str:
 
 
 def beginning(document: Document, seed: int) -> int:
-    """How the conversation begins: a hash of what the user said before the first answer, which every turn repeats. 0
-    where the request has no such part, or only its engine knows how the conversation began.
+    """Return a hash of how the conversation begins: of what the user said before the first answer, which every turn
+    repeats. Returns 0 if the request has no such part, or if only its engine knows how the conversation began.
 
-    System texts are left out, as some clients change them from one request to the next; `seed` is a hash of how the
-    prompt begins.
+    System texts are left out, because some clients change them from one request to the next; `seed` is a hash of how
+    the prompt begins.
     """
     if document.get("previous_response_id") or document.get("conversation"):
         return 0
@@ -194,7 +200,9 @@ def beginning(document: Document, seed: int) -> int:
 
 
 def _texts(content: object) -> Iterator[str]:
-    """The texts of a message, whether it is one string or a list of parts: some clients turn one into the other."""
+    """Yield the texts of a message, which is one string or a list of parts: some clients convert one form to
+    the other.
+    """
     if isinstance(content, str):
         yield content
     elif isinstance(content, list):

@@ -1,7 +1,7 @@
 """The meaning of a streamed answer's events, in each protocol: content, the answer's end, a failure, or counts of
 tokens.
 
-Sources: OpenAI's and Anthropic's references of streamed events, and what vLLM 0.32 and SGLang send in their place.
+Sources: OpenAI's and Anthropic's references of streamed events, and the events that vLLM 0.32 and SGLang send for them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _RESPONSE_TEXTS = ("text", "arguments", "refusal", "input")
 
 
 class Failure(NamedTuple):
-    """Why an answer with a success status is not an answer. `status` is the engine's own code for the failure, 0
-    without one.
+    """Why an answer with a success status is not an answer. `status` is the engine's own code for the failure; 0 if it
+    gives none.
     """
 
     message: str
@@ -42,7 +42,7 @@ class Failure(NamedTuple):
 
 
 def failure_of(error: Any) -> Failure:
-    """The failure that an error object, or a text in its place, reports."""
+    """Return the failure that an error object, or a text in its place, reports."""
     if isinstance(error, dict) and isinstance(error.get("error"), dict):  # SGLang wraps Anthropic's form once more
         error = error["error"]
     if not isinstance(error, dict):
@@ -52,7 +52,7 @@ def failure_of(error: Any) -> Failure:
 
 
 def _words(value: Any) -> str:
-    """An engine's words, fit for an answer and a log."""
+    """Return an engine's message in a form that is safe in an answer and a log."""
     if isinstance(value, list | dict):
         try:
             value = orjson.dumps(value)[: 4 * _LONGEST_MESSAGE].decode("utf-8", "replace")
@@ -71,7 +71,7 @@ def _status_of(code: Any, kind: Any) -> int:
 
 
 class Spoken:
-    """The facts from the events of one answer so far. `hear` takes the next one."""
+    """The facts from the events of one answer so far. `hear` reads the next event."""
 
     __slots__ = ("closed", "deltas", "done", "failure", "figures", "only_counts", "opened", "response_id", "started", "told_at")
 
@@ -79,47 +79,49 @@ class Spoken:
         self.started = False
         """Whether there was a piece of generated content."""
         self.deltas = 0
-        """Events with generated content."""
+        """Number of events with generated content."""
         self.done = False
         """Whether the protocol's last event arrived."""
         self.opened: set[Any] = set()
         self.closed: set[Any] = set()
-        """Choices that began, and that ended, each with a reason."""
+        """The numbers of the choices that have begun, and of those that have ended with a reason."""
         self.failure: Failure | None = None
         self.figures = Figures()
         self.told_at = 0
-        """The number of deltas when the engine last counted."""
+        """The value of `deltas` when the engine last reported its count."""
         self.response_id: str | None = None
         self.only_counts = False
-        """Whether the last event has nothing but its engine's counts."""
+        """Whether the last event has only the engine's counts."""
 
     @property
     def finished(self) -> bool:
-        """Whether the answer is complete: its last event, or the end of all of its choices."""
+        """Whether the answer is complete: its last event has arrived, or all of its choices have ended."""
         return self.done or (bool(self.closed) and self.closed >= self.opened)
 
     @property
     def goes_on(self) -> bool:
-        """Whether further events count: its last one has not arrived, nor a failure."""
+        """Whether further events count, because neither the last event nor a failure has arrived."""
         return not self.done and self.failure is None
 
     @property
     def is_answer(self) -> bool:
-        """Whether it has content, or a reason to end without content."""
+        """Whether the answer has content, or a reason to end without content."""
         return self.started or bool(self.closed)
 
     def hear(self, name: bytes, document: Any) -> None:
-        """The next event: its name, and its decoded data, None if that is not JSON."""
+        """Read the next event: its name and its decoded data; the data are None if they are not JSON."""
         raise NotImplementedError
 
     def hear_plain(self) -> None:
-        """The next event is the one choice's text, which is counted with those like it."""
+        """Read the next event, which has only text of the single choice; the caller counts it with the
+        events like it.
+        """
         self.only_counts = False
         self.started = True
         self.opened.add(0)
 
     def ends(self) -> None:
-        """`[DONE]` arrived."""
+        """Record that `[DONE]` has arrived."""
         self.done = True
 
     def _content(self) -> None:
@@ -131,7 +133,7 @@ class Spoken:
             self.told_at = self.deltas
 
     def _hear_chunk(self, document: dict[str, Any]) -> None:
-        """Read a chunk of a chat or completion. Some engines answer with such chunks whatever the protocol."""
+        """Read a chunk of a chat or completion. Some engines answer with such chunks in every protocol."""
         choices = document.get("choices")
         if choices and isinstance(choices, list):
             has_content = False
@@ -161,7 +163,7 @@ class Spoken:
 
 
 class SpokenChoices(Spoken):
-    """Chunks of OpenAI's chats and completions."""
+    """The facts from the chunks of OpenAI's chats and completions."""
 
     __slots__ = ()
 
@@ -182,7 +184,7 @@ class SpokenChoices(Spoken):
 
 
 class SpokenMessage(Spoken):
-    """Events of Anthropic's protocol."""
+    """The facts from the events of Anthropic's protocol."""
 
     __slots__ = ()
 
@@ -214,13 +216,15 @@ class SpokenMessage(Spoken):
             self.done = True
 
     def _hear_block(self, block: Any) -> None:
-        """A block begins empty, but one that calls a tool has the name that the model chose."""
+        """Read the beginning of a block. A block is empty then, except that the block of a tool call has the name that
+        the model chose.
+        """
         if isinstance(block, dict) and (block.get("text") or block.get("thinking") or block.get("name") or block.get("data")):
             self.started = True
 
 
 class SpokenResponse(Spoken):
-    """Events of OpenAI's Responses."""
+    """The facts from the events of OpenAI's Responses protocol."""
 
     __slots__ = ()
 
@@ -254,7 +258,7 @@ class SpokenResponse(Spoken):
 
 
 def listener(dialect: Dialect) -> Spoken:
-    """The listener for the events of this protocol."""
+    """Return the reader for the events of this protocol."""
     if dialect is Dialect.OPENAI:
         return SpokenChoices()
     return SpokenMessage() if dialect is Dialect.ANTHROPIC else SpokenResponse()

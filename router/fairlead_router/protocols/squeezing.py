@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 KEPT_BYTES = 65_536
-"""Maximum number of bytes of a squeezed document; a document that is larger even then cannot be read."""
+"""Maximum number of bytes of a squeezed document; a document that exceeds it after squeezing cannot be read."""
 
 _LONGEST_STRING = 512
 _PLACEHOLDER = b'"..."'
@@ -20,7 +20,9 @@ _INSIDE_STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
 
 
 class Squeezed:
-    """One document; `feed` it in pieces cut anywhere. Arrays are kept to the depth `array_depth`, 0 = none."""
+    """One document, fed in pieces that may be cut anywhere. Arrays are kept to the depth `array_depth`, 0 =
+    no arrays.
+    """
 
     __slots__ = ("_array_depth", "_arrays", "_escaped", "_in_string", "_kept", "_string")
 
@@ -33,7 +35,7 @@ class Squeezed:
         self._kept = bytearray()
 
     def feed(self, piece: bytes) -> None:
-        """The next bytes of the document."""
+        """Read the next bytes of the document."""
         at = 0
         while at < len(piece):
             at = self._inside(piece, at) if self._in_string else self._outside(piece, at)
@@ -81,7 +83,7 @@ class Squeezed:
             self._kept += b"0"  # it held something
 
     def document(self) -> Any:
-        """The squeezed document decoded; None if it is not JSON or was too large."""
+        """Return the squeezed document, decoded; None if it is not JSON or was too large."""
         try:
             return orjson.loads(self._kept)
         except orjson.JSONDecodeError:

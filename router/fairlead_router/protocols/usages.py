@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 _MOST_TOKENS = 1_000_000_000
-"""Above this, a count is treated as missing."""
+"""A larger count is treated as missing."""
 
 
 class Usage(NamedTuple):
@@ -25,7 +25,9 @@ _COUNTS = frozenset((*_OUTPUT, *_PROMPT, _CACHE_READ, _CACHE_WRITTEN))
 
 
 class Figures:
-    """The newest of each count in the usages of one answer; Anthropic's streams report them in two events."""
+    """The newest value of each count in the usages of one answer; Anthropic's streams report the counts in
+    two events.
+    """
 
     __slots__ = ("_counts",)
 
@@ -38,16 +40,18 @@ class Figures:
         return self._counts.get("completion_tokens", self._counts.get("output_tokens"))
 
     def take(self, usage: Any) -> bool:
-        """Take the plausible counts of a usage object. Returns whether it has a count of the answer's tokens."""
+        """Take the plausible counts of a usage object. Returns whether the object has a count of the
+        answer's tokens.
+        """
         return _take(usage, self._counts)
 
     def usage(self, output_tokens: int | None = None) -> Usage:
-        """The known counts; `output_tokens` replaces the engine's own count."""
+        """Return the known counts; `output_tokens` replaces the engine's own count."""
         return _usage(self._counts, output_tokens)
 
 
 def read_usage(usage: Any) -> Usage | None:
-    """The counts of a usage object, None if it has none."""
+    """Return the counts of a usage object; None if it has no counts."""
     counts: dict[str, int] = {}
     _take(usage, counts)
     return _usage(counts, None) if counts else None

@@ -1,13 +1,12 @@
-"""KV blocks on their way from one instance to another, where a pool's engines hand them on (`spec.engine.kvTransfer`).
+"""Moves of KV blocks from one instance to another, where a pool's engines hand blocks on (`spec.engine.kvTransfer`).
 
-By the handshake of vLLM's NixlConnector with `kv_role: kv_both`, within one role: the *source* gets the request for one
-token with `do_remote_decode`, computes it from its cache and answers where its blocks are. The *target* gets the same
-request for one token with that answer, and fetches the blocks, which are ordinary blocks of its prefix cache from then
-on. After that it gets the client's own request as its client made it, and finds them cached. So a move that fails, or
-takes longer than it may, costs its time and nothing else, whatever the client asked for.
+The moves use the handshake of vLLM's NixlConnector with `kv_role: kv_both`, within one role. The *source* gets the
+request for one token with `do_remote_decode`, computes it from its cache and answers where its blocks are. The *target*
+gets the same request for one token with that answer, and fetches the blocks, which are ordinary blocks of its prefix
+cache from then on. Then the target gets the client's own request unchanged, and finds the blocks cached. So a move that
+fails, or exceeds its time limit, costs its time and nothing else, whatever the client asked for.
 
-Nobody has to wait for a request to move a cache: `CacheMoves.move` needs a request that was once sent, and two
-instances.
+A move does not need a waiting request: `CacheMoves.move` needs a request that was once sent, and two instances.
 """
 
 from __future__ import annotations
@@ -36,14 +35,16 @@ from fairlead_router.relaying.dividing import blocks_of, prefill_leg
 from fairlead_router.relaying.sending import without_credentials
 
 _ID = re.compile(rb"^(x-request-id: [^\r\n]*)", re.MULTILINE | re.IGNORECASE)
-"""An engine may refuse a second request of the same id: the client's own comes while it still ends a late one."""
+"""Matches the request's id, which a move changes: an engine may refuse a second request with the same id, and the
+client's own may arrive while the engine still ends a late move.
+"""
 
 logger = logging.getLogger(__name__)
 
 
 class PromptToMove(NamedTuple):
     """A request for one token by which an instance names, or with `blocks` fetches, the KV blocks of a prompt. `naming`
-    is what the source gets; `fetching` makes what the target gets of the source's answer.
+    is the source's request; `fetching` makes the target's request from the source's answer.
     """
 
     naming: Leg
@@ -51,7 +52,7 @@ class PromptToMove(NamedTuple):
 
 
 class Named(NamedTuple):
-    """The source's answer: where the blocks are, and of how many of the prompt's tokens."""
+    """The source's answer: where the blocks are, and the number of the prompt's tokens in them."""
 
     blocks: object
     tokens: int
@@ -62,7 +63,7 @@ class _Tokens(msgspec.Struct):
 
 
 class _Failed(Exception):
-    """The move came to this end."""
+    """The move failed with this fate."""
 
     def __init__(self, fate: CacheFate, why: str) -> None:
         super().__init__(why)
@@ -70,7 +71,7 @@ class _Failed(Exception):
 
 
 def prompt_to_move(call: Call) -> PromptToMove:
-    """The prompt of a call, which must be divisible (`dividing.is_divisible`)."""
+    """Return the prompt of a call, which must be divisible (`dividing.is_divisible`)."""
     document = decoded(call.body) if call.document is None else call.document  # a body may have NaN in it
     return PromptToMove(prefill_leg(call, document), lambda blocks: prefill_leg(call, document, blocks))
 
@@ -83,8 +84,8 @@ class CacheMoves:
         self._now = now
 
     async def bring(self, call: Call, pool: Pool, ticket: Ticket, dispatch: Dispatch, seconds_left: float) -> None:
-        """Before a request goes to its instance: let that instance fetch the blocks that the scheduler counts on. The
-        scheduler learns the result; the request can be sent in any case.
+        """Let the instance of a dispatched request fetch the blocks that the scheduler counts on, before the request is
+        sent. Reports the result to the scheduler; the request can be sent in any case.
         """
         assert dispatch.transfer_from is not None
         longest = min(dispatch.longest_transfer_seconds, seconds_left)
@@ -103,10 +104,11 @@ class CacheMoves:
     async def move(
         self, pool: Pool, prompt: PromptToMove, source: str, target: str, seconds: float, *, passes: bool = False
     ) -> CacheTransfer:
-        """Bring the KV blocks of a prompt from one instance of the pool to another, within this many seconds.
+        """Bring the KV blocks of a prompt from one instance of the pool to another, within this number of seconds.
 
-        `passes`: the prompt's head has its client's credentials, as far as the pool passes them on. `tokens` of what is
-        returned are those that the source named, whatever the target had of them before. Raises only CancelledError.
+        `passes`: the prompt's head has its client's credentials, as far as the pool passes them on. `tokens` of the
+        result counts the tokens that the source named, including those that the target already had. Raises only
+        CancelledError.
         """
         began = self._now()
         fate, tokens, why = CacheFate.MOVED, 0, ""
@@ -130,7 +132,7 @@ class CacheMoves:
 
     @asynccontextmanager
     async def _in_flight(self, pool: Pool, *instances: str) -> AsyncIterator[None]:
-        """Count the move at both ends, so that neither is deleted as idle meanwhile."""
+        """Count the move at both instances, so that neither is deleted as idle meanwhile."""
         names = [instance_of(instance) for instance in instances]
         for name in names:
             pool.account.begin_direct(name, self._now())
@@ -153,7 +155,7 @@ class CacheMoves:
         return Named(orjson.loads(blocks), tokens if usage is None else usage.prompt_tokens or 0)
 
     async def _ask(self, pool: Pool, instance: str, leg: Leg, *, passes: bool) -> bytes:
-        """One leg's whole answer. Raises _Failed."""
+        """Send one leg and return its whole answer. Raises _Failed."""
         address = pool.addresses.get(instance_of(instance))
         if address is None:
             raise _Failed(CacheFate.LOST, f"{instance} is gone")

@@ -1,4 +1,4 @@
-"""A call is one client request on its way through the router; all calls have the same time limits."""
+"""Calls, each of which is one client request on its way through the router; all calls have the same time limits."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from fairlead_router.protocols.prompts import Document
 from fairlead_router.settings import Timeouts
 
 STALLED_CLIENT_SECONDS = 5.0
-"""Seconds after the total time that a client has for reading the end; then its connection is dropped."""
+"""Seconds after the total time within which a client may read the end; then its connection is dropped."""
 JUST_SENT_SECONDS = 1.0
-"""If an engine closed an idle connection, that shows within this time after something is sent on it."""
+"""Seconds after sending on an idle connection within which it shows whether the engine had closed that connection."""
 
 
 class Client(Protocol):
@@ -30,18 +30,18 @@ class Client(Protocol):
     """
 
     def begin(self, status: int, headers: bytes, length: int | None) -> None:
-        """Status and header lines; without `length` the body is chunked."""
+        """Send the status and header lines; without `length` the body is chunked."""
 
     def write(self, piece: bytes) -> bool:
-        """Pass on a piece. False: pause until `on_writable` calls."""
+        """Send a piece. False: pause until the callback of `on_writable` is called."""
 
     def end(self, piece: bytes) -> None: ...
 
     def keeps(self, size: int) -> bool:
-        """Count bytes of its answer that wait here. False: no more should wait."""
+        """Count bytes of the client's answer that wait in the router. False: no more bytes should wait."""
 
     def accompany(self, headers: list[tuple[bytes, bytes]]) -> None:
-        """Headers that its answer gets, from an engine or the router."""
+        """Add headers, from an engine or the router, to the client's answer."""
 
     def abort(self) -> None:
         """Drop the connection, so that the client does not take the sent part for a whole answer."""
@@ -50,14 +50,14 @@ class Client(Protocol):
 
 
 class Change(NamedTuple):
-    """A change in a body: at byte `at` the bytes `asked` replaced `given`."""
+    """A change in a body: at byte `at`, the bytes `asked` have replaced `given`."""
 
     at: int
     given: bytes
     asked: bytes
 
     def undone(self, body: bytes) -> bytes:
-        """The original body, also when something was added behind the change."""
+        """Return the original body, also if something was added after the change."""
         return b"".join((body[: self.at], self.given, memoryview(body)[self.at + len(self.asked) :]))
 
 
@@ -69,8 +69,9 @@ class Leg(NamedTuple):
 
 
 class CarriedAnswer:
-    """An answer that had begun and goes on elsewhere: the call's request as its client made it, how often it was handed
-    over by engines that drain, and the request for the present rest, which is made once it is known who is asked.
+    """An answer in progress that another instance is to continue: the client's request as it was made, the number of
+    times that draining engines handed it over, and the request for the current rest, which is made once the next
+    instance is known.
     """
 
     __slots__ = ("body", "ending", "handed_over", "head", "length", "rest")
@@ -78,17 +79,17 @@ class CarriedAnswer:
     def __init__(self, head: bytes, length: int, body: bytes) -> None:
         self.head = head
         self.length = length
-        """The length of a body that the head tells."""
+        """The body's length as the head says it."""
         self.body = body
         self.handed_over = 0
         self.rest: Rest | None = None
         self.ending = b""
-        """How its client's stream would have ended, had nobody been asked to go on."""
+        """How the client's stream would have ended if no other instance had been asked to continue it."""
 
 
 class Call:
     """One client request: the bytes for the engine (`head` without `host` and the closing empty line, then `body`) and
-    what is known so far.
+    what is known of it so far.
     """
 
     __slots__ = (
@@ -105,39 +106,49 @@ class Call:
         self.head = head
         self.body = body
         self.document: Document | None = None
-        """The body decoded, if a prefill and a decode instance may compute the call together."""
+        """The decoded body, if a prefill and a decode instance may compute the call together."""
         self.asks_usage: Change | None = None
-        """The change in `body` that asks the engine for usage, where the client did not."""
+        """The change in `body` that asks the engine for usage, if the client did not ask; None without a change."""
         self.hides_usage = False
-        """Whether the engine was asked for it: its client must not get what it did not ask for."""
+        """Whether the engine was asked for usage that the client did not ask for, so that it must not reach
+        the client.
+        """
         self.sent: list[bytes] | None = None
-        """The pieces that its client has had of its stream since `kept` read them, if another engine may go on with
-        that.
+        """The pieces of its stream that the client has received since `kept` read them, if another engine may continue
+        the answer.
         """
         self._kept: AnswerSoFar | None = None
         self.rest: CarriedAnswer | None = None
-        """Its answer had begun, and another engine is asked for the rest."""
+        """The answer in progress for whose rest another engine is asked; None if there is none."""
         self.generates = False
-        """Whether its answer goes on with its prompt, as a later prompt then may: not so an embedding or a score."""
+        """Whether the answer continues its prompt, so that a later prompt may too; False for an embedding or
+        a score.
+        """
         self.model = ""
         """The name by which engines know the call's model or adapter; "" for a call without one."""
         self.stream = stream
         self.dialect = dialect
         self.deadline = deadline
         self.awaited_since = 0.0
-        """When it was sent to the engine whose answer it awaits, by the clock of `Silences`; 0 = it awaits none."""
+        """The time when the call was sent to the engine whose answer it awaits, by the clock of `Silences`; 0 = it
+        awaits no answer.
+        """
         self.quiet_since = 0.0
-        """Time of the last piece of an answer that has begun, by the same clock; 0 = it has not begun."""
+        """The time of the last piece of an answer that has begun, by the clock of `Silences`; 0 = the answer has not
+        begun.
+        """
         self.stays_until = 0.0
-        """Until when it is not looked at again whether an engine that drains can hand its answer over; Unix seconds."""
+        """Unix time until which the router does not check again whether a draining engine can hand the answer over."""
         self.losses = 0
-        """How many engines were lost while they had it, or failed in the middle of its answer."""
+        """Number of engines that were lost while they had the call, or failed in the middle of its answer."""
         self.received = 0
         self.tokens = 0
-        """The tokens of its answer at the last sweep."""
+        """The number of the answer's tokens at the last sweep."""
         self.connection: UpstreamConnection | None = None
         self.give_up: Callable[[float], None] | None = None
-        """Ends the wait for an instance, so that the call is refused; None while it does not wait for one."""
+        """Ends the wait for an instance, so that the call is refused; None while the call does not wait for an
+        instance.
+        """
         self.gone = False
         self.task: asyncio.Task[None] | None = None
         self.ticket: Ticket | None = None
@@ -145,15 +156,15 @@ class Call:
 
     @property
     def kept(self) -> AnswerSoFar | None:
-        """What its client has had of its stream, if another engine may go on with that. Few answers need it, so it is
-        made when it is asked for.
+        """The part of its stream that the client has received, if another engine may continue the answer. Few answers
+        need it, so it is made at the first access.
         """
         if self._kept is None and self.sent is not None:
             self._kept = answer_so_far(self.dialect, self.sent)
         return self._kept
 
     def client_gone(self) -> None:
-        """The client closed its connection: stop all waiting for it."""
+        """Stop all waiting for the client, because it closed its connection."""
         self.gone = True
         if self.task is not None:
             self.task.cancel()
@@ -169,7 +180,7 @@ class Calls:
     """All calls of this router. `now` is the router's clock in Unix seconds; request ids begin with `prefix`. `moved`
     is called with the addresses of engines that produced tokens.
 
-    A client's time runs by `now`, the silence of an engine by the clock of `silences`.
+    Calls' time limits use `now`, the silence of an engine the clock of `silences`.
     """
 
     def __init__(
@@ -192,27 +203,27 @@ class Calls:
         self._idle.set()
 
     def next_id(self) -> str:
-        """An id no other request of any router has."""
+        """Return an id that no other request of any router has."""
         return f"{self._prefix}-{next(self._numbers):x}"
 
     def new(self, call_id: str, arrived_at: float, head: bytes, body: bytes, *, stream: bool, dialect: Dialect) -> Call:
-        """A call whose total time runs from its arrival."""
+        """Make a call whose total time runs from its arrival."""
         call = Call(call_id, arrived_at, head, body, stream=stream, dialect=dialect, deadline=arrived_at + self._timeouts.total)
         call.task = asyncio.current_task(self._loop)
         return call
 
     def seconds_left(self, call: Call) -> float:
-        """The rest of its total time in seconds; 0 when that is over."""
+        """Return the rest of the call's total time in seconds; 0 when it is over."""
         return max(0.0, call.deadline - self._now())
 
     def enter(self, call: Call) -> None:
-        """The call has begun."""
+        """Add a call that has begun."""
         self._calls.add(call)
         self._idle.clear()
 
     def leave(self, call: Call) -> None:
-        """The call ended: forget it and drop its connection, if it still has one. A client that leaves now interrupts
-        nothing.
+        """Remove a call that has ended, and drop its connection, if it still has one. A client that leaves after this
+        interrupts nothing.
         """
         self._calls.discard(call)
         call.task = None
@@ -221,7 +232,7 @@ class Calls:
         call.drop_connection()
 
     def await_answer(self, call: Call, connection: UpstreamConnection) -> None:
-        """The request is on its way on this connection."""
+        """Record that the request was sent on this connection."""
         call.connection = connection
         call.quiet_since = 0.0
         call.awaited_since = self._silences.awake()
@@ -229,22 +240,22 @@ class Calls:
             call.ticket.given = True
 
     def just_sent(self, call: Call) -> bool:
-        """Whether the request was sent so recently that its engine can hardly have begun to compute."""
+        """Return whether the request was sent so recently that its engine can hardly have begun to compute."""
         return self._silences.awake() - call.awaited_since < JUST_SENT_SECONDS
 
     def began(self, call: Call) -> None:
-        """The answer has begun: from now on the time between its pieces is limited."""
+        """Record that the answer has begun: from now on the time between its pieces is limited."""
         call.awaited_since = 0.0
         call.quiet_since = self._silences.awake()
         if call.connection is not None:
             self._silences.heard(call.connection.address)
 
     def sweep(self) -> None:
-        """Runs a few times a second: ends calls that exceed their first-byte, idle or total time, and calls at an
-        engine that hangs.
+        """End calls that exceed their first-byte, idle or total time, and calls at an engine that hangs. Runs a few
+        times a second.
 
         An answer that is not streamed begins when all of it is computed, so its first byte may take the total time. But
-        a call stops waiting for an engine that is silent to everything, or that makes no progress.
+        a call stops waiting for an engine that answers nothing at all, or that makes no progress.
         """
         now, awake = self._now(), self._silences.awake()
         longest_ago = awake - self._timeouts.first_byte
@@ -277,8 +288,8 @@ class Calls:
         return UpstreamFailure("deadline", words, at=connection.address)
 
     def _hangs(self, call: Call, connection: UpstreamConnection) -> bool:
-        """Whether its engine is stalled and should not be waited for: it has begun the answer and sends nothing more,
-        or has not begun and another engine can.
+        """Return whether the call's engine is stalled and the call should stop waiting: the engine has begun the answer
+        and sends nothing more, or it has not begun and another engine can answer.
         """
         stall = self._silences.stalls.get(connection.address)
         if stall is None or not stall.concerns(_rank(call, connection.address)):
@@ -290,8 +301,8 @@ class Calls:
         return stall.avoidable
 
     def _limit_silence(self, call: Call, connection: UpstreamConnection, now: float, moved: set[str]) -> None:
-        """End an answer that is silent for too long. An engine that says it computes may hold pieces back, as it does
-        with a tool's arguments until they can be parsed; its progress shows whether it does compute.
+        """End an answer that is silent for too long. An engine that reports that it computes may hold pieces back, for
+        instance a tool's arguments until they can be parsed; its progress shows whether it does compute.
         """
         if connection.received != call.received or connection.paused:
             call.received = connection.received
@@ -306,15 +317,15 @@ class Calls:
             connection.abort(UpstreamFailure("stalled", words, at=connection.address))
 
     def under_way(self) -> tuple[Call, ...]:
-        """All calls."""
+        """Return all calls."""
         return tuple(self._calls)
 
     def active(self) -> int:
-        """Calls not finished yet."""
+        """Return the number of unfinished calls."""
         return len(self._calls)
 
     async def wait_until_idle(self, seconds: float) -> bool:
-        """Wait until no call is in progress, at most `seconds`; returns whether that happened."""
+        """Wait until no call is in progress, at most `seconds`; return whether all calls have ended."""
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
@@ -324,8 +335,8 @@ class Calls:
 
 
 def _rank(call: Call, address: str) -> int | None:
-    """The data-parallel rank at this address that has the call. None if the call names no rank, or where engines
-    ignore the named one, as vLLM and SGLang do for `/v1/responses`.
+    """Return the data-parallel rank at this address that has the call. None if the call names no rank, or where engines
+    ignore the named rank, as vLLM and SGLang do for `/v1/responses`.
     """
     dispatch = None if call.ticket is None else call.ticket.verdict
     if not isinstance(dispatch, Dispatch) or call.dialect is Dialect.RESPONSES:

@@ -1,8 +1,8 @@
-"""Asks idle engines for one token, where their pool allows it. An engine that hangs without requests shows it in no
-other way, and the next client would wait for it.
+"""Asks idle engines for one token, where their pool allows it. An engine that hangs without requests does not show it
+in any other way, and the next client would wait for it.
 
-Each data-parallel rank of an engine is asked separately. A stalled engine is asked as well, so that no client's request
-has to find out whether it works again.
+Each data-parallel rank of an engine is asked separately. A stalled engine is asked too, so that no client's request has
+to find out whether it works again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fairlead_router.protocols.requests import RANK_HEADER
 
 LOOK_SECONDS = 1.0
 UNABLE_SECONDS = 3600.0
-"""An engine that answers the canary with an error is asked again after this time."""
+"""Seconds until an engine that answers the canary with an error is asked again."""
 PATH = "/v1/completions"
 AT_ONCE = 16
 

@@ -1,12 +1,14 @@
-"""Answers that survive their engine: what broke off after it had begun goes on at another instance, in the same stream.
+"""Continuation of answers whose engine is lost: another instance continues an answer that broke off, in the same
+stream.
 
-While an answer passes, the call keeps what its client has had (`protocols.answers_so_far`). When its engine dies,
-stalls or has to be left, the scheduler names another instance, which gets the client's request with that text behind it
-(`protocols.continuations`); its events go on in the form of the first part (`protocols.continued_streams`). If that is
-impossible, the client gets the error event that ends a broken stream, and the reason is counted.
+While an answer passes, the call keeps what its client has received (`protocols.answers_so_far`). When its engine dies,
+stalls or must be left, the scheduler names another instance, which gets the client's request with that text appended
+(`protocols.continuations`). Its events are converted to the form of the first part (`protocols.continued_streams`). If
+that is impossible, the client gets the error event that ends a broken stream, and the reason is counted.
 
-So a drain ends in seconds: begun answers of an instance that drains go on elsewhere, as far as they can, after the
-pool's `handOverAfter`, since most end within it. The others stay until their end, or until the drain's timeout.
+So a drain ends in seconds. After the pool's `handOverAfter`, within which most answers end, other instances continue
+the answers of a draining instance, as far as possible. The other answers stay until their end, or until the drain's
+timeout.
 """
 
 from __future__ import annotations
@@ -41,21 +43,23 @@ from fairlead_router.protocols.prompts import Document
 from fairlead_router.relaying.calls import Call, Calls, CarriedAnswer, Client
 
 MOST_LOSSES = 2
-"""How many instances may fail under a request whose answer has begun, those included that were lost before: what kills
-its engines must not go through the pool.
+"""Maximum number of instances that may fail under a request whose answer has begun, including instances lost before: a
+request that kills its engines must not go through the pool.
 """
 MOST_HAND_OVERS = 16
-"""How often instances that drain may hand one answer over, each for the price of its prompt."""
+"""Maximum number of times that draining instances hand one answer over, each at the cost of computing its prompt."""
 REST_REFUSED = "rest-refused"
-"""The kind of failure of an engine that refuses the request for a rest."""
+"""The kind of failure of an engine that refuses the request for the rest of an answer."""
 REFUSED_SECONDS = 600.0
-"""How long after that no answer of its pool and protocol is taken from an engine that works."""
+"""Seconds after an engine's refusal to continue an answer in which working engines keep the answers of the same pool
+and protocol.
+"""
 HAND_OVER_LOOK_SECONDS = 0.5
-"""How often draining instances are looked for."""
+"""Seconds between two looks for draining instances."""
 LOOK_AGAIN_SECONDS = 5.0
-"""How long after an answer could not be handed over it is not looked at again, which takes reading its request."""
+"""Seconds until an answer that could not be handed over is checked again, because a check reads its request."""
 TOKENS_SECONDS = 2.0
-"""How long an engine is waited for that counts the given text's tokens; its client waits too."""
+"""Timeout in seconds for an engine that counts the tokens of the text so far; the client waits meanwhile."""
 
 logger = logging.getLogger(__name__)
 
@@ -68,17 +72,19 @@ _TOKENS = msgspec.json.Decoder(_Tokens)
 
 
 class CarryingOn:
-    """Lets answers go on elsewhere. `now` is the router's clock in Unix seconds."""
+    """Lets other instances continue answers. `now` is the router's clock in Unix seconds."""
 
     def __init__(self, upstream: UpstreamPool, now: Callable[[], float]) -> None:
         self._upstream = upstream
         self._questions = PromptQuestions(upstream, now)
         self._now = now
         self._refused: dict[tuple[PoolKey, Dialect], float] = {}
-        """By pool and protocol, when an engine last refused a request for a rest."""
+        """The time when an engine last refused a request for a rest, by pool and protocol."""
 
     def keep(self, call: Call, pool: Pool) -> list[bytes] | None:
-        """Where the call keeps the pieces of the answer that begins now; None if its pool continues no answers."""
+        """Return the list in which the call keeps the pieces of the answer that begins now; None if its pool continues
+        no answers.
+        """
         if call.sent is None and pool.table.routing.continue_answers == ANSWERS_CONTINUE:
             call.sent = []
         return call.sent
@@ -96,9 +102,9 @@ class CarryingOn:
         failure: UpstreamFailure,
         why: str = "",
     ) -> Dispatch | None:
-        """The answer, which its client has begun to get, broke off; `why` for people, if not because its engine was
-        lost. Returns where the rest is to be asked for; None if it is over, which ends the ticket and the client's
-        stream.
+        """Handle an answer that broke off after its client began to receive it. Returns the dispatch for the rest; None
+        if the answer is over, which ends the ticket and the client's stream. `why` is the reason for people, if it is
+        not the loss of the engine.
         """
         now = self._now()
         if failure.kind != HANDED_OVER:
@@ -131,7 +137,9 @@ class CarryingOn:
         return None
 
     def may_hand_over(self, call: Call, pool: Pool) -> bool:
-        """Whether the answer, whose engine works, can go on elsewhere, as far as can be known before that is tried."""
+        """Return whether another instance can continue the answer of a working engine, as far as that is known before
+        the attempt.
+        """
         refused_at = self._refused.get((pool.key, call.dialect))
         if refused_at is not None and self._now() - refused_at < REFUSED_SECONDS:
             return False
@@ -143,7 +151,9 @@ class CarryingOn:
         return False
 
     def _cannot(self, call: Call, pool: Pool) -> Uncarried | None:
-        """Why the answer, as far as it has come, could not be continued by another instance; None if it could."""
+        """Return why no other instance could continue the answer at its current point; None if another
+        instance could.
+        """
         if call.kept is None:
             return Uncarried.OFF
         if call.losses >= MOST_LOSSES or (call.rest is not None and call.rest.handed_over >= MOST_HAND_OVERS):
@@ -169,8 +179,8 @@ class CarryingOn:
     # ── asking for the rest ──
 
     async def prepare(self, call: Call, pool: Pool, dispatch: Dispatch) -> None:
-        """Make the call the request for the rest, for the engine that the scheduler named. Raises UpstreamFailure where
-        that cannot be made.
+        """Turn the call into the request for the rest, for the engine that the scheduler named. Raises UpstreamFailure
+        if that request cannot be made.
         """
         carried, kept = call.rest, call.kept
         assert carried is not None
@@ -205,8 +215,9 @@ class CarryingOn:
     async def _tokens(
         self, call: Call, pool: Pool, dispatch: Dispatch, document: Document, kept: AnswerSoFar
     ) -> tuple[Sequence[int], Sequence[int]]:
-        """The token ids of the prompt and of the given text, as far as they are known. Those of the text are the ones
-        that its engine made, if it reported them and has held back no text for a stop string, else its tokenizer's.
+        """Return the token ids of the prompt and of the text so far, as far as they are known. The text's ids are the
+        engine's own, if the engine reported them and has held back no text for a stop string; otherwise its
+        tokenizer's.
         """
         if not kept.has_content:
             return (), ()
@@ -252,7 +263,7 @@ _PATHS = {Dialect.ANTHROPIC: MESSAGES, Dialect.RESPONSES: "/v1/responses"}
 
 
 def _as_asked(call: Call) -> bytes:
-    """The call's body as its client made it."""
+    """Return the call's body as its client made it."""
     return call.body if call.asks_usage is None else call.asks_usage.undone(call.body)
 
 
@@ -265,8 +276,8 @@ def _document(body: bytes) -> dict[str, Any] | None:
 
 
 def _ending(call: Call, reader: StreamReader, failure: UpstreamFailure, why: str) -> bytes:
-    """How the client's stream ends if its answer is not continued: with the engine's own event if there is one. A
-    refusal to continue changes nothing about how the answer broke off.
+    """Return how the client's stream ends if its answer is not continued: with the engine's own event if there is one.
+    An engine's refusal to continue does not change the reason why the answer broke off.
     """
     if call.rest is None and reader.failure is not None:
         return reader.withheld  # empty where the client has had it
@@ -276,7 +287,7 @@ def _ending(call: Call, reader: StreamReader, failure: UpstreamFailure, why: str
 
 
 def broken(call: Call, reader: StreamReader, why: str) -> bytes:
-    """The event that ends a stream with an incomplete answer."""
+    """Return the event that ends a stream with an incomplete answer."""
     message = f"the answer ended early, {why}"
     sequence = reader.events
     if isinstance(call.kept, ResponseSoFar):
@@ -286,7 +297,7 @@ def broken(call: Call, reader: StreamReader, why: str) -> bytes:
 
 
 class HandOvers:
-    """Looks at all begun answers. `now` is the router's clock in Unix seconds."""
+    """Hands over the answers of draining instances. `now` is the router's clock in Unix seconds."""
 
     def __init__(self, pools: Pools, calls: Calls, carrying: CarryingOn, now: Callable[[], float]) -> None:
         self._pools = pools
@@ -294,10 +305,12 @@ class HandOvers:
         self._carrying = carrying
         self._now = now
         self._since: dict[tuple[str, str], float] = {}
-        """By pool and instance, since when it drains, as seen here."""
+        """The time since which each instance drains, as this router saw it, by pool and instance."""
 
     async def look(self) -> None:
-        """Read the new pieces of long answers, and hand over what has to leave; runs every HAND_OVER_LOOK_SECONDS."""
+        """Read the new pieces of long answers, and hand over the answers that must leave. Runs every
+        HAND_OVER_LOOK_SECONDS.
+        """
         now = self._now()
         draining = {
             (str(pool.key), entry.id): pool

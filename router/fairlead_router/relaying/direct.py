@@ -1,7 +1,8 @@
-"""Requests that go to an instance without the scheduler: they cost no prefill, or only one instance can answer them.
+"""Requests that go to an instance without the scheduler, because they cost no prefill, or only one instance can answer
+them.
 
 They are counted by outcome and have the same time limits as routed requests. Each goes to the instance with the fewest
-requests in flight. They have no session, queue or admission, but circuits of their own.
+requests in flight. They have no session, queue or admission, but their own circuits.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Upload:
-    """The rest of a call's body: `rest` gives its pieces as they arrive.
+    """The rest of a call's body: `rest` yields its pieces as they arrive.
 
     Without a length in the head, each piece is framed as a chunk.
     """
@@ -45,12 +46,12 @@ class Upload:
     rest: AsyncIterator[bytes]
     chunked: bool
     begun: bool = False
-    """Whether a piece of `rest` was taken; then the request cannot be sent a second time."""
+    """Whether a piece of `rest` was taken, so that the request cannot be sent a second time."""
 
 
 class DirectRelay:
-    """Relays calls to the least loaded instance, or to a given one. At most `tries` instances get a call; those that
-    cannot be connected to do not count.
+    """Relays calls to the least loaded instance, or to a given instance. At most `tries` instances get a call;
+    instances to which no connection is possible do not count.
     """
 
     def __init__(self, sender: Sender, upstream: UpstreamPool, calls: Calls, now: Callable[[], float], *, tries: int) -> None:
@@ -70,8 +71,8 @@ class DirectRelay:
         upload: Upload | None = None,
         later: LaterAnswer | None = None,
     ) -> ErrorAnswer | None:
-        """Serve one call to its end: None when it was answered or its client went away, else the
-        answer the caller must send. What the client gets is fed to `later`.
+        """Serve one call to its end. Return None when the call was answered or its client went away, otherwise the
+        answer that the caller must send. The bytes for the client are also fed to `later`.
         """
         self._calls.enter(call)
         tries = Tries(pool.choice.circuits)
@@ -100,12 +101,14 @@ class DirectRelay:
     async def _serve(
         self, call: Call, pool: Pool, client: Client, tries: Tries, only: str | None, upload: Upload | None, later: LaterAnswer | None
     ) -> tuple[Outcome, ErrorAnswer | None]:
-        """Try one instance after the other. Returns how it ended, and the answer that the client did not get."""
+        """Try one instance after the other. Returns the outcome, and the answer that the caller must still send, if
+        any.
+        """
         tried: list[str] = []
         tries_left = self._tries
         refusal: KeptRefusal | None = None
         lacking: list[str] = []
-        """Instances that report that they lack the name."""
+        """Instances that reported that they lack the name."""
         failure: UpstreamFailure | None = None
         headers: Sequence[tuple[bytes, bytes]] = ()
         while tries_left and not tries.failed_alike and not (upload and upload.begun):
@@ -155,7 +158,7 @@ class DirectRelay:
 
     @contextmanager
     def _in_flight(self, pool: Pool, instance: str) -> Iterator[None]:
-        """Count the request at the instance meanwhile."""
+        """Count the request at the instance while the block runs."""
         pool.account.begin_direct(instance, self._now())
         try:
             yield
@@ -165,7 +168,7 @@ class DirectRelay:
     async def _keep(
         self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, tried: list[str], *, first: bool
     ) -> KeptRefusal | None:
-        """The instance's refusal, if another instance is to be asked; None when the client gets the refusal. Raises
+        """Return the instance's refusal if another instance is to be asked; None if the client gets the refusal. Raises
         UpstreamFailure.
         """
         now = self._now()
@@ -185,8 +188,8 @@ class DirectRelay:
         return kept
 
     def _next(self, call: Call, pool: Pool, tried: list[str], *, of_name: bool) -> str | None:
-        """The instance to ask next. If an instance has reported that it lacks the name (`of_name`), those assumed to
-        lack it too come last.
+        """Return the instance to ask next; None if there is none. If an instance has reported that it lacks the name
+        (`of_name`), instances assumed to lack it too come last.
         """
         choice, now = pool.choice, self._now()
         found = choice.least_loaded(tried, now, call.model)
@@ -195,7 +198,9 @@ class DirectRelay:
         return found
 
     async def _first_instance(self, call: Call, pool: Pool, tried: list[str]) -> str | None:
-        """Wait until a pool has an instance; None if it gets none, or if all of its instances have failed."""
+        """Wait until the pool has an instance. Return None if it gets no instance, or if all of its instances have
+        failed.
+        """
         if tried:
             return None
         now = self._now()
@@ -230,8 +235,8 @@ class DirectRelay:
     async def _pass_on(
         self, call: Call, pool: Pool, instance: str, connection: UpstreamConnection, client: Client, later: LaterAnswer | None
     ) -> UpstreamFailure | None:
-        """Pass the answer to the client. Returns the failure that broke it off; the client is informed as well as its
-        protocol allows.
+        """Pass the answer to the client. Returns the failure that broke it off, which is also reported to the client as
+        well as its protocol allows.
         """
         headers = _answer_headers(pool, instance, connection)
         if connection.complete:
@@ -274,9 +279,10 @@ class DirectRelay:
         logger.warning("engine failed a direct request", extra=extra)
 
     async def find_holder(self, pools: Sequence[Pool], path: bytes, headers: list[tuple[bytes, bytes]]) -> tuple[Pool, str] | None:
-        """Find the instance that answers this GET, with the client's headers, with 200; asks a few at a time.
+        """Find the instance that answers this GET, with the client's headers, with 200; asks a few instances at a time.
+        Returns None if no instance does.
 
-        For responses that passed through another router, or through this one before its restart.
+        For responses that passed through another router, or through this router before its restart.
         """
         homes = [(pool, instance, address) for pool in pools for instance, address in pool.addresses.items()]
         for start in range(0, len(homes), PROBES_AT_ONCE):

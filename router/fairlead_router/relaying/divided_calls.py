@@ -22,7 +22,7 @@ from fairlead_router.relaying.usage_asking import UsageAsking
 
 
 class DividedCall:
-    """A call with all its attempts. `instance` is the one that last got it. `now` is Unix seconds."""
+    """A call with all its attempts. `instance` is the instance that last got the call. `now` is in Unix seconds."""
 
     __slots__ = ("_asking", "_blocks", "_call", "_now", "_pool", "_prefilled_on", "_sender", "_ticket", "handed_over_at", "instance")
 
@@ -34,18 +34,20 @@ class DividedCall:
         self._asking = asking
         self._now = now
         self._prefilled_on = ""
-        """The instance that holds KV blocks of the prompt which no instance can have fetched yet."""
+        """The instance that holds KV blocks of the prompt before any instance can have fetched them; "" if there is
+        none.
+        """
         self._blocks: bytes | None = None
         self.handed_over_at = 0.0
-        """When the call was sent to the decode instance; 0 = it was not."""
+        """The time when the call was sent to the decode instance; 0 = it was not sent there."""
         self.instance = ""
 
     async def begin(self, dispatch: Dispatch) -> UpstreamConnection | Refusal:
-        """Let one instance compute the prompt and the other one begin its answer, for which this waits.
+        """Let one instance compute the prompt and the other begin its answer; wait for that beginning.
 
-        The answer is the prefill instance's if that refused the request as its client made it, and the scheduler's
-        refusal if its decode instance can no longer take it. Raises UpstreamFailure, and BadRequest when the document
-        is nested too deeply to be written.
+        Returns the prefill instance's connection if that instance refused the request as its client made it, and the
+        scheduler's refusal if the decode instance can no longer take the request. Raises UpstreamFailure, and
+        BadRequest when the document is nested too deeply to be written.
         """
         pool, ticket = self._pool, self._ticket
         self.handed_over_at = 0.0
@@ -68,8 +70,8 @@ class DividedCall:
         return await self._asking.begin(self._call, dispatch.decode, dispatch.decode_address, credentials=passes, carried=carried, leg=leg)
 
     def failed(self, failure: UpstreamFailure) -> None:
-        """The leg at `instance` failed. A decode instance may have fetched the blocks, and others may reuse their
-        memory now.
+        """Record that the leg at `instance` failed. A decode instance may have fetched the blocks, and other requests
+        may reuse their memory now.
         """
         if self.handed_over_at and failure.reached:
             self._prefilled_on = ""

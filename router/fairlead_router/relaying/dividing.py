@@ -1,4 +1,5 @@
-"""Requests that a prefill and a decode instance compute together: which can be divided, and what each instance gets.
+"""Requests that a prefill and a decode instance compute together: which requests can be divided, and what each instance
+gets.
 
 vLLM's handshake (`kv_transfer_params`): the prefill instance gets the client's request for one token, unstreamed, and
 answers where its KV blocks are. The decode instance gets the client's request unchanged, with that answer.
@@ -32,22 +33,24 @@ _LIMITS = {
     Dialect.RESPONSES: ("max_output_tokens",),
     Dialect.ANTHROPIC: ("max_tokens",),
 }
-"""Where each dialect limits the answer; the first is always set for the prefill."""
+"""Fields that limit the answer in each dialect; the first field is always set for the prefill."""
 
 _LEFT_OUT = frozenset({"stream_options", "min_tokens"})
-"""Fields that an engine refuses beside one unstreamed token."""
+"""Fields that an engine refuses in a request for one unstreamed token."""
 
 _WHOLE = ("best_of", "use_beam_search", "echo", "prompt_logprobs", "background", "previous_response_id")
-"""Fields that ask for more sequences than the handshake names blocks of, for figures of the prompt's tokens, or for
-what only one instance keeps.
+"""Fields that ask for more sequences than those whose blocks the handshake names, for figures of the prompt's tokens,
+or for something that only one instance keeps.
 """
 
 _BY_SIDECARS = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"})
-"""Paths at which the side-car of llm-d asks a prefill instance."""
+"""Paths at which llm-d's side-car asks a prefill instance."""
 
 
 def is_divisible(document: Document) -> bool:
-    """Whether two instances can compute this together: one prompt and one answer, and nothing kept in one engine."""
+    """Return whether two instances can compute the request together: it has one prompt and one answer, and nothing kept
+    in one engine.
+    """
     if KV_TRANSFER in document or (document.get("n") or 1) != 1:
         return False
     prompt = document.get("prompt")
@@ -56,15 +59,15 @@ def is_divisible(document: Document) -> bool:
 
 
 def sidecars_divide(path: str, document: Document) -> bool:
-    """Whether the side-car of a decode instance can let another one compute the prompt. llm-d's leaves `min_tokens` in
-    the request for one token, which an engine then refuses.
+    """Return whether the side-car of a decode instance can let another instance compute the prompt. llm-d's side-car
+    leaves `min_tokens` in the request for one token, which an engine then refuses.
     """
     return path in _BY_SIDECARS and "min_tokens" not in document and is_divisible(document)
 
 
 def prefill_leg(call: Call, document: Document, transfer: object = _ASKED) -> Leg:
-    """The request for the prefill instance; `document` is the call's body decoded. With another `transfer` than what
-    asks for blocks it is for an instance that takes them.
+    """Return the request for the prefill instance; `document` is the call's decoded body. The default `transfer` asks
+    for blocks; with another value, the request is for an instance that fetches blocks.
     """
     limits = _LIMITS[call.dialect]
     asked: dict[str, Any] = {field: 1 for field in limits if field in document}
@@ -78,13 +81,13 @@ def prefill_leg(call: Call, document: Document, transfer: object = _ASKED) -> Le
 
 
 def decode_leg(call: Call, blocks: bytes) -> Leg:
-    """The request for the decode instance: the client's bytes, with `blocks` as the last field."""
+    """Return the request for the decode instance: the client's bytes, with `blocks` as the last field."""
     body = call.body
     return leg_with(call, b'%b,"%b":%b}' % (body[: body.rindex(b"}")], KV_TRANSFER.encode(), blocks))
 
 
 def leg_with(call: Call, body: bytes) -> Leg:
-    """The call with another body."""
+    """Return the call with another body."""
     length = b"content-length: %d\r\n"
     return Leg(head=call.head.replace(length % len(call.body), length % len(body), 1), body=body)
 
@@ -97,7 +100,9 @@ _ANSWER = msgspec.json.Decoder(_Answer)
 
 
 def blocks_of(answer: bytes) -> bytes | None:
-    """The answer's `kv_transfer_params` as JSON; None when the engine names no blocks, or more than any prompt has."""
+    """Return the answer's `kv_transfer_params` as JSON; None when the engine names no blocks, or more than any prompt
+    has.
+    """
     try:
         blocks = bytes(read_json(answer, _ANSWER).kv_transfer_params)
     except msgspec.DecodeError:

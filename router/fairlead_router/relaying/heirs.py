@@ -1,14 +1,14 @@
-"""When an instance leaves, each of its sessions gets an heir: another instance, which computes the session's last
-prompt before its next turn arrives.
+"""Heirs of the sessions of a leaving instance: each session's heir is another instance, which computes the session's
+last prompt before its next turn arrives.
 
 When an instance drains, is cordoned or is lost, this router sends the last prompt of each of its sessions again, with
-one output token at most, through the pool's scheduler like any request: the policy's own choice of a home is the heir,
-so the binding and the ring agree, and the session's move is recorded as any other. The sessions come in the order of
-`kept_prompts`, as many as `spec.routing.handOverBudget` allows, and none while a client's request waits. Where engines
-hand on KV blocks, the heir fetches what an instance that drains still holds: that costs hardly any computing, so
-neither limit counts, and the instance is kept for it, for HOLD_SECONDS at most.
+one output token at most, through the pool's scheduler like any request. The heir is the policy's own choice of a home,
+so the binding and the ring agree, and the session's move is recorded as any other. The sessions follow the order of
+`kept_prompts`, within `spec.routing.handOverBudget`, and pause while a client's request waits. Where engines hand on KV
+blocks, the heir fetches the blocks that a draining instance still holds. That costs hardly any computing, so neither
+limit applies, and the instance is kept for it, for HOLD_SECONDS at most.
 
-The same kept prompts carry prefixes that many sessions share: `PrefixCopies` copies these ahead.
+The same kept prompts carry prefixes that many sessions share: `PrefixCopies` copies these prefixes ahead of requests.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from fairlead_router.relaying.proxying import Proxy
 LOOK_SECONDS = 0.25
 COPIES_LOOK_SECONDS = 1.0
 BLINK_SECONDS = 5.0
-"""An instance that takes no requests and does not drain may be back within this time."""
+"""Seconds within which an instance that takes no requests and does not drain may return."""
 SAVED_SECONDS = 2.0
-"""How much unused budget is kept for later."""
+"""Seconds for which unused budget is kept."""
 _LENGTH = re.compile(rb"^content-length: \d+\r\n", re.MULTILINE)
 _ID = re.compile(rb"^x-request-id: [^\r\n]*\r\n", re.MULTILINE)
 _NEEDLESS = (
     "stream_options", "n", "best_of", "max_completion_tokens", "min_tokens", "logprobs", "top_logprobs", "prompt_logprobs", "echo",
     "return_token_ids", "background",
 )  # fmt: skip
-"""Fields that only say what the answer is to be, and would make it longer or dearer."""
+"""Fields that only affect the answer, and would make it longer or more expensive."""
 
 logger = logging.getLogger(__name__)
 
 
 class _Nobody(Client):
-    """Nobody waits for the answer."""
+    """A client that discards the answer: nobody waits for it."""
 
     def begin(self, status: int, headers: bytes, length: int | None) -> None: ...
 
@@ -75,33 +75,33 @@ class _Nobody(Client):
 
 
 class _Account:
-    """What one pool may still spend, in tokens, and what it does now."""
+    """The tokens that one pool may still spend on hand-overs, and its hand-overs in progress."""
 
     def __init__(self, now: float) -> None:
         self.balance = 0.0
         self.at = now
         self.since: dict[str, float] = {}
-        """By target, since when it takes no requests, as seen here."""
+        """The time since which each target takes no requests, as this router saw it."""
         self.revisions: dict[str, str] = {}
-        """Of instances, also of those that have left the table while sessions look back to them."""
+        """Revisions by instance, also of instances that have left the table while kept sessions still name them."""
         self.computing: dict[str, asyncio.Task[None]] = {}
-        """By session; so are those that fetch."""
+        """Hand-overs by computing, keyed by session; `fetching` has those by fetching."""
         self.fetching: dict[str, asyncio.Task[None]] = {}
 
     def end(self) -> None:
-        """Forget what is over."""
+        """Drop the hand-overs that have ended."""
         for under_way in (self.computing, self.fetching):
             for key in [key for key, task in under_way.items() if task.done()]:
                 under_way.pop(key).result()
 
     def save(self, budget: float, now: float) -> None:
-        """Add what may be spent since it was last looked at, of `budget` tokens a second."""
+        """Add the budget of the time since the last call, at `budget` tokens per second."""
         self.balance = min(SAVED_SECONDS * budget, self.balance + budget * (now - self.at))
         self.at = now
 
 
 class Heirs:
-    """Hands sessions over, until the router itself ends. `now` is its clock in Unix seconds."""
+    """Hands sessions over until the router itself ends. `now` is the router's clock in Unix seconds."""
 
     def __init__(
         self, pools: Pools, calls: Calls, proxy: Proxy, prompts: KeptPrompts, is_ending: Callable[[], bool], now: Callable[[], float]
@@ -115,7 +115,7 @@ class Heirs:
         self._accounts: dict[Pool, _Account] = {}
 
     async def look(self) -> None:
-        """Hand over what is worth it and affordable; runs every LOOK_SECONDS."""
+        """Hand over the sessions that are worth their cost and within the budget. Runs every LOOK_SECONDS."""
         now, pools = self._now(), self._pools.all()
         if self._is_ending():
             for pool in pools:
@@ -143,7 +143,7 @@ class Heirs:
         self._let_go(pool, account, now)
 
     def _begin(self, pool: Pool, account: _Account, leaving: set[str], at_once: int, now: float) -> None:
-        """Hand over as many sessions as may go at once: those that fetch, and those that are computed."""
+        """Hand over as many sessions as possible at once, some by fetching and some by computing."""
         if not (self._may_fetch(pool, account) or self._may_compute(pool, account, at_once)):
             return
         for _, prompt in self._prompts.worths(pool.key, leaving, now, fetched=pool.moves_caches):
@@ -166,7 +166,7 @@ class Heirs:
         return asyncio.create_task(self._hand_over(pool, account, prompt, charged), name=f"hand over {prompt.request.id}")
 
     def _let_go(self, pool: Pool, account: _Account, now: float) -> None:
-        """Keep no instance that drains for longer than somebody can fetch something there."""
+        """Let draining instances go that nobody will fetch from, or that were kept for HOLD_SECONDS."""
         for instance, since in tuple(pool.account.holds.items()):
             if since and (now - since >= HOLD_SECONDS or not (account.fetching or self._has_heirs_to_come(pool, instance))):
                 pool.account.let_go(instance)
@@ -175,7 +175,7 @@ class Heirs:
         return any(_fetches(pool, one) for one in self._prompts.of(pool.key) if one.instance == instance and not one.given_up)
 
     def _leaving(self, pool: Pool, account: _Account, now: float) -> set[str]:
-        """Targets with sessions that take no requests any more, and will not in a moment."""
+        """Return the targets with sessions that take no requests any more, and will not return in a moment."""
         draining = {entry.id for entry in pool.table.instances if entry.state is InstanceState.DRAINING}
         known = {prompt.instance for prompt in self._prompts.of(pool.key)}
         sought = set(map(instance_of, known))
@@ -215,9 +215,9 @@ class Heirs:
 
 
 class PrefixCopies:
-    """Makes the copies of shared prefixes that are due (`fairlead.routing.scheduling.copying`), one at a time for each
-    pool. The kept prompt of a session carries its prefix; its holder names the blocks, and the target fetches them.
-    Nobody waits for it, and nothing is computed if it fails. `now` is the router's clock in Unix seconds.
+    """Makes the due copies of shared prefixes (`fairlead.routing.scheduling.copying`), one at a time for each pool. The
+    kept prompt of a session carries its prefix; the prefix's holder names the blocks, and the target fetches them. No
+    client waits for a copy, and a failed copy is not computed instead. `now` is the router's clock in Unix seconds.
     """
 
     def __init__(
@@ -230,10 +230,10 @@ class PrefixCopies:
         self._is_ending = is_ending
         self._now = now
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        """By the copy's id."""
+        """Copies in progress, keyed by the copy's id."""
 
     async def look(self) -> None:
-        """Begin what is due; runs every COPIES_LOOK_SECONDS."""
+        """Begin the due copies. Runs every COPIES_LOOK_SECONDS."""
         for name in [name for name, task in self._under_way.items() if task.done()]:
             self._under_way.pop(name).result()
         for pool in self._pools.all():
@@ -257,7 +257,7 @@ class PrefixCopies:
 
 
 def call_again(calls: Calls, prompt: KeptPrompt, now: float, pool: Pool) -> Call:
-    """The call of a kept prompt, for one token of answer."""
+    """Return the call of a kept prompt, for one token of answer."""
     document = _for_one_token(decoded(prompt.body), prompt.dialect)
     body = encoded(document)
     call_id = calls.next_id()
@@ -271,13 +271,13 @@ def call_again(calls: Calls, prompt: KeptPrompt, now: float, pool: Pool) -> Call
 
 
 def _fetches(pool: Pool, prompt: KeptPrompt) -> bool:
-    """Whether the heir can fetch the prompt's blocks: the instance that holds them is not lost."""
+    """Return whether the heir can fetch the prompt's blocks, because the instance that holds them is not lost."""
     return pool.moves_caches and prompt.request.movable and prompt.instance in pool.addresses
 
 
 def _successors(pool: Pool, left: str) -> tuple[str, ...] | None:
-    """The instances that a session had best go to when one of the revision `left` leaves: those that stay, and of them
-    those of another revision. None if that is every instance, or if these could not serve it alone.
+    """Return the best instances for a session when an instance of the revision `left` leaves: of those that stay, those
+    of another revision. None if that is every instance, or if they could not serve the session alone.
     """
     accepting = [entry for entry in pool.table.instances if entry.accepting]
     stay = [entry for entry in accepting if entry.stays]
@@ -290,7 +290,9 @@ def _successors(pool: Pool, left: str) -> tuple[str, ...] | None:
 
 
 def _computed(ticket: Ticket) -> int:
-    """Tokens that it cost: what the engine reported as not cached, else what was predicted."""
+    """Return the tokens that the hand-over cost: those that the engine reported as not cached, otherwise the predicted
+    number.
+    """
     verdict, usage = ticket.verdict, ticket.usage
     if usage is not None and usage.cached_tokens is not None and usage.prompt_tokens:
         return max(0, usage.prompt_tokens - usage.cached_tokens)
@@ -298,7 +300,7 @@ def _computed(ticket: Ticket) -> int:
 
 
 def _for_one_token(document: dict[str, Any], dialect: Dialect) -> dict[str, Any]:
-    """The same prompt, of which the engine is to answer one token."""
+    """Return the request with the same prompt, for one token of answer."""
     short = {name: value for name, value in document.items() if name not in _NEEDLESS}
     if dialect is Dialect.RESPONSES:
         return {**short, "stream": False, "max_output_tokens": 1, "store": False}

@@ -1,4 +1,4 @@
-"""Remembers which instance made which response, in which session, and which key pays for it.
+"""Remembers which instance made which response, in which session, and to which key its tokens are charged.
 
 Engines keep responses for retrieval and cancelling in their own memory, so only the instance that made a response knows
 it. A response made in the background reports its tokens only when a client asks for it later.
@@ -14,14 +14,16 @@ from fairlead_router.pools.charges import Charge
 from fairlead_router.pools.tickets import Ticket
 
 REMEMBERED = 65_536
-"""Maximum number of responses remembered; the least recently used one is forgotten first.
+"""Maximum number of remembered responses; the least recently used response is forgotten first.
 
 The router asks every instance for a forgotten response.
 """
 
 
 class HeldResponses:
-    """Response id → its pool and instance, its session if it has one, and its charge if a key made it here."""
+    """The known responses, keyed by id: pool and instance, the session if there is one, and the charge if a key made
+    the response through this router.
+    """
 
     def __init__(self, limit: int = REMEMBERED) -> None:
         self._limit = limit
@@ -30,8 +32,8 @@ class HeldResponses:
         self._sessions: dict[str, str] = {}
 
     def remember(self, response: str | None, pool: PoolKey, instance: str, ticket: Ticket | None = None) -> None:
-        """This instance, or a rank of it, made the response, for the ticket's request if one arrived here. Ignores None
-        (an answer without id).
+        """Record that this instance, or a rank of it, made the response, for the ticket's request if the request
+        arrived at this router. Ignores None (an answer without id).
         """
         if response is None:
             return
@@ -47,18 +49,18 @@ class HeldResponses:
             self._sessions.pop(forgotten, None)
 
     def find(self, response: str) -> tuple[PoolKey, str] | None:
-        """Pool and instance, if remembered."""
+        """Return pool and instance of the response; None if they are not remembered."""
         home = self._homes.get(response)
         if home is not None:
             self._homes.move_to_end(response)
         return home
 
     def session(self, response: str) -> str:
-        """The session that the response belongs to; if it began without one, the response's id names it."""
+        """Return the session of the response; if it began without a session, the response's id is the name."""
         return self._sessions.get(response, response)
 
     def charge(self, response: str) -> Charge | None:
-        """The charge of the request that made the response, if that request came through this router."""
+        """Return the charge of the request that made the response, if that request came through this router."""
         return self._charges.get(response)
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
 """Passes a streamed answer from its engine to its client.
 
-It holds the answer until that has content: before, the engine may still report that it failed, and the router can try
-the request elsewhere. An `Exchange` is one attempt of that kind: a call at one instance, and the headers of its answer.
+The answer is held until it has content: before that, the engine may still report a failure, and the router can try the
+request elsewhere. An `Exchange` is one such attempt: a call at one instance, and the headers of its answer.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ ANSWER = "answer"
 """The kind of a failure that an engine reports in its answer, or of an answer without content."""
 
 HELD_BYTES = 256 * 1024
-"""Maximum number of bytes of a stream's beginning that are held; then the client's answer begins without content."""
+"""Maximum number of bytes of a stream's beginning that are held; beyond it the client's answer begins
+without content.
+"""
 HELD_SECONDS = 15.0
-"""After this time the next event lets the client's answer begin, so that comments keep its connection alive."""
+"""Seconds after which the next event lets the client's answer begin, so that comments keep its connection alive."""
 
 
 class Exchange:
     """One attempt at a routed request: the call at `instance`. Its answer goes to `client`, its end into `pool`'s
-    account by `ticket`. For a divided request it is the answer of the decode instance.
+    account by `ticket`. For a divided request the answer is the decode instance's.
     """
 
     __slots__ = ("call", "client", "connection", "dispatch", "doubt", "handed_over_at", "instance", "pool", "ticket")
@@ -56,13 +58,13 @@ class Exchange:
         self.instance = instance
         self.connection = connection
         self.handed_over_at = handed_over_at
-        """When the decode instance of a divided request got it; 0 = it is not divided."""
+        """The time when the decode instance of a divided request received it; 0 = the request is not divided."""
         self.doubt = doubt
-        """The refusals of other engines so far."""
+        """The other engines' refusals so far."""
 
     @property
     def is_stream(self) -> bool:
-        """Whether its client, which asked for a stream, gets one: an engine may also answer with one document."""
+        """Whether the client, which asked for a stream, gets a stream: an engine may also answer with one document."""
         if self.connection.status >= 400:
             return False
         for name, value in self.connection.headers:
@@ -71,7 +73,9 @@ class Exchange:
         return True
 
     def answer_headers(self) -> bytes:
-        """Header lines for the client: those of the engine that may be passed on, and those that name the decision."""
+        """Return the header lines for the client: the engine's headers that may be passed on, and those that name the
+        decision.
+        """
         dispatch, ticket = self.dispatch, self.ticket
         lines = passed_headers(self.connection)
         lines.append(
@@ -99,15 +103,15 @@ class Beginnings(Protocol):
     """Callbacks for the progress of a stream."""
 
     def begins(self) -> None:
-        """The client's answer begins now: write its status and headers."""
+        """Write the status and headers of the client's answer, which begins now."""
 
     def has_content(self) -> None:
-        """The first piece of generated content is with the client."""
+        """Record that the client has received the first piece of generated content."""
 
 
 class StreamPassage:
-    """One attempt at passing a stream on. `take` is the sink of its engine's pieces, `take_last` gets the last one;
-    `clock` gives seconds, only differences matter.
+    """One attempt at passing a stream on. `take` receives the engine's pieces, `take_last` the last piece; `clock`
+    gives seconds, only differences matter.
     """
 
     __slots__ = ("_client", "_clock", "_connection", "_hears", "_held", "_keep", "_reader", "_since", "_size", "begun")
@@ -121,7 +125,7 @@ class StreamPassage:
         clock: Callable[[], float],
         keep: Callable[[bytes], None] | None = None,
     ) -> None:
-        """`keep` gets what the client gets."""
+        """Make the passage. `keep` is called with the pieces that the client gets."""
         self._keep = keep
         self._reader = reader
         self._connection = connection
@@ -129,15 +133,15 @@ class StreamPassage:
         self._hears = hears
         self._clock = clock
         self._since: float | None = None
-        """When the first piece without content arrived."""
+        """The time when the first piece without content arrived; None before that."""
         self._held: list[bytes] | None = []
         """The pieces before content; None once content has arrived."""
         self._size = 0
         self.begun = False
-        """Whether the client's answer has begun, so that nothing can be tried elsewhere."""
+        """Whether the client's answer has begun, so that no other instance can be tried."""
 
     def take(self, piece: bytes) -> bool:
-        """Pass a piece on, or hold it. False: the client is slow, pause the engine."""
+        """Pass a piece on, or hold it. False: pause the engine, because the client is slow."""
         shown = self._reader.feed(piece)
         if self._held is None:
             if not shown:
@@ -148,7 +152,9 @@ class StreamPassage:
         return self._hold(self._held, shown)
 
     def take_last(self, piece: bytes) -> bytes:
-        """The stream is over. Returns what is left to write if it has content or its answer has begun."""
+        """Handle the end of the stream. Returns the bytes left to write, if the stream has content or the client's
+        answer has begun.
+        """
         shown = self._reader.feed(piece) if piece else b""
         shown += self._reader.end()
         held, self._held = self._held, None
@@ -192,7 +198,9 @@ class StreamPassage:
 
 
 class RestPassage:
-    """Passes the rest of an answer on, whose first part its client has. `goes_on` is called at its first content."""
+    """Passes on the rest of an answer whose first part the client has. `goes_on` is called at the rest's
+    first content.
+    """
 
     __slots__ = ("_client", "_connection", "_goes_on", "_keep", "_reader", "_waits")
 
@@ -214,7 +222,7 @@ class RestPassage:
         self._waits = True
 
     def take(self, piece: bytes) -> bool:
-        """As `StreamPassage.take`."""
+        """Pass a piece on, or hold it, as `StreamPassage.take`."""
         shown = self._reader.feed(piece)
         self._look()
         if not shown:
@@ -223,13 +231,13 @@ class RestPassage:
         return self._client.write(shown)
 
     def take_last(self, piece: bytes) -> bytes:
-        """As `StreamPassage.take_last`."""
+        """Handle the end of the stream, as `StreamPassage.take_last`."""
         shown = (self._reader.feed(piece) if piece else b"") + self._reader.end()
         self._look()
         return shown
 
     def begin(self) -> None:
-        """The client's answer has begun already."""
+        """Do nothing: the client's answer has begun already."""
 
     def _look(self) -> None:
         reader = self._reader
@@ -241,6 +249,6 @@ class RestPassage:
 
 
 def answer_failed(connection: UpstreamConnection, failure: Failure) -> UpstreamFailure:
-    """The failure in an answer that began with a success status."""
+    """Return the failure in an answer that began with a success status."""
     words = f"answered {connection.status}, but no answer: {failure.message}"
     return failure_of_answer(connection, ANSWER, words, failure.status)

@@ -1,5 +1,5 @@
-"""A routed request's life: wait for its dispatch, send it, retry before the first content, pass the answer on, and
-account for its end.
+"""Relays a routed request: waits for its dispatch, sends it, retries before the first content, passes the answer on,
+and accounts for its end.
 
 `Proxy.relay` ends the request's ticket exactly once, however it returns: answered, refused by the engine, failed,
 refused by the scheduler, or cancelled because the client went away.
@@ -41,7 +41,7 @@ WHOLE_ANSWER_BYTES = 16 * 1024 * 1024
 """Maximum number of bytes of an unstreamed answer that are held until it is complete; a longer answer is passed on as
 it arrives.
 
-While it is held, the loss of its engine can still be reported by the status.
+While the answer is held, the status can still report the loss of its engine.
 """
 
 logger = logging.getLogger(__name__)
@@ -73,9 +73,9 @@ class Proxy:
     async def relay(
         self, call: Call, request: RoutingRequest, pool: Pool, client: Client, charge: Charge | None = None
     ) -> ErrorAnswer | None:
-        """Serve one call to its end, for this charge of its client's key.
+        """Serve one call to its end, with the `charge` of its client's key.
 
-        Returns None when it was answered or its client went away, otherwise the answer that the caller must send.
+        Returns None when the call was answered or its client went away, otherwise the answer that the caller must send.
 
         Raises only if the server is being torn down.
         """
@@ -179,8 +179,8 @@ class Proxy:
             self._calls.leave(call)
 
     def _retry(self, call: Call, pool: Pool, ticket: Ticket, instance: str, failure: UpstreamFailure) -> Dispatch | Refusal | None:
-        """The scheduler's next decision. None if the request's total time is over, which ends its ticket: the client
-        would not wait for another engine, and the session would leave a home that works.
+        """Return the scheduler's next decision. None if the request's total time is over, which ends its ticket: the
+        client would not wait for another engine, and the session would leave a home that works.
         """
         now = self._now()
         call.losses += failure.kind == "lost"
@@ -202,8 +202,8 @@ class Proxy:
         return verdict
 
     def _left(self, pool: Pool, ticket: Ticket) -> None:
-        """The client went away. If it had received the protocol's last event, it was served: many clients do not wait
-        for the end of the stream.
+        """End the ticket of a client that went away. If the client had received the protocol's last event, it was
+        served: many clients do not wait for the end of the stream.
         """
         now, stream, dispatch = self._now(), ticket.stream, ticket.verdict
         if stream is not None and isinstance(dispatch, Dispatch):
@@ -219,7 +219,7 @@ class Proxy:
     def _tell_refusal(
         self, call: Call, client: Client, pool: Pool, ticket: Ticket, instance: str, failure: UpstreamFailure, refusal: KeptRefusal
     ) -> None:
-        """The instance asked for a second opinion failed: the client gets the first one's refusal."""
+        """Send the client the first instance's refusal, because the instance asked for a second opinion failed."""
         now = self._now()
         call.drop_connection()
         pool.engine_failed(instance, failure.kind, now, ticket)
@@ -231,7 +231,8 @@ class Proxy:
     async def _whole(self, exchange: Exchange) -> None:
         """Pass on an unstreamed answer once it is complete, or too long to be held.
 
-        Raises UpstreamFailure when its engine is lost before that or says that it failed: the client has had nothing.
+        Raises UpstreamFailure when its engine is lost before that or reports a failure: the client has received nothing
+        then.
         """
         call, client, connection = exchange.call, exchange.client, exchange.connection
         body = await connection.read()
@@ -288,8 +289,8 @@ class Proxy:
         """Pass on a streamed answer from its first content on. Pieces go from the engine's callback straight to the
         client; a slow client pauses the engine.
 
-        Returns where the rest is to be asked for if the answer broke off and can go on elsewhere, None when it is over.
-        Raises UpstreamFailure, also when the engine says that it failed, while nothing was passed on.
+        Returns the dispatch for the rest if the answer broke off and another instance can continue it, None when the
+        answer is over. Raises UpstreamFailure, also when the engine reports a failure, while nothing was passed on.
         """
         call = exchange.call
         kept = self._carrying.keep(call, exchange.pool)
@@ -299,7 +300,7 @@ class Proxy:
         return await self._pass(exchange, reader, StreamPassage(reader, exchange.connection, exchange.client, beginnings, self._now, keep))
 
     async def _stream_rest(self, exchange: Exchange) -> Dispatch | None:
-        """As `_stream`, for the rest of an answer whose first part another engine gave."""
+        """Pass on the rest of an answer whose first part came from another engine; results as in `_stream`."""
         call, connection, kept, carried = exchange.call, exchange.connection, exchange.call.kept, exchange.call.rest
         assert kept is not None
         assert carried is not None
@@ -353,12 +354,12 @@ class Proxy:
         return self._carrying.broke_off(call, exchange.client, exchange.pool, ticket, exchange.instance, reader, failure, why)
 
     def remember(self, exchange: Exchange, reader: StreamReader) -> None:
-        """Note which instance holds the coming response, where its protocol keeps responses."""
+        """Record which instance holds the response in progress, where its protocol keeps responses."""
         if exchange.call.dialect is Dialect.RESPONSES and is_response_id(reader.response_id):
             self._held.remember(reader.response_id, exchange.pool.key, exchange.instance, exchange.ticket)
 
     def _answered(self, exchange: Exchange, usage: Usage) -> None:
-        """The engine's answer is complete: settle the account and give the connection back."""
+        """Settle the account of a complete answer and give the connection back."""
         now = self._now()
         if exchange.connection.status < 400:
             if exchange.doubt is not None:
@@ -371,8 +372,8 @@ class Proxy:
         self._sender.release(exchange.call, exchange.connection)
 
     def _keep_prompt(self, exchange: Exchange, now: float) -> None:
-        """Keep what may have to be computed elsewhere. What needs its client's credential, or a conversation that its
-        engine keeps, cannot be asked for again; with an embedding nothing goes on.
+        """Keep a prompt that another instance may have to compute. A prompt that needs its client's credential, or a
+        conversation that its engine keeps, cannot be sent again; an embedding is not continued by later prompts.
         """
         pool, call, request = exchange.pool, exchange.call, exchange.ticket.request
         if pool.table.routing.hand_over_budget <= 0 or request.warms or not request.blocks or request.within is not None:
@@ -401,14 +402,14 @@ class _StreamBeginnings:
         self._now = now
 
     def begins(self) -> None:
-        """See `Beginnings`."""
+        """Write the status and headers (see `Beginnings`)."""
         exchange = self._exchange
         assert exchange.ticket.stream is not None
         self._proxy.remember(exchange, exchange.ticket.stream)
         exchange.client.begin(exchange.connection.status, exchange.answer_headers(), None)
 
     def has_content(self) -> None:
-        """The first token; see `Beginnings`."""
+        """Record the first token (see `Beginnings`)."""
         exchange, now = self._exchange, self._now()
         if exchange.doubt is not None:
             exchange.doubt.contradicted(now)
@@ -418,5 +419,5 @@ class _StreamBeginnings:
 
 
 def failed(call: Call, pool: Pool, instance: str, failure: UpstreamFailure) -> dict[str, str]:
-    """The log fields for an engine's failure at a request."""
+    """Return the log fields for an engine's failure at a request."""
     return {"pool": str(pool.key), "instance": instance, "request": call.id, "kind": failure.kind, "error": str(failure)}

@@ -18,13 +18,13 @@ HeaderPairs = list[tuple[bytes, bytes]]
 
 
 def previous_response(document: Document, endpoint: Endpoint) -> str | None:
-    """The id of the response that a request continues."""
+    """Return the id of the response that a request continues; None if it continues no response."""
     response = document.get("previous_response_id") if endpoint.dialect is Dialect.RESPONSES else None
     return response if is_response_id(response) else None
 
 
 class ResponseHolders:
-    """Finds holders, and remembers what it found."""
+    """Finds the instances that hold responses, and remembers them."""
 
     def __init__(self, held: HeldResponses, direct: DirectRelay, pools: Pools) -> None:
         self._held = held
@@ -32,25 +32,29 @@ class ResponseHolders:
         self._pools = pools
 
     def remembered(self, response: str, opens: Opens) -> tuple[Pool, str] | None:
-        """Pool and instance, if the instance is still there and the client may use the pool."""
+        """Return pool and instance of a remembered response, if the instance still exists and the client may use the
+        pool.
+        """
         home = self._held.find(response)
         pool = None if home is None else self._pools.get(home[0])
         return None if home is None or pool is None or home[1] not in pool.addresses or not opens(pool) else (pool, home[1])
 
     async def find(self, response: str, opens: Opens, headers: HeaderPairs) -> tuple[Pool, str] | None:
-        """Like `remembered`, but asks every instance that the client may use, with its headers, if nothing is
-        remembered.
+        """Return what `remembered` returns. If nothing is remembered, ask every instance that the client may use, with
+        the client's headers.
         """
         known = self.remembered(response, opens)
         return known or await self._ask(response, [pool for pool in self._pools.all() if opens(pool)], headers)
 
     def is_sought(self, document: Document, endpoint: Endpoint, pool: Pool) -> bool:
-        """Whether the request continues a response of this pool whose holder is not remembered."""
+        """Return whether the request continues a response of this pool whose holder is not remembered."""
         response = previous_response(document, endpoint)
         return response is not None and len(pool.addresses) > 1 and self._held.find(response) is None
 
     async def seek(self, document: Document, endpoint: Endpoint, pool: Pool, headers: HeaderPairs) -> None:
-        """Look for that response among the pool's instances, so that the request can be routed to its holder."""
+        """Look for the response that the request continues among the pool's instances, so that the request can be
+        routed to its holder.
+        """
         response = previous_response(document, endpoint)
         if response is not None:
             await self._ask(response, [pool], headers)

@@ -1,9 +1,9 @@
-"""Second opinions: when one engine refuses a request as the client's fault (4xx), another one gets it.
+"""Second opinions: when one engine refuses a request as the client's fault (4xx), another engine gets the request.
 
-A refusal that says that there is no such model, which the pool declares, is always tried elsewhere: the engine lacks
-it, or no engine serves the request. Most other refusals are right. An engine refuses without computing, so a second
-question costs little; a pool's budget limits them all the same. The second answer counts: if it differs, the refusal
-was the first engine's failure.
+A refusal that says that a model declared by the pool does not exist is always tried elsewhere: this engine lacks the
+model, or no engine serves it. Most other refusals are right. An engine refuses without computing, so a second opinion
+costs little; a pool's budget limits them all the same. The second answer counts: if it differs, the refusal was the
+first engine's failure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fairlead_router.pools.tickets import Ticket
 from fairlead_router.relaying.calls import Call
 
 LONGEST_REFUSAL = 256 * 1024
-"""Maximum number of bytes of a refusal that is kept meanwhile; a longer one is passed on."""
+"""Maximum number of bytes of a refusal that is kept for a second opinion; a longer refusal is passed on."""
 
 
 class KeptRefusal:
@@ -34,7 +34,7 @@ class KeptRefusal:
 
 
 async def read_refusal(connection: UpstreamConnection) -> bytes | None:
-    """The body of a refusal, which can be read again afterwards; None if it is too long to be kept. Raises
+    """Return the body of a refusal, which can be read again afterwards; None if it is too long to be kept. Raises
     UpstreamFailure.
     """
     body = bytearray()
@@ -55,10 +55,10 @@ class Doubt:
         self._ticket = ticket
         self._kept: list[KeptRefusal] = []
         self._taken = False
-        """Whether it was taken from the pool's budget of second opinions."""
+        """Whether a second opinion was taken from the pool's budget."""
 
     async def ask_elsewhere(self, instance: str, connection: UpstreamConnection, headers: bytes, now: float) -> Dispatch | None:
-        """The instance to which to send the call for a second opinion; None when this refusal is passed on. Raises
+        """Return the dispatch to another instance for a second opinion; None when this refusal is passed on. Raises
         UpstreamFailure.
         """
         pool, name = self._pool, self._call.model
@@ -83,16 +83,18 @@ class Doubt:
 
     @property
     def is_of_name(self) -> bool:
-        """Whether an engine said that it lacks the name."""
+        """Whether an engine reported that it lacks the name."""
         return any(one.of_name for one in self._kept)
 
     @property
     def last(self) -> KeptRefusal | None:
-        """The answer for the client if the next instance fails; None if that one may still serve the request."""
+        """The refusal that the client gets if the next instance fails; None if the next instance may still serve the
+        request.
+        """
         return next((one for one in reversed(self._kept) if not one.of_name), None)
 
     def contradicted(self, now: float) -> None:
-        """Another engine has answered the call that one refused."""
+        """Record that another engine has answered the call that one engine refused."""
         pool, name = self._pool, self._call.model
         for one in self._kept:
             if one.of_name:

@@ -20,13 +20,14 @@ _PASSED = frozenset(
         b"request-id", b"retry-after", b"server-timing", b"sunset", b"traceparent", b"tracestate", b"vary", b"warning",
     }
 )  # fmt: skip
-"""Headers of an engine's answer that are about its content, its time or its own work. All others stay here: what only
-the gateway may say (framing, connections, who may read an answer, the id of the request), and all that would change
-what a browser does beyond this answer (cookies, redirects, policies of security, reports, other services, credentials).
+"""Headers of an engine's answer that are about its content, its time or its own work. All other headers are dropped:
+those that only the gateway may set (framing, connections, who may read an answer, the id of the request), and those
+that change what a browser does beyond this answer (cookies, redirects, policies of security, reports, other services,
+credentials).
 """
 
 _PASSED_BEGINNINGS = (b"x-", b"openai-", b"anthropic-", b"ratelimit")
-"""Beginnings of names that engines give to headers of their own."""
+"""Prefixes of the names of engines' own headers."""
 
 _WITHHELD = frozenset(
     {
@@ -35,19 +36,21 @@ _WITHHELD = frozenset(
         b"x-robots-tag", b"x-sendfile", b"x-lighttpd-send-file", b"x-webkit-csp", b"x-content-security-policy", b"x-pingback",
     }
 )  # fmt: skip
-"""Of those with such a beginning: the gateway's own, and what browsers, proxies and search engines act on."""
+"""Headers with such a prefix that are dropped: the gateway's own, and those on which browsers, proxies and search
+engines act.
+"""
 
 _WITHHELD_BEGINNINGS = (b"x-fairlead-", b"x-accel-", b"x-forwarded-", b"x-litespeed-", b"x-envoy-")
 
 LONGEST_RETRY_AFTER_SECONDS = 600.0
-"""The longest Retry-After of the scheduler's own refusals."""
+"""The longest Retry-After in seconds, as in the scheduler's own refusals."""
 _MOST_DIGITS = 9
 _LONGEST_TIME = 64
 
 _OF_BODY = (
     b"content-", b"etag", b"last-modified", b"accept-ranges", b"digest", b"repr-digest", b"retry-after",
 )  # fmt: skip
-"""Beginnings of headers that are about a body, or that say what the router says in its own way."""
+"""Prefixes of headers that are about a body, or whose information the router sends in its own form."""
 
 
 class Sender:
@@ -61,14 +64,14 @@ class Sender:
         self, call: Call, instance: str, address: str, *, credentials: bool, carried: bool, leg: Leg | None = None
     ) -> UpstreamConnection:
         """Send a call, or a `leg` of it, and wait for the beginning of the answer. `instance` is a target: if it is a
-        rank, a header gives the engine its number.
+        rank, a header gives the engine the rank's number.
 
-        If the engine had closed a kept-alive connection, that is not a failure: one fresh connection is tried. A closed
-        connection shows at once. If a request is lost later, the engine had begun to compute it, and may have died of
-        it.
+        If the engine had closed a kept-alive connection, that is not a failure: one new connection is tried. A closed
+        connection shows at once. If a request is lost later, the engine had begun to compute it, and the request may
+        have killed the engine.
 
-        `credentials` says whether the engine gets the client's credentials, which the call has if it `carried` them
-        here. Raises UpstreamFailure, also for a status that blames the engine and not the request.
+        `credentials` says whether the engine gets the client's credentials, which the call has if it `carried` them to
+        the router. Raises UpstreamFailure, also for a status that blames the engine and not the request.
         """
         connection = self._upstream.take_idle(address)
         if connection is None:
@@ -104,13 +107,13 @@ class Sender:
         return connection
 
     def release(self, call: Call, connection: UpstreamConnection) -> None:
-        """The answer is complete: the connection may serve another call."""
+        """Give back the connection of a complete answer, so that it may serve another call."""
         call.connection = None
         self._upstream.release(connection)
 
 
 def without_credentials(head: bytes) -> bytes:
-    """The head of a call without a client's credentials, for an engine that is to get none."""
+    """Return the head of a call without a client's credentials, for an engine that must not get them."""
     request, *lines = head.splitlines(keepends=True)
     return b"".join((request, *(line for line in lines if not is_credential(line.partition(b":")[0]))))
 
@@ -133,19 +136,21 @@ def refuse_engine_faults(connection: UpstreamConnection, *, credentials: bool) -
 
 
 def failure_of_answer(connection: UpstreamConnection, kind: str, words: str, status: int = 0, *, detail: str = "") -> UpstreamFailure:
-    """An engine's failure that its answer reports."""
+    """Return an engine's failure that its answer reports."""
     seconds, headers = retry_after(connection.headers), bodiless_headers(connection)
     return UpstreamFailure(kind, words, status, at=connection.address, detail=detail, retry_after_seconds=seconds, headers=headers)
 
 
 def bodiless_headers(connection: UpstreamConnection | None) -> Headers:
-    """The headers of an engine's answer that stay true without its body; empty if it began none."""
+    """Return the headers of an engine's answer that stay valid without its body; empty if the engine began
+    no answer.
+    """
     return [] if connection is None else [header for header in _passed(connection) if not header[0].startswith(_OF_BODY)]
 
 
 def retry_after(headers: Headers) -> float | None:
-    """The engine's Retry-After in seconds (RFC 9110 §10.2.3), at most `LONGEST_RETRY_AFTER_SECONDS`; None if it is
-    missing or useless. A date is compared with the engine's own clock.
+    """Return the engine's Retry-After in seconds (RFC 9110 §10.2.3), at most `LONGEST_RETRY_AFTER_SECONDS`; None if it
+    is missing or useless. A date is compared with the engine's own clock.
     """
     told = {name: value[:_LONGEST_TIME].decode("latin-1").strip() for name, value in headers if name in (b"retry-after", b"date")}
     text = told.get(b"retry-after", "")
@@ -160,7 +165,7 @@ def retry_after(headers: Headers) -> float | None:
 
 
 def passed_headers(connection: UpstreamConnection) -> list[bytes]:
-    """Header lines of an engine's answer that reach the client."""
+    """Return the header lines of an engine's answer that reach the client."""
     return [b"%s: %s\r\n" % header for header in _passed(connection)]
 
 

@@ -1,7 +1,7 @@
 """Asks engines for the usage of streams whose clients did not ask for it: `stream_options.include_usage`.
 
-The client's bytes stay as they are around the option. An engine that refuses it gets the request as its client made it,
-and is not asked again for a while.
+The client's bytes around the option stay unchanged. An engine that refuses the option gets the request as its client
+made it, and is not asked for usage again for a while.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ REFUSALS = (400, 422)
 
 
 def may_ask_for_usage(parsed: ParsedRequest, endpoint: Endpoint) -> bool:
-    """Whether this is a streamed chat or completion whose client does not ask for usage itself."""
+    """Return whether this is a streamed chat or completion whose client does not ask for usage itself."""
     if not parsed.stream or parsed.include_usage or endpoint.dialect is not Dialect.OPENAI:
         return False
     return "messages" in parsed.document or "prompt" in parsed.document or "prompt_embeds" in parsed.document
 
 
 def ask_for_usage(body: bytes, document: Document) -> tuple[bytes, Change | None]:
-    """The body of a streamed chat or completion with the option that asks for usage, and what was changed in it; None =
-    nothing.
+    """Return the body of a streamed chat or completion with the option that asks for usage, and the change made; None =
+    no change.
 
     Usage in every chunk is not asked for, because vLLM gives it only to a client that asks for usage too.
     """
@@ -56,19 +56,19 @@ def ask_for_usage(body: bytes, document: Document) -> tuple[bytes, Change | None
 
 
 class UsageAsking:
-    """Sends calls like `Sender`, and knows which engines refuse to be asked. `now` is the router's clock."""
+    """Sends calls like `Sender`, and remembers which engines refuse the option. `now` is the router's clock."""
 
     def __init__(self, sender: Sender, now: Callable[[], float]) -> None:
         self._sender = sender
         self._now = now
         self._refusing: dict[str, float] = {}
-        """Address → the time, by the router's clock, until which it is not asked."""
+        """The time, by the router's clock, until which an engine is not asked, keyed by address."""
 
     async def begin(
         self, call: Call, instance: str, address: str, *, credentials: bool, carried: bool, leg: Leg | None = None
     ) -> UpstreamConnection:
-        """Like `Sender.begin`. If the engine refuses only the added option, that costs one more request and is
-        not a failure.
+        """Send a call like `Sender.begin`. If the engine refuses only the added option, that costs one more request and
+        is not a failure.
         """
         change = call.asks_usage
         if change is None:
@@ -85,19 +85,19 @@ class UsageAsking:
         return await self._sender.begin(call, instance, address, credentials=credentials, carried=carried, leg=leg_with(call, body))
 
     def refuses(self, address: str) -> bool:
-        """Whether the engine there refused the option a short time ago."""
+        """Return whether the engine at this address refused the option a short time ago."""
         until = self._refusing.get(address)
         return until is not None and until > self._now()
 
     def refused(self, address: str) -> None:
-        """The engine there refused the option."""
+        """Record that the engine at this address refused the option."""
         now = self._now()
         self._refusing = {other: until for other, until in self._refusing.items() if until > now}
         self._refusing[address] = now + ASKED_AGAIN_SECONDS
 
 
 async def _names_the_option(connection: UpstreamConnection) -> bool:
-    """Whether a refusal is about the option; its body can be read again."""
+    """Return whether a refusal is about the option; its body can be read again."""
     answer = bytearray()
     while len(answer) <= _REFUSAL_BYTES and (piece := await connection.read()):
         answer += piece
@@ -108,5 +108,5 @@ async def _names_the_option(connection: UpstreamConnection) -> bool:
 
 
 def names_the_option(answer: bytes | bytearray) -> bool:
-    """Whether the body of a refusal is about asking for usage."""
+    """Return whether the body of a refusal is about the option that asks for usage."""
     return b"stream_options" in answer or b"include_usage" in answer

@@ -1,9 +1,9 @@
 """Moves records from the schedulers, and the counts of keys, to the disk, in batches.
 
-Five times a second the collector takes history, and once a second samples too, and cuts them into batches. Each batch
+Five times a second the collector takes history, and once a second also samples, and cuts them into batches. Each batch
 is encoded once, in the form that is stored and sent. The collector writes every batch before any of it is sent, as long
-as the disk accepts them. Other routers wait for history, which says where sessions are; samples are counts of whole
-seconds, and a post of them costs as much as a hundred requests.
+as the disk accepts them. Other routers wait for history, which says where sessions are, so it is taken more often.
+Samples are counts of whole seconds, and a post of them costs as much as a hundred requests.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _batch(router: str, cargo: Cargo, size: int, fields: dict[str, list[Any]], b
 
 
 def spooled_changes(spool: Spool) -> tuple[BindingChange, ...]:
-    """This router's binding changes that an earlier process may not have delivered, oldest first."""
+    """Return this router's binding changes that an earlier process may not have delivered, oldest first."""
     found: list[BindingChange] = []
     for batch in spool.batches(Cargo.HISTORY):
         try:
@@ -82,12 +82,12 @@ def spooled_changes(spool: Spool) -> tuple[BindingChange, ...]:
 
 
 BATCH_SECONDS = 0.2
-"""Pause between two collections, in seconds; the first one of each second takes samples."""
+"""Seconds between two collections; the first collection of each second takes samples."""
 
 
 class Collector:
-    """Takes records from schedulers and puts them on disk; `on_spooled` is called when there are new ones to send. The
-    `tracer`, if there is one, sees them first.
+    """Takes records from schedulers and writes them to disk; `on_spooled` is called when there are new records to send.
+    The `tracer`, if there is one, gets them first.
     """
 
     def __init__(
@@ -112,14 +112,14 @@ class Collector:
         self._on_spooled = on_spooled
         self._tracer = tracer
         self._unstored: deque[Batch] = deque()
-        """Batches that a thread has yet to take; a cancelled call may leave some whose thread never began."""
+        """Batches that a thread has yet to write; a cancelled call may leave some whose thread never began."""
         self._storing = threading.Lock()
         self._second = -1
-        """The second in which samples were taken last."""
+        """The second in which samples were last taken."""
 
     async def collect(self, *, final: bool = False) -> None:
-        """Take the records that are due, or all if `final`, and put them on disk, with those that it did not accept
-        before. The `final` call waits for the writes of a cancelled call.
+        """Take the due records, or all records if `final`, and write them to disk, together with records that the disk
+        did not accept before. The `final` call waits for the writes of a cancelled call.
         """
         dropped = 0
         now = self._now()

@@ -1,7 +1,7 @@
 """Sends batches from the disk to the control API until acknowledged, and the router's state at least once a second.
 
-The API puts times right by the clock that dated them. A batch that an earlier process dated goes with what that process
-heard of the API's clock, and only after this process has heard it too.
+The API corrects times by the clock that dated them. A batch dated by an earlier process is sent with that process's
+estimate of the API's clock, and only after this process has an estimate too.
 
 A batch on disk holds no state (acknowledged tables, in-flight counts). The current state is added when a batch is sent:
 old counts, replayed after an outage, would mislead an operator that waits for an instance to become idle. Consecutive
@@ -39,15 +39,17 @@ LANES = (Cargo.HISTORY, Cargo.SAMPLES, Cargo.SAMPLES)
 POST_BATCHES = 1_000
 """Maximum number of consecutive batches sent as one post."""
 ATTEMPTS_AT_A_FAULT = 5
-"""A batch is set aside after it made the API fail (500) this often, if the API accepts other batches."""
+"""Number of failures of the API (500) at one batch after which the batch is set aside, if the API accepts other
+batches.
+"""
 SHORTEST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
 class Lane:
-    """The state of one lane: how many batches it sends at once, how often its current lone batch failed, and
-    its pause.
+    """The state of one lane: how many batches it sends at once, how often its current single batch failed, and its
+    pause.
     """
 
     cargo: Cargo
@@ -56,26 +58,26 @@ class Lane:
     _pause: float = SHORTEST_PAUSE_SECONDS
 
     def pause(self) -> float:
-        """Seconds to wait after a failure, longer each time."""
+        """Return the seconds to wait after a failure, longer each time."""
         now, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE_SECONDS)
         return now
 
     def went_well(self) -> None:
-        """A post was accepted: send more batches at once again, without pauses."""
+        """Record that a post was accepted: send more batches at once again, without pauses."""
         self.most_batches = min(POST_BATCHES, self.most_batches * 2)
         self.faults, self._pause = 0, SHORTEST_PAUSE_SECONDS
 
     def halve(self, batches: int) -> None:
-        """One of these `batches` may be invalid: send half as many at once from now on, to find it and to deliver the
-        others.
+        """Send half as many batches at once from now on, because one of these `batches` may be invalid: that finds it
+        and delivers the others.
         """
         self.most_batches = max(1, batches // 2)
         self.faults = 0
 
     def failed_alone(self) -> bool:
-        """Count a failure of a lone batch.
+        """Count a failure of a single batch.
 
-        Returns whether it failed often enough to be at fault, if the API accepts others.
+        Returns whether the batch has failed often enough to be at fault, if the API accepts others.
         """
         self.faults += 1
         return self.faults >= ATTEMPTS_AT_A_FAULT
@@ -83,18 +85,21 @@ class Lane:
 
 POST_RECORDS = 2_000
 POST_BYTES = 4 * 1024 * 1024
-"""Consecutive batches are sent as one post up to these bounds and `lanes.POST_BATCHES`."""
+"""Maximum number of bytes of consecutive batches sent as one post, besides POST_RECORDS and `POST_BATCHES`."""
 STATE_SECONDS = 1.0
-"""The state is sent at least this often, without batches if there are none: it shows the API that this router lives."""
+"""Maximum seconds between two reports of the state, without batches if there are none: the state shows the API that
+this router lives.
+"""
 STATE_POST_SECONDS = 4.0
-"""A post of the state alone may take the API this long. It is short, so that a router whose API hangs reports to
-another one in time: a router that is silent for 10 s counts as gone, and nobody waits for it when an instance drains.
+"""Timeout in seconds for a post of the state alone. It is short, so that a router whose API hangs reports to another
+API process in time: a router that is silent for 10 s counts as gone, and then draining instances are not kept for its
+requests.
 """
 LOOK_SECONDS = 0.2
-"""A new table is acknowledged within this many seconds."""
+"""Seconds within which a new table is acknowledged."""
 LEARNED_SECONDS = 0.9
-"""Learned figures are not computed again before: each looks through hundreds of observations, and under load a post
-follows each collection.
+"""Minimum seconds between two computations of the learned figures: each examines hundreds of observations, and under
+load a post follows each collection.
 """
 
 logger = logging.getLogger(__name__)
@@ -107,11 +112,11 @@ class AskableRouters(Protocol):
     def own(self) -> AskAddress | None: ...
 
     def hear(self, told: Mapping[str, AskAddress]) -> None:
-        """A receipt listed all live routers that can be asked."""
+        """Take the list of a receipt: all live routers that can be asked."""
 
 
 class Delivery:
-    """Empties the spool. `send_forever` runs for the life of the router; `finish` is the last act."""
+    """Empties the spool. `send_forever` runs for the life of the router; `finish` is called last."""
 
     def __init__(
         self,
@@ -139,16 +144,16 @@ class Delivery:
         self._news = asyncio.Event()
         self._state_sent_at = 0.0
         self._acknowledged: tuple[Acknowledgement, ...] = ()
-        """The tables whose acknowledgement has reached the API."""
+        """The acknowledged tables that have been reported to the API."""
         self._told_holding: frozenset[PoolKey] = frozenset()
         self._learned: tuple[tuple[Acknowledgement, ...], float, tuple[LearntFigure, ...]] = (), -inf, ()
-        """The tables whose instances have the figures, when these were computed, and they."""
+        """The tables with whose instances the figures were computed, the time of the computation, and the figures."""
         self._heard = asyncio.Event()
-        """Set once the API has answered: then it is known how far its clock is ahead."""
+        """Set once the API has answered, so that the offset of its clock is known."""
         self._random = random.Random()  # only for jitter between retries
 
     def wake(self) -> None:
-        """Call when there are new batches on disk."""
+        """Wake the lanes; called when there are new batches on disk."""
         self._news.set()
         self._news = asyncio.Event()
 
@@ -160,7 +165,7 @@ class Delivery:
                 lanes.create_task(self._empty_forever(cargo))
 
     async def finish(self, seconds: float) -> None:
-        """Send what can be sent within `seconds`, and say goodbye. What cannot be sent stays on disk."""
+        """Send what can be sent within `seconds`, and sign off from the API. The rest stays on disk."""
         try:
             async with asyncio.timeout(seconds):
                 for cargo in Cargo:
@@ -225,7 +230,7 @@ class Delivery:
         return False
 
     async def _takes_others(self) -> bool:
-        """Whether the API accepts a batch other than the one that it fails on."""
+        """Return whether the API accepts a batch other than the one on which it fails."""
         return isinstance(await self._send_state(), Taken)
 
     async def _set_aside(self, lane: Lane, batch: SpooledBatch, why: str) -> bool:
@@ -287,7 +292,9 @@ class Delivery:
         )
 
     def _learnt_figures(self, now: float) -> tuple[LearntFigure, ...]:
-        """The learned figures, at most `LEARNED_SECONDS` old: they rest on hundreds of requests and change slowly."""
+        """Return the learned figures, at most `LEARNED_SECONDS` old: they are based on hundreds of requests and change
+        slowly.
+        """
         tables, (known, computed_at, figures) = self._pools.acknowledgements(), self._learned
         if tables != known or not 0 <= now - computed_at < LEARNED_SECONDS:
             figures = tuple(figure for pool in self._pools.all() for figure in learnt_figures(pool, now))
@@ -295,7 +302,7 @@ class Delivery:
         return figures
 
     def _holding(self) -> frozenset[PoolKey]:
-        """The pools that hold requests: the control API must hear at once when that begins or ends."""
+        """Return the pools that hold requests; when that begins or ends, the control API must be informed at once."""
         return frozenset(pool.key for pool in self._pools.all() if pool.account.held().requests)
 
     async def _post(
@@ -331,7 +338,7 @@ class Delivery:
         return outcome
 
     def _behind(self, batch: SpooledBatch) -> float:
-        """By how many seconds the clock that dated the batch is behind this process's."""
+        """Return by how many seconds the clock that dated the batch is behind this process's clock."""
         return 0.0 if batch.api_ahead is None else batch.api_ahead - self._pools.api_clock.ahead_seconds
 
     def _hear_clock(self, receipts: Sequence[ReportReceipt], asked_at: float) -> None:

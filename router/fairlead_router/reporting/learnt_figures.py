@@ -18,8 +18,8 @@ from fairlead_router.pools.pool import Pool
 
 
 def learnt_figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
-    """The figures of all the pool's instances together, and of each in the table; empty if nothing is learned. For
-    the joint figures it notes since when they are off.
+    """Yield the figures of all the pool's instances together, and of each instance in the table; nothing if no figures
+    were learned. Also records since when each joint figure is off.
     """
     for figure in _figures(pool, now):
         if figure.instance is not None:
@@ -68,7 +68,7 @@ def _figures(pool: Pool, now: float) -> Iterator[LearntFigure]:
 
 
 def _measured(figure: LearntFigure, known: Figure, parts: int = 1) -> LearntFigure:
-    """The figure with its measured value; an instance has `parts` ranks that each do as much."""
+    """Return the figure with its measured value; an instance has `parts` ranks that each contribute equally."""
     if known.source is not Source.MEASURED or known.value is None:
         return figure
     spread = known.spread
@@ -84,7 +84,7 @@ def _measured(figure: LearntFigure, known: Figure, parts: int = 1) -> LearntFigu
 
 
 def _cache_sizes(pool: Pool, parts: int) -> Iterator[LearntFigure]:
-    """The smallest KV cache that an engine reported. Engines are asked again and again, so the figure is current."""
+    """Yield the smallest KV cache that an engine reported. Engines are asked repeatedly, so the figure is current."""
     sizes = pool.engines.told_cache_sizes
     if sizes:
         told = LearntFigure(
@@ -135,8 +135,8 @@ def known_caches(
     readings: Mapping[tuple[str, str], Sequence[EventReading]],
     beliefs: Mapping[tuple[str, str], Belief],
 ) -> Iterator[KnownCache]:
-    """The caches of the pool's instances that publish events or have reported cached tokens. `beliefs` are keyed by
-    instance and by their basis.
+    """Yield the caches of the pool's instances that publish events or have reported cached tokens. `beliefs` are keyed
+    by instance and by their basis.
     """
     for instance in instances:
         ranks = readings.get((str(pool), instance), ())

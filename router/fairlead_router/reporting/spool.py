@@ -1,13 +1,14 @@
 """The disk spool: report batches that the control API has not acknowledged yet, one file each, bounded by bytes.
 
 A batch is written before it is first sent and deleted after it was acknowledged. A crash may therefore repeat a batch
-but never lose it; the API stores each batch id once. While the disk accepts none, batches wait in memory and are sent
-from there; these are lost if the process ends before. When the bound is exceeded, the oldest `samples` (loads,
-decisions) go first; `history` (bindings, migrations, rejections) goes only when no samples are left. A batch that the
-API cannot accept moves to the folder `aside`, where it does not block the others. Safe to use from several threads.
+but never lose it; the API stores each batch id once. While the disk accepts no batch, batches wait in memory and are
+sent from there; these are lost if the process ends before. When the bound is exceeded, the oldest `samples` (loads,
+decisions) are deleted first; `history` (bindings, migrations, rejections) is deleted only when no samples are left. A
+batch that the API cannot accept moves to the folder `aside`, where it does not block the others. Safe to use from
+several threads.
 
-Each process dates its batches by its own clock. How far the API's clock is ahead of it is kept beside them, so that a
-later process can say by how much their times are wrong.
+Each process dates its batches by its own clock. The offset of the API's clock is kept beside them, so that a later
+process can report by how much their times are wrong.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from fairlead.reports.batches import Cargo
 from fairlead_process.clock import file_age
 
 MOST_UNWRITTEN_BYTES = 64 * 1024 * 1024
-"""Maximum number of bytes that wait in memory while the disk accepts none, within the bound of all."""
+"""Maximum number of bytes that wait in memory while the disk accepts no batch; they count towards the bound of all."""
 MOST_ASIDE = 256
-"""Maximum number of batches kept aside; when there are more, the oldest is given up."""
+"""Maximum number of batches kept aside; beyond it the oldest is deleted."""
 
 _CLOCKS = "clocks.json"
 _clocks = msgspec.json.Decoder(dict[int, float])
@@ -41,10 +42,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpooledBatch:
-    """A batch that waits since `written_at`. Those of a cargo are sent in order of `sequence`.
+    """A batch that waits since `written_at`. Batches of a cargo are sent in order of `sequence`.
 
-    `api_ahead` is by how many seconds the API's clock was ahead of the clock of the earlier process that dated it, 0.0
-    if that never heard the API; None for a batch of this process.
+    `api_ahead` is by how many seconds the API's clock was ahead of the clock of the earlier process that dated the
+    batch, 0.0 if that process never heard from the API; None for a batch of this process.
     """
 
     sequence: int
@@ -55,17 +56,17 @@ class SpooledBatch:
     written_at: float
     api_ahead: float | None = None
     content: bytes | None = None
-    """The bytes that the disk has not accepted yet; None once it has."""
+    """The bytes that the disk has not accepted yet; None once it has accepted them."""
 
     def read(self) -> bytes:
-        """The bytes to send. Raises OSError."""
+        """Return the bytes to send. Raises OSError."""
         return self.path.read_bytes() if self.content is None else self.content
 
 
 class Spool:
-    """Batches in `directory`, which this process alone uses. `now` is its clock.
+    """The spool's batches in `directory`, which only this process uses. `now` is its clock.
 
-    `dropped` counts records given up, by cargo; `aside` batches set aside.
+    `dropped` counts deleted records that were not sent, by cargo; `aside` counts batches set aside.
     """
 
     def __init__(self, directory: Path, max_bytes: int, now: Callable[[], float]) -> None:
@@ -78,7 +79,9 @@ class Spool:
         self._unwritten: dict[int, SpooledBatch] = {}
         self._unwritten_bytes = 0
         self._clocks: dict[int, float] = {}
-        """By the number of the first batch of each process: how far the API's clock was ahead of its own."""
+        """By how many seconds the API's clock was ahead of each process's own, keyed by the number of the process's
+        first batch.
+        """
         self._first = self._next = 1
         self.size = 0
         self.dropped: Counter[str] = Counter()
@@ -116,7 +119,7 @@ class Spool:
         return sum(len(batches) for batches in self._batches.values())
 
     def batches(self, cargo: Cargo) -> tuple[SpooledBatch, ...]:
-        """All spooled batches of one kind, oldest first."""
+        """Return all spooled batches of one cargo, oldest first."""
         with self._lock:
             return tuple(self._batches[cargo].values())
 
@@ -126,7 +129,7 @@ class Spool:
             self._keep_clocks(api_ahead)
 
     def _keep_clocks(self, api_ahead: float) -> None:
-        """Keep the clocks of batches that are on disk; nothing while all were as the API's."""
+        """Write the clock offsets of batches that are on disk; write nothing while all offsets are zero."""
         path, known = self._directory / _CLOCKS, self._clocks
         oldest = min((sequence for batches in self._batches.values() for sequence in batches), default=self._next)
         needed = [first for first in known if first <= oldest][-1:] + [first for first in known if oldest < first < self._first]
@@ -138,10 +141,10 @@ class Spool:
             else:
                 path.unlink(missing_ok=True)
         except OSError as error:
-            logger.warning("cannot keep what the API's clock says", extra={"error": str(error)})
+            logger.warning("the offset of the API's clock could not be stored", extra={"error": str(error)})
 
     def _read_clocks(self) -> dict[int, float]:
-        """By process, the earliest first. A damaged file counts as absent, with a warning."""
+        """Read the clock offsets by process, the earliest first. A damaged file counts as absent, with a warning."""
         try:
             return dict(sorted(_clocks.decode((self._directory / _CLOCKS).read_bytes()).items()))
         except FileNotFoundError:
@@ -151,15 +154,16 @@ class Spool:
         return {}
 
     def oldest_written_at(self) -> float | None:
-        """When the oldest batch was written; None when there is none."""
+        """Return the time when the oldest batch was written; None when the spool is empty."""
         with self._lock:
             return min((next(iter(batches.values())).written_at for batches in self._batches.values() if batches), default=None)
 
     def append(self, cargo: Cargo, records: int, content: bytes) -> SpooledBatch:
         """Keep a batch.
 
-        Once this returns, the batch survives the death of the process, and history also a crash of the machine, unless
-        the disk does not accept it or one before it: then it is kept in memory until `write_again` can write it.
+        Once this returns, the batch survives the death of the process, and history also a crash of the machine. If the
+        disk does not accept the batch, or did not accept an earlier batch, it is kept in memory until `write_again` can
+        write it.
         """
         with self._lock:
             path = self._directory / f"{self._next:016d}.{cargo}.{records}.json"
@@ -182,7 +186,7 @@ class Spool:
         return len(self._unwritten)
 
     def write_again(self) -> None:
-        """Write the batches that the disk did not accept before, until it refuses one."""
+        """Write the batches that the disk did not accept before, until it refuses a batch."""
         with self._lock:
             for sequence, batch in tuple(self._unwritten.items()):
                 if not self._write(batch):
@@ -191,7 +195,7 @@ class Spool:
                 self._forget_unwritten(sequence)
 
     def _write(self, batch: SpooledBatch) -> bool:
-        """Whether the disk accepted the batch."""
+        """Write the batch; return whether the disk accepted it."""
         assert batch.content is not None
         temporary = batch.path.with_suffix(".tmp")
         try:
@@ -213,8 +217,8 @@ class Spool:
     def lend(self, cargo: Cargo, most_batches: int, most_records: int, most_bytes: int) -> list[SpooledBatch]:
         """Lend the oldest consecutive batches that are not lent yet, to be sent as one post.
 
-        At least one batch if there is any; more only within the bounds. The caller ends each loan with `give_back`,
-        `discard`, `drop` or `set_aside`.
+        Lends at least one batch if there is any; more only within the bounds. The caller ends each loan with
+        `give_back`, `discard`, `drop` or `set_aside`.
         """
         with self._lock:
             lent: list[SpooledBatch] = []
@@ -230,13 +234,13 @@ class Spool:
             return lent
 
     def give_back(self, batches: Iterable[SpooledBatch]) -> None:
-        """The API did not accept the batches: they may be lent again."""
+        """End the loan of batches that the API did not accept: they may be lent again."""
         with self._lock:
             self._lent.difference_update(batch.sequence for batch in batches)
             self._shrink()
 
     def discard(self, batches: Iterable[SpooledBatch]) -> None:
-        """The API acknowledged the batches: delete them."""
+        """Delete batches that the API has acknowledged."""
         with self._lock:
             for batch in batches:
                 self._remove(batch)
@@ -248,7 +252,7 @@ class Spool:
                 self.dropped[batch.cargo.value] += batch.records
 
     def set_aside(self, batch: SpooledBatch) -> Path:
-        """Move a batch out of the way and keep it for a person to look at. Raises OSError."""
+        """Move a batch to the folder `aside`, where a person can examine it. Raises OSError."""
         with self._lock:
             folder = self._directory / "aside"
             folder.mkdir(exist_ok=True)
@@ -287,14 +291,14 @@ class Spool:
             self._unwritten_bytes -= batch.size
 
     def _lent_samples(self) -> int:
-        """In bytes."""
+        """Return the bytes of the samples that are lent."""
         return sum(batch.size for batch in self._batches[Cargo.SAMPLES].values() if batch.sequence in self._lent)
 
     def _shrink(self) -> None:
         """Delete batches until the bounds hold.
 
-        Lent batches stay, because they may have arrived at the API. While lent samples are all that is too much, the
-        bound waits for their return: history does not go in their place.
+        Lent batches stay, because they may have arrived at the API. While the excess is only due to lent samples, the
+        bound waits for their return: no history is deleted in their place.
         """
         for cargo in (Cargo.SAMPLES, Cargo.HISTORY):
             for batch in tuple(self._batches[cargo].values()):

@@ -1,4 +1,4 @@
-"""Metrics of the spool for operators: its size, the records given up, and the age of its oldest batch."""
+"""Metrics of the spool for operators: its size, the records deleted unsent, and the age of its oldest batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fairlead_router.metrics.metrics import RouterMetrics
 from fairlead_router.reporting.spool import Spool
 
 OLD_SECONDS = 30.0
-"""When the oldest unsent batch is older than this, the log warns, at most once in the same time."""
+"""Seconds of the oldest unsent batch's age beyond which the log warns, at most once in the same time."""
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ class SpoolMetrics:
         self._warned_at = 0.0
 
     def add(self, *, records: int, unbatched: int) -> None:
-        """Count records that were cut into batches, and `unbatched` ones that a scheduler had given up before."""
+        """Count records that were cut into batches, and `unbatched` records that a scheduler had dropped before."""
         self._metrics.report_records += records
         if unbatched:
             self._metrics.report_drops["unbatched"] += unbatched

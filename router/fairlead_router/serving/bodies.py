@@ -1,4 +1,4 @@
-"""Reading a client's body: whole, or piece by piece where it may be larger than memory allows."""
+"""Reads a client's body: whole, or piece by piece where it may be larger than memory allows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairlead_router.settings import RouterSettings
 BODY_LIMIT, UPLOAD_LIMIT = "FAIRLEAD_MAX_BODY_BYTES", "FAIRLEAD_MAX_UPLOAD_BYTES"
 
 STEPS_AT_ONCE = 16
-"""Steps of decoding a body before other tasks have their turn."""
+"""Steps of decoding a body before other tasks run."""
 
 
 class BodyReader:
@@ -27,8 +27,9 @@ class BodyReader:
         self._now = now
 
     async def whole(self, headers: Headers, client: ClientRequest) -> bytes:
-        """The whole body, decoded. Raises BadRequest 413 as soon as it is known to be too large, 503 where all bodies
-        together are, 408, 415 or 400 for a coding that cannot be read, or ClientGone.
+        """Return the whole body, decoded. Raises BadRequest 413 as soon as the body is known to be too large, 503 if
+        the bodies of all requests are, 408 if it does not arrive in time, 415 or 400 for a coding that cannot be read,
+        or ClientGone.
         """
         codings = codings_of(headers) if b"content-encoding" in client.headers else ()
         decoder = ContentDecoder(codings) if codings else None
@@ -51,7 +52,8 @@ class BodyReader:
             raise body_too_slow(self._seconds) from None
 
     def upload(self, headers: Headers, client: ClientRequest, arrived_at: float) -> tuple[int | None, AsyncIterator[bytes]]:
-        """An upload's length (None when it is sent in chunks, or encoded) and its pieces as they arrive, decoded.
+        """Return an upload's length (None when it is sent in chunks, or encoded) and its pieces as they arrive,
+        decoded.
 
         Raises BadRequest 413 or 415; reading the pieces raises BadRequest 413, 408, 503 or 400, or ClientGone.
         """
@@ -63,7 +65,7 @@ class BodyReader:
         return (None, self._decoding(ContentDecoder(codings), pieces)) if codings else (length, pieces)
 
     async def _pieces(self, client: ClientRequest, until: float) -> AsyncIterator[bytes]:
-        """The body's pieces. Memory never holds more of the body than one piece and the connection's buffer."""
+        """Yield the body's pieces. Memory never holds more of the body than one piece and the connection's buffer."""
         size = 0
         while True:
             try:
@@ -94,8 +96,9 @@ class BodyReader:
 
 
 async def decoded(decoder: ContentDecoder, body: bytes, limit: int, hold: Callable[[int], None]) -> bytes:
-    """Decode a body, giving other tasks their turns; `hold` is asked for memory before it is taken. Raises BodyTooLarge
-    before there are more than `limit` bytes, BadRequest for a body that cannot be decoded, and the errors of `hold`.
+    """Decode a body in steps, so that other tasks run in between; `hold` reserves memory before it is used. Raises
+    BodyTooLarge before there are more than `limit` bytes, BadRequest for a body that cannot be decoded, and the errors
+    of `hold`.
     """
     pieces: list[bytes] = []
     for step, piece in enumerate(limited(decoder, body, limit), 1):
@@ -108,8 +111,8 @@ async def decoded(decoder: ContentDecoder, body: bytes, limit: int, hold: Callab
 
 
 def limited(decoder: ContentDecoder, body: bytes, limit: int) -> Iterator[bytes]:
-    """The steps of decoding a body. Raises BodyTooLarge when the body, or any one of its codings, decodes to more than
-    `limit` bytes, and BadRequest for a body that cannot be decoded.
+    """Yield the steps of decoding a body. Raises BodyTooLarge when the body, or any one of its codings, decodes to more
+    than `limit` bytes, and BadRequest for a body that cannot be decoded.
     """
     for piece in decoder.feed(body):
         if decoder.size > limit:
@@ -119,7 +122,7 @@ def limited(decoder: ContentDecoder, body: bytes, limit: int) -> Iterator[bytes]
 
 
 def header_value(headers: Headers, name: bytes) -> str | None:
-    """The first value of a header, by its lower-case name."""
+    """Return the first value of a header, by its lower-case name; None if it is missing."""
     for key, value in headers:
         if key == name:
             return value.decode("latin-1")

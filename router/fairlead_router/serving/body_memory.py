@@ -1,7 +1,7 @@
-"""The memory that bodies in progress take together: those of requests, and of answers that their clients do not read.
+"""The memory for all bodies in progress: bodies of requests, and of answers that their clients do not read.
 
-It is bounded, as is the part of each owner, an API key or a proxy's connection; each request holds a share of it while
-it lasts. Above `soft` bodies are read no further for a moment, at `most` they are refused.
+The memory is bounded, and so is the part of each owner, an API key or a proxy's connection; each request holds a share
+of it while it lasts. Above `soft` reading of bodies pauses, at `most` bodies are refused.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 SHARE_OF_MEMORY = 0.25
-"""The share of the process's memory for bodies, where the rest is enough for everything else."""
+"""The share of the process's memory that bodies get if the rest is enough for everything else."""
 SOFT_SHARE = 0.875
 SHARE_OF_OWNER = 0.5
 
@@ -19,23 +19,23 @@ _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory
 
 
 BYTES_EACH = 1.5
-"""Bytes of memory for each byte of a body in progress: what the allocator keeps beside it, and a copy now and then."""
+"""Bytes of memory for each byte of a body in progress, including the allocator's overhead and occasional copies."""
 WORTH_GIVING_BACK = 32 * 1024 * 1024
-"""Bytes of bodies that have gone since the last time before the system gets memory back, which takes some time."""
+"""Bytes of bodies released since the last time, before memory is returned to the system, which takes some time."""
 
 
 class MemoryFull(Exception):
-    """The bodies of all requests together take as much memory as they may."""
+    """The bodies of all requests together have reached their memory limit."""
 
 
 class Owner(Protocol):
-    """Whose requests have a part of the memory together."""
+    """An owner of requests that share a part of the memory."""
 
     body_bytes: int
 
 
 class BodyMemory:
-    """Bytes of bodies that are `held`, the `most` there may be, and the `most_each` of one owner, which is at least the
+    """The memory for bodies, in bytes: `held` now, `most` at once, and `most_each` of one owner, which is at least the
     `largest` body.
     """
 
@@ -49,12 +49,14 @@ class BodyMemory:
         self._highest = 0
 
     def look(self) -> None:
-        """Called many times a second: remember how much was held."""
+        """Record how much is held; called many times a second."""
         if self.held > self._highest:
             self._highest = self.held
 
     def has_fallen(self) -> bool:
-        """Called now and then: whether so much less is held than before that the system should have memory back."""
+        """Return whether so much less is held than before that memory should be returned to the system; called now and
+        then.
+        """
         if self._highest - self.held < WORTH_GIVING_BACK:
             return False
         self._highest = self.held
@@ -62,8 +64,8 @@ class BodyMemory:
 
 
 class MemoryShare:
-    """One request's share of the memory for bodies, out of that of its owner, if it has one. It must be released
-    however the request ends.
+    """One request's share of the memory for bodies, and of its owner's part if it has an owner. The share must be
+    released however the request ends.
     """
 
     __slots__ = ("_memory", "_owner", "held")
@@ -74,7 +76,7 @@ class MemoryShare:
         self.held = 0
 
     def take(self, size: int) -> bool:
-        """Hold `size` bytes more, if there is room for them."""
+        """Reserve `size` bytes more; return False if there is no room for them."""
         memory, owner = self._memory, self._owner
         if memory.held + size > memory.most:
             return False
@@ -87,7 +89,7 @@ class MemoryShare:
         return True
 
     def release(self, size: int | None = None) -> None:
-        """Hold `size` bytes less, or none at all."""
+        """Release `size` bytes, or all bytes."""
         size = self.held if size is None else min(size, self.held)
         self._memory.held -= size
         if self._owner is not None:
@@ -96,8 +98,8 @@ class MemoryShare:
 
 
 def memory_for_bodies(largest: int, besides: int = 0, memory: int | None = None) -> int:
-    """Bytes for bodies where no setting says it: a quarter of the process's `memory`, or what is left of it where the
-    process takes much `besides`, and room for two of `largest`.
+    """Return the bytes for bodies if no setting names them: a quarter of the process's `memory`, or less if the process
+    needs much `besides`, but room for two bodies of the size `largest`.
     """
     whole = memory_of_process() if memory is None else memory
     left = int((whole - besides) / BYTES_EACH)
@@ -105,7 +107,7 @@ def memory_for_bodies(largest: int, besides: int = 0, memory: int | None = None)
 
 
 def memory_of_process() -> int:
-    """Bytes that this process may take, by its container or else by the machine."""
+    """Return the bytes that this process may take, by its container or else by the machine."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([machine, *(int(text) for path in _LIMITS if (text := _read(path)).isdecimal())])
 

@@ -32,18 +32,19 @@ from fairlead_router.serving.cors import Cors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """Limits of a client's connection. `refused` counts refusals by the error code the client got."""
+    """Limits of a client's connection. `refused` counts refusals by the error code that the client got."""
 
     header_bytes: int = 64 * 1024
-    """Request line and headers together."""
+    """Maximum number of bytes of the request line and the headers together."""
     header_seconds: float = 10.0
     """Maximum seconds from the first byte of a request until its headers are complete."""
     keep_alive_seconds: float = 75.0
-    """How long a connection may idle, before its first request, between requests, and with an answer that its client
-    does not read."""
+    """Seconds for which a connection may be idle: before its first request, between requests, and with an answer that
+    its client does not read.
+    """
     door: Door = field(default_factory=lambda: Door(8192))
     is_ending: Callable[[], bool] = lambda: False
-    """Whether the router is stopping: then each connection ends with its next answer, so that its client finds another
+    """Whether the router is stopping, so that each connection ends with its next answer and its client finds another
     router.
     """
     refused: Counter[str] = field(default_factory=Counter)
@@ -52,18 +53,18 @@ class ConnectionLimits:
     cors: Cors = field(default_factory=lambda: Cors(()))
 
     def full(self) -> BadRequest:
-        """There is no place for one more connection."""
+        """Return the refusal of a connection beyond the limit."""
         message = f"this router has {self.door.most} connections already; try again, or another router"
         return BadRequest(503, "too_many_connections", message, None, [(b"retry-after", b"1")])
 
     def farewell(self) -> bytes:
-        """The answer to a connection that is not let in."""
+        """Return the answer to a connection that is not accepted."""
         self.refused["too_many_connections"] += 1
         return answer_lines(self.full(), [(b"x-request-id", b"unread-%s" % token_hex(8).encode())])
 
 
 def answer_lines(problem: BadRequest, standing: Headers) -> bytes:
-    """A whole answer, made outside of ASGI, after which the connection ends."""
+    """Return a whole answer, made outside of ASGI, after which the connection ends."""
     answer = problem.answer(close=True)
     lines = b"".join(b"%s: %s\r\n" % pair for pair in (*standing, *answer.headers))
     return b"%s%s\r\n%s" % (STATUS_LINES[answer.status], lines, answer.body)
@@ -76,7 +77,7 @@ class _HeadersTooLarge(Exception):
 class ClientConnection(HttpToolsProtocol):
     """One client's connection.
 
-    A request that it cannot read or allow is answered in OpenAI's form, because its path, and so its protocol, is
+    A request that cannot be read or allowed is answered in OpenAI's form, because its path, and so its protocol, is
     unknown.
     """
 
@@ -96,7 +97,7 @@ class ClientConnection(HttpToolsProtocol):
         self._open: list[ClientRequest] = []
         self._unread_bytes = 0
         self._counted_bytes = 0
-        """Bytes of an answer that its client does not read, as counted in the memory for bodies."""
+        """Bytes of an answer that the client does not read, as counted in the memory for bodies."""
         self._unread_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn does
@@ -105,14 +106,16 @@ class ClientConnection(HttpToolsProtocol):
         self._head_timer = self.loop.call_later(self.limits.keep_alive_seconds, self._headers_overdue)
 
     def may_go(self) -> bool:
-        """Whether it has been without a request long enough for another connection to take its place."""
+        """Return whether the connection has been without a request long enough for another connection to take its
+        place.
+        """
         if self.transport is None or self._open or (self.cycle is not None and not self.cycle.response_complete):
             return False
         patience = STRANGER_SECONDS if self.cycle is None or self._head_timed else IDLE_SECONDS
         return self.loop.time() - self._idle_since >= patience
 
     def turn_away(self) -> None:
-        """Give its place to another."""
+        """Close the connection in favour of another."""
         if self._head_timed:
             self._answer(self.limits.full())
         else:
@@ -143,7 +146,7 @@ class ClientConnection(HttpToolsProtocol):
         """Decline another protocol that the client offered, such as `Upgrade: h2c` (Java's client sends it each time).
 
         A server may decline by continuing in HTTP/1.1 (RFC 9110 §7.8). The parser has stopped before the body, so a new
-        one gets the headers that frame the body and reads on from there.
+        parser gets the headers that frame the body and continues from there.
         """
         framing = b"".join(b"%s: %s\r\n" % pair for pair in self.headers if pair[0] in (b"content-length", b"transfer-encoding"))
         self.parser = httptools.HttpRequestParser(self)
@@ -157,9 +160,10 @@ class ClientConnection(HttpToolsProtocol):
             self._parse(rest)
 
     def eof_received(self) -> None:
-        """The client closed its sending side.
+        """Handle that the client closed its sending side.
 
-        The router answers that it will not serve the request; a client that has left altogether does not receive that.
+        The router answers that it will not serve the request; a client that has left altogether does not receive the
+        answer.
         """
         if self._head_timed or (self.cycle is not None and not self.cycle.response_complete):
             message = "the client closed its side before the answer; keep it open until the answer has come"
@@ -241,7 +245,9 @@ class ClientConnection(HttpToolsProtocol):
             self._arriving = None
 
     def on_response_complete(self) -> None:
-        """As uvicorn's, with one timer while the connection is used in place of one for every request."""
+        """Handle the end of a response as uvicorn does, with one timer while the connection is used in place of one
+        timer per request.
+        """
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
@@ -258,7 +264,7 @@ class ClientConnection(HttpToolsProtocol):
 
     def timeout_keep_alive_handler(self) -> None:
         """Close the connection if it has been idle for the whole time. While a request is in progress, its answer
-        schedules this again.
+        schedules this call again.
         """
         self.timeout_keep_alive_task = None
         if self._head_timed or not self.cycle.response_complete:
@@ -280,7 +286,7 @@ class ClientConnection(HttpToolsProtocol):
             self.transport.close()
 
     def drop_if_unread(self) -> None:
-        """Drop a client that no longer reads its answer, because closing would wait for it. Called now and then.
+        """Drop a client that no longer reads its answer, because a close would wait for it. Called now and then.
 
         While a request is in progress, its own limits hold.
         """
@@ -292,7 +298,7 @@ class ClientConnection(HttpToolsProtocol):
             self.transport.abort()
 
     def forget(self, request: ClientRequest) -> None:
-        """The request was answered."""
+        """Remove a request that was answered."""
         if request in self._open:
             self._open.remove(request)
 
@@ -311,7 +317,7 @@ class ClientConnection(HttpToolsProtocol):
             request.caught_up()
 
     def _overflow(self) -> None:
-        """More header bytes than allowed arrived: stop the parser. `send_400_response` answers."""
+        """Stop the parser, because more header bytes than allowed arrived. `send_400_response` answers."""
         self._too_large = True
         raise _HeadersTooLarge
 
@@ -328,7 +334,7 @@ class ClientConnection(HttpToolsProtocol):
     def _answer(self, problem: BadRequest, *, counted: bool = True) -> None:
         """Answer outside ASGI and close.
 
-        A request whose answer has not begun gets this one; an answer in progress is cut instead.
+        A request whose answer has not begun gets this answer; an answer in progress is cut instead.
         """
         if self.transport.is_closing():
             return
@@ -343,7 +349,9 @@ class ClientConnection(HttpToolsProtocol):
         self._leave()
 
     def _standing(self) -> Headers:
-        """The headers that every answer to the latest request gets, as far as its headers have arrived."""
+        """Return the headers that every answer to the latest request gets, as far as the request's headers have
+        arrived.
+        """
         came: Headers = self.headers or []
         named = [pair for pair in came if pair[0] == b"x-request-id" and is_shown_id(pair[1].decode("latin-1"))]
         return [*self.limits.cors.headers(came), *(named[:1] or [(b"x-request-id", b"unread-%s" % token_hex(8).encode())])]

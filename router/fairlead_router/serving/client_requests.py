@@ -20,7 +20,7 @@ from fairlead_router.serving.body_memory import BodyMemory, MemoryFull, Owner
 
 _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 BODILESS = frozenset({*range(100, 200), 204, 304})
-"""Statuses of answers that have no body."""
+"""Statuses of answers without a body."""
 STATUS_LINES = {status: b"HTTP/1.1 %d %s\r\n" % (status, _PHRASES.get(status, b"")) for status in range(100, 1000)}
 
 UNASKED_BODY_BYTES = 1024 * 1024
@@ -31,13 +31,13 @@ memory.
 SMALL_BODY_BYTES = 64 * 1024
 LOOK_SECONDS = 0.1
 PATIENT_SECONDS = 2.0
-"""How long a body that is not small waits for room before it is refused, and how often it looks."""
+"""Seconds for which a body that is not small waits for room before it is refused, and between two checks."""
 
 SMALL_PIECE_BYTES = 1024
-"""Smaller pieces are joined on arrival: a body in chunks of a few bytes would take many times its size."""
+"""Pieces with fewer bytes are joined on arrival: a body in chunks of a few bytes would take many times its size."""
 
 STREAMED_BODY_BYTES = 256 * 1024
-"""Maximum number of bytes that are held of a body passed on as it arrives; then its client is paused."""
+"""Maximum number of bytes held of a body that is passed on as it arrives; beyond it its client is paused."""
 
 
 class BodyTooLarge(Exception):
@@ -57,7 +57,7 @@ class Connection(Protocol):
     server_state: ServerState
 
     def forget(self, request: ClientRequest) -> None:
-        """The request was answered."""
+        """Remove a request that was answered."""
 
 
 class _ServersOwn:
@@ -90,7 +90,9 @@ class ClientRequest:
     )  # fmt: skip
 
     def __init__(self, connection: Connection, cycle: RequestResponseCycle, memory: BodyMemory, headers: Set[bytes] = frozenset()) -> None:
-        """A request whose body takes its share of `memory`. `headers` are the names of its headers, in lower case."""
+        """Make a request whose body takes its share of `memory`. `headers` are the names of its headers, in
+        lower case.
+        """
         self.headers = headers
         self._connection = connection
         self._cycle = cycle
@@ -99,12 +101,16 @@ class ClientRequest:
         """The request's bytes in the memory for all bodies."""
         self._owner: Owner | None = None
         self._patience: asyncio.TimerHandle | None = None
-        """While the memory for bodies is nearly full, this body is not read; the timer looks again."""
+        """The timer of the next check while this body is not read because the memory for bodies is nearly full; None
+        otherwise.
+        """
         self._crowded = False
         self._standing = b""
         self._id = b""
         self.explains = False
-        """Whether its client asked for its decision to be kept, and no header of `accompany` says that it is not."""
+        """Whether the client asked for its decision to be kept, and no header of `accompany` says that the decision is
+        not kept.
+        """
         self._pieces: list[bytes | bytearray] = []
         self._size = 0
         self._limit = UNASKED_BODY_BYTES
@@ -123,8 +129,8 @@ class ClientRequest:
     # ── reading ──
 
     async def body(self, limit: int, seconds: float) -> bytes:
-        """The whole body. Raises BodyTooLarge as soon as more than `limit` bytes came, MemoryFull, TimeoutError, or
-        ClientGone.
+        """Return the whole body. Raises BodyTooLarge as soon as more than `limit` bytes have arrived, MemoryFull,
+        TimeoutError, or ClientGone.
         """
         self._limit = limit
         if not self._complete:
@@ -142,8 +148,8 @@ class ClientRequest:
         return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)  # no copy of bytes
 
     async def next_piece(self, seconds: float) -> bytes:
-        """The bytes of the body that arrived since the last call; b"" at its end. Raises MemoryFull, TimeoutError, or
-        ClientGone.
+        """Return the bytes of the body that arrived since the last call; b"" at its end. Raises MemoryFull,
+        TimeoutError, or ClientGone.
 
         Use it instead of `body` for bodies that may not fit in memory. The client is paused while nobody calls it.
         """
@@ -214,7 +220,7 @@ class ClientRequest:
             self._waiter.set_result(None)
 
     def arrived(self, piece: bytes) -> None:
-        """The connection received a piece of this body."""
+        """Take a piece of this body that the connection received."""
         self._size += len(piece)
         if self._size > self._limit:
             self._overflowed = True
@@ -247,13 +253,15 @@ class ClientRequest:
             pieces.append(bytearray(piece))
 
     def _crowd(self) -> None:
-        """There is no room for this body."""
+        """Refuse this body, because there is no room for it."""
         self._crowded = True
         self._keep_nothing()
         self._wake()
 
     def _hold_back(self, until: float) -> None:
-        """Read no more of the body for a moment: others end meanwhile, and make room. Refuse it if none does."""
+        """Pause reading the body, so that others may end and make room. Refuse the body if there is no room
+        by `until`.
+        """
         self._connection.flow.pause_reading()
         self._patience = self._connection.loop.call_later(LOOK_SECONDS, self._look_for_room, until)
 
@@ -268,14 +276,16 @@ class ClientRequest:
             self._connection.flow.resume_reading()
 
     def belongs_to(self, owner: Owner) -> None:
-        """Count what the body holds, now and later, as the owner's too. Small bodies that have come are not counted."""
+        """Count the body's bytes, current and later ones, as the owner's too. Small bodies that have already arrived
+        are not counted.
+        """
         if self._complete and self._held <= SMALL_BODY_BYTES:
             return
         self._owner = owner
         owner.body_bytes += self._held
 
     def keeps(self, size: int) -> bool:
-        """Count `size` bytes of its answer that wait here. Returns False where nothing more should wait."""
+        """Count `size` bytes of the answer that wait in the router. Returns False if no more bytes should wait."""
         self._memory.held += size
         self._held += size
         if self._owner is not None:
@@ -294,7 +304,7 @@ class ClientRequest:
             self._owner.body_bytes -= size
 
     def hold(self, size: int) -> None:
-        """Hold memory for `size` bytes made of the body until the request ends. Raises MemoryFull."""
+        """Reserve memory for `size` bytes made of the body until the request ends. Raises MemoryFull."""
         memory, owner = self._memory, self._owner
         if memory.held + size > memory.most or (owner is not None and owner.body_bytes + size > memory.most_each):
             raise MemoryFull
@@ -304,25 +314,25 @@ class ClientRequest:
             owner.body_bytes += size
 
     def let_go(self, size: int) -> None:
-        """Release `size` bytes of the held memory."""
+        """Release `size` bytes of the reserved memory."""
         self._release(min(size, self._held))
 
     def completed(self) -> None:
-        """The connection received the end of this body."""
+        """Record that the connection received the end of this body."""
         self._complete = True
         self._wake()
 
     # ── the client's leaving ──
 
     def watch(self, gone: Callable[[], None]) -> None:
-        """Call `gone` once if the client closes its connection, at once if it has."""
+        """Call `gone` once when the client closes its connection, immediately if it has closed already."""
         if self.gone:
             gone()
         else:
             self._gone_callback = gone
 
     def unwatch(self) -> None:
-        """The application is done with the request: its body is no longer kept."""
+        """Drop the body, because the application is done with the request."""
         self._discarding = True
         self._pieces.clear()
         self._memory.held -= self._held
@@ -335,7 +345,7 @@ class ClientRequest:
         self._connection.forget(self)
 
     def left(self) -> None:
-        """The connection is lost."""
+        """Handle that the connection is lost."""
         self._keep_nothing()
         self.gone = True
         self._cycle.disconnected = True  # uvicorn notifies only the last of a pipeline
@@ -347,22 +357,22 @@ class ClientRequest:
     # ── answering ──
 
     def accompany(self, headers: Headers) -> None:
-        """Headers that each answer to this request gets, from an engine or the router."""
+        """Add headers, from an engine or the router, to each answer to this request."""
         self._standing += b"".join(b"%s: %s\r\n" % pair for pair in headers)
         self.explains = self.explains and all(name != KEPT_HEADER for name, _ in headers)
 
     def name(self, request_id: bytes) -> None:
-        """Set the id that answers show, unless the request has one already: its client's own comes first."""
+        """Set the id that answers show, unless the request already has its client's own id."""
         self._id = self._id or request_id
 
     @property
     def known_as(self) -> str:
-        """The id that answers show, "" before there is one."""
+        """The id that answers show; "" before there is an id."""
         return self._id.decode("ascii")
 
     def answer_by_asgi(self) -> None:
-        """The answer will be sent by ASGI's `send` instead of `begin`: give the server the headers that every answer
-        has.
+        """Prepare for an answer by ASGI's `send` instead of `begin`: give the server the headers that every
+        answer has.
         """
         lines = self._standing.split(b"\r\n")[:-1]
         standing = [(name, value) for name, _, value in (line.partition(b": ") for line in lines)]
@@ -371,7 +381,7 @@ class ClientRequest:
         self._cycle.default_headers = [*self._cycle.default_headers, *standing]
 
     def begin(self, status: int, headers: bytes, length: int | None, *, close: bool = False) -> None:
-        """Set the status and headers (complete lines) of an answer; they leave with its first bytes.
+        """Set the status and headers (complete lines) of an answer, which are sent with its first bytes.
 
         Without `length` the body is chunked. The connection ends after the answer if `close`, and also if the request's
         body will not be read to its end.
@@ -400,7 +410,7 @@ class ClientRequest:
         self._chunked = length is None and not old and not bodiless
 
     def write(self, piece: bytes) -> bool:
-        """Pass on a piece now. Returns False when the client is slow: wait for the callback given to `on_writable`."""
+        """Send a piece now. Returns False when the client is slow: wait for the callback given to `on_writable`."""
         transport = self._connection.transport
         if self.gone or transport.is_closing():
             return True
@@ -409,7 +419,7 @@ class ClientRequest:
         return not self._connection.flow.write_paused
 
     def end(self, piece: bytes, *, close: bool = False) -> None:
-        """Write the last piece (maybe empty) and complete the answer. With `close` the connection ends too."""
+        """Send the last piece (maybe empty) and complete the answer. With `close` the connection ends too."""
         if self.gone:
             return
         head, self._head = self._head, b""
@@ -450,6 +460,6 @@ class ClientRequest:
         self._writable = resume
 
     def caught_up(self) -> None:
-        """The connection's buffer has drained."""
+        """Handle that the connection's buffer has drained."""
         if self._writable is not None:
             self._writable()

@@ -18,32 +18,38 @@ PIECE_BYTES = 64 * 1024
 """Maximum number of bytes that are decoded at a time, and that one step returns."""
 
 MOST_MEMBERS = 64
-"""Gzip files, or frames of zstd, that may follow each other; each costs time, and an empty one takes 20 bytes, or 8."""
+"""Maximum number of consecutive gzip files, or zstd frames, in a body: each costs time, and an empty one has only 20 or
+8 bytes.
+"""
 
 MOST_CODINGS = 3
-"""Codings that may be applied on top of each other."""
+"""Maximum number of codings applied on top of each other."""
 
 _GZIP = 16 + zlib.MAX_WBITS
 _WINDOW_LOG = 23
-"""Of zstd's windows: 8 MiB, as large as a decoder of this content coding must take (RFC 9659)."""
+"""Binary logarithm of the largest zstd window: 8 MiB, which a decoder of this content coding must support
+(RFC 9659).
+"""
 _TAKEN = "gzip, deflate, zstd, identity"
 
 
 class ContentDecoder:
-    """Decodes a body with these codings, in the order in which they were applied. Raises BadRequest 415 for others."""
+    """Decodes a body with these codings, in the order in which they were applied. Raises BadRequest 415 for unknown
+    codings.
+    """
 
     def __init__(self, codings: Iterable[str]) -> None:
         self._layers = [_layer(name) for name in reversed(tuple(codings))]
 
     @property
     def size(self) -> int:
-        """Bytes decoded so far by the coding with the largest output: what one inflates, the next may decode to
-        nothing.
+        """Bytes decoded so far by the coding with the largest output: the next coding may decode a large output of one
+        coding to nothing.
         """
         return max(layer.size for layer in self._layers)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Decodes more of the body in steps; a step without output yields an empty piece. Raises BadRequest 400."""
+        """Decode more of the body in steps; a step without output yields an empty piece. Raises BadRequest 400."""
         for start in range(0, len(data), PIECE_BYTES):  # zlib copies what it has not come to, each time
             yield from self._through(data[start : start + PIECE_BYTES], 0)
 
@@ -55,13 +61,15 @@ class ContentDecoder:
             yield from self._through(piece, layer + 1)
 
     def end(self) -> None:
-        """The body is complete. Raises BadRequest 400 if it is cut short."""
+        """Check the end of the body. Raises BadRequest 400 if it is cut short."""
         for layer in self._layers:
             layer.end()
 
 
 def codings_of(headers: Headers) -> tuple[str, ...]:
-    """A body's codings, without `identity`, which changes nothing. Raises BadRequest 415 for more than are taken."""
+    """Return a body's codings, without `identity`, which changes nothing. Raises BadRequest 415 for more codings than
+    allowed.
+    """
     for name, _ in headers:
         if name == b"content-encoding":
             break
@@ -76,11 +84,11 @@ def codings_of(headers: Headers) -> tuple[str, ...]:
 
 
 class _Decoder(Protocol):
-    """The part of a body from one beginning to its end; the interface of the standard library's newer decoders."""
+    """A decoder of one gzip file or zstd frame; the interface of the standard library's newer decoders."""
 
     @property
     def eof(self) -> bool:
-        """Whether it has ended; then `unused_data` is what follows."""
+        """Whether the file or frame has ended; `unused_data` is the data after it."""
 
     @property
     def needs_input(self) -> bool:
@@ -115,7 +123,9 @@ class _Inflater:
 
 
 class _Layer:
-    """One coding. `begin` makes the decoder for data that begins with these bytes; it needs the first `head_bytes`."""
+    """One coding. `begin` makes the decoder for data that begins with the given bytes; it needs the first `head_bytes`
+    of them.
+    """
 
     def __init__(self, name: str, begin: Callable[[bytes], _Decoder], head_bytes: int = 1, members: int = 1) -> None:
         self._name = name
@@ -139,7 +149,7 @@ class _Layer:
             try:
                 piece = decoder.decompress(data, PIECE_BYTES)
             except (zlib.error, zstd.ZstdError):
-                raise _damaged(self._name, _WRONG.get(self._name, "its bytes are of no such coding")) from None
+                raise _damaged(self._name, _WRONG.get(self._name, "its bytes are not in this coding")) from None
             data = decoder.unused_data if decoder.eof else b""
             self.size += len(piece)
             yield piece
@@ -171,12 +181,12 @@ def _zstd_decoder() -> _Decoder:
 
 
 def _deflate_format(head: bytes) -> int:
-    """Deflate is zlib's format by the standard, and without its header from some clients."""
+    """Return the format of deflated data: zlib's format by the standard, but without its header from some clients."""
     is_zlib = head[0] & 0x0F == zlib.DEFLATED and int.from_bytes(head[:2], "big") % 31 == 0
     return zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS
 
 
-_WRONG = {"zstd": "its bytes are of no such coding, need a dictionary, or a window of more than 8 MiB"}
+_WRONG = {"zstd": "its bytes are not in this coding, need a dictionary, or a window of more than 8 MiB"}
 
 
 def _untaken(what: str) -> BadRequest:

@@ -14,18 +14,19 @@ from fairlead_process.http_connections import HttpServer
 from fairlead_router.serving.client_connections import ClientConnection, ConnectionLimits
 
 LINGER_SECONDS = 1.0
-"""How long an idle connection stays open once the router stops: a request may be on its way on it."""
+"""Seconds for which an idle connection stays open once the router stops, because a request may be on its way."""
 
 LOOK_SECONDS = 0.05
 
 UNREAD_TICKS = 50
-"""Ticks of uvicorn, of 0.1 s each, from one look for clients that read nothing to the next."""
+"""Number of uvicorn's ticks, of 0.1 s each, between two checks for clients that do not read."""
 
 
 class GatewayServer(HttpServer):
-    """Uvicorn, but the first signal only asks `on_signal` to drain; the server stops when `should_exit` is set.
+    """Uvicorn, except that the first signal only calls `on_signal` to drain; the server stops when `should_exit` is
+    set.
 
-    A second signal stops at once.
+    A second signal stops the server at once.
     """
 
     def __init__(self, config: uvicorn.Config, loop: asyncio.AbstractEventLoop, on_signal: Callable[[], None]) -> None:
@@ -52,7 +53,7 @@ class GatewayServer(HttpServer):
     async def let_clients_go(self, seconds: float) -> None:
         """Stop listening; return when no client is connected, at most after `seconds`.
 
-        The app goes on serving connected clients; each connection must end with its next answer
+        The app continues to serve connected clients; each connection must end with its next answer
         (`ConnectionLimits.is_ending`). Where several processes share the port, the others get all new connections.
         """
         await self._stop_listening()
@@ -66,7 +67,7 @@ class GatewayServer(HttpServer):
                     connection.close_if_idle()
 
     async def _stop_listening(self) -> None:
-        """Close the listener, after accepting the connections that wait at it: closing would reset them."""
+        """Close the listener, after accepting its waiting connections, which a close would reset."""
         for server in self.servers:
             assert isinstance(server, BoundedServer)
             await server.take_waiting()
@@ -77,7 +78,7 @@ class GatewayServer(HttpServer):
 
 
 def server_config(app: Any, limits: ConnectionLimits) -> uvicorn.Config:
-    """The uvicorn configuration of a gateway."""
+    """Return the uvicorn configuration of a gateway."""
     return uvicorn.Config(
         app,
         http=type("LimitedClientConnection", (ClientConnection,), {"limits": limits}),

@@ -1,7 +1,7 @@
-"""W3C Trace Context: reads a caller's headers, and writes those for an engine.
+"""W3C Trace Context: reads a caller's headers, and writes the headers for an engine.
 
-https://www.w3.org/TR/trace-context/. A caller that sends a context decides whether its trace is sampled. Without one
-the ids follow from the request's id, so that the trace of a stored decision can be found by its request.
+https://www.w3.org/TR/trace-context/. A caller that sends a context decides whether its trace is sampled. Without a
+context the ids follow from the request's id, so that the trace of a stored decision can be found by its request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TRACEPARENT, TRACESTATE = b"traceparent", b"tracestate"
 _TRACEPARENT = re.compile(rb"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.DOTALL)
 _SAMPLED = 1
 LONGEST_STATE = 512
-"""Bytes of a `tracestate` that every implementation passes on; a longer one is left out."""
+"""Number of bytes of a `tracestate` that every implementation passes on; a longer `tracestate` is left out."""
 
 OPERATIONS = {
     "/v1/chat/completions": "chat",
@@ -30,8 +30,8 @@ OPERATIONS = {
     "/v1/completions": "text_completion",
     "/v1/embeddings": "embeddings",
 }
-"""The words of the GenAI semantic conventions (`gen_ai.operation.name`) for paths that have one. Other paths are named
-by their last part.
+"""Operation names of the GenAI semantic conventions (`gen_ai.operation.name`) for the paths that have one. Other paths
+are named by their last part.
 """
 
 
@@ -45,7 +45,7 @@ class Caller(NamedTuple):
 
 
 def caller(headers: Headers) -> Caller | None:
-    """The caller's context; None if it sent none, or none that can be used. Names must be lower case."""
+    """Return the caller's context; None if the caller sent no usable context. Names must be lower case."""
     given = [value for name, value in headers if name == TRACEPARENT]
     found = _TRACEPARENT.fullmatch(given[0].strip()) if len(given) == 1 else None
     if found is None or (found[1] == b"00" and found[5] is not None):
@@ -56,7 +56,9 @@ def caller(headers: Headers) -> Caller | None:
 
 
 def trace_context(headers: Headers, request_id: str, path: str, model: str | None, *, may_ask: bool) -> TraceContext | None:
-    """The trace of a request; None if its caller does not sample it. `may_ask`: the caller may have decisions kept."""
+    """Return the trace of a request; None if its caller does not sample it. `may_ask`: the caller may have decisions
+    kept.
+    """
     parent = caller(headers)
     if parent is not None and not parent.is_sampled:
         return None
@@ -72,12 +74,16 @@ def trace_context(headers: Headers, request_id: str, path: str, model: str | Non
 
 
 def span_id_of(context: TraceContext, name: str) -> str:
-    """The id of a span inside the request's own. An engine's spans are children of the one named by its target."""
+    """Return the id of a span inside the request's own span. An engine's spans are children of the span named by its
+    target.
+    """
     return xxh3_64_hexdigest(f"{context.span_id}/{name}".encode())
 
 
 def traced_head(head: bytes, context: TraceContext, target: str) -> bytes:
-    """The head of a call for an engine: the parent of its spans is this router's, instead of the caller's."""
+    """Return the head of a call for an engine, with this router's span as the parent of the engine's spans, instead of
+    the caller's.
+    """
     request, *lines = head.splitlines(keepends=True)
     kept = (line for line in lines if line.partition(b":")[0] not in (TRACEPARENT, TRACESTATE))
     parent = f"traceparent: 00-{context.trace_id}-{span_id_of(context, target)}-01\r\n"

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
 
 MOST_WAITING = 1024
-"""Traces that wait to be sent; further ones are dropped."""
+"""Maximum number of traces that wait to be sent; further traces are dropped."""
 MOST_AT_ONCE = 512
-"""Spans after which a request to the collector is full."""
+"""Maximum number of spans in one request to the collector."""
 TRACES_PATH = "/v1/traces"
 SERVICE = "fairlead-router"
 SCOPE = "fairlead.router"
@@ -38,18 +38,20 @@ _SDK_LOGGER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 logger = logging.getLogger(__name__)
 
 Send = Callable[[Sequence[Span]], str]
-"""Sends spans. Returns why that failed, "" if it did not."""
+"""A function that sends spans. Returns why that failed, or "" after success."""
 
 
 class SpanExport:
-    """Spans on their way to the collector; `send` is called in a thread, one call at a time."""
+    """The export of spans to the collector; `send` is called in a thread, one call at a time."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self._waiting: queue.Queue[tuple[Span, ...] | None] = queue.Queue(MOST_WAITING)
         self._is_failing = False
         self.counts: Counter[str] = Counter({SENT: 0, DROPPED: 0, FAILED: 0})
-        """Spans by their fate: `sent`, `dropped` as too many waited, or `failed` as the collector did not take them."""
+        """Number of spans by outcome: `sent`, `dropped` because too many waited, or `failed` because the collector did
+        not accept them.
+        """
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="traces", daemon=True)
 
@@ -58,14 +60,14 @@ class SpanExport:
         self._thread.start()
 
     def offer(self, spans: tuple[Span, ...]) -> None:
-        """Send the spans of a trace, or drop them if too many wait already. Never waits."""
+        """Queue the spans of a trace for sending, or drop them if too many wait already. Never waits."""
         try:
             self._waiting.put_nowait(spans)
         except queue.Full:
             self.counts[DROPPED] += len(spans)
 
     def close(self, seconds: float) -> None:
-        """Send what waits, for at most `seconds`; the rest is dropped."""
+        """Send the waiting spans, for at most `seconds`; the rest is dropped."""
         self._closing.set()
         with suppress(queue.Full):
             self._waiting.put_nowait(None)  # wakes the thread; where there is no room for it, it is awake
@@ -80,7 +82,7 @@ class SpanExport:
                 return
 
     def _next(self) -> list[Span]:
-        """The next spans, as soon as there are some."""
+        """Wait for the next spans and return them."""
         batch = list(self._waiting.get() or ())
         while len(batch) < MOST_AT_ONCE:
             try:
@@ -107,8 +109,8 @@ class SpanExport:
 
 
 def otlp_sender(endpoint: str, router: str) -> Send:
-    """Sends spans to the collector at `endpoint`, with or without the path of traces. Raises InvalidInput if
-    OpenTelemetry is not installed.
+    """Return a function that sends spans to the collector at `endpoint`, which may include the path of traces. Raises
+    InvalidInput if OpenTelemetry is not installed.
     """
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -131,7 +133,7 @@ def otlp_sender(endpoint: str, router: str) -> Send:
 
 
 class _LastWords(logging.Handler):
-    """Keeps what `theirs`, the logger of OpenTelemetry's exporter, says of a failure, which it would log each time."""
+    """Keeps the failure messages of `theirs`, the logger of OpenTelemetry's exporter, which would log each of them."""
 
     def __init__(self, theirs: logging.Logger) -> None:
         super().__init__()
@@ -144,7 +146,7 @@ class _LastWords(logging.Handler):
 
 
 def as_sdk_span(span: Span, resource: Any) -> ReadableSpan:
-    """The span as OpenTelemetry's exporters take it."""
+    """Return the span in the form that OpenTelemetry's exporters accept."""
     from opentelemetry.sdk.trace import Event, ReadableSpan
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
     from opentelemetry.trace import SpanKind

@@ -1,4 +1,4 @@
-"""The spans of a request, made of its stored decision: a pure function, so a trace shows what is stored, no more.
+"""The spans of a request, made from its stored decision by a pure function, so a trace shows only what is stored.
 
 One span has the whole record, `fairlead.decision`: each field is an attribute of the same name, each candidate, failed
 attempt and continuation an event. The others show the same times as a picture:
@@ -10,7 +10,7 @@ attempt and continuation an event. The others show the same times as a picture:
     ├─ fairlead.prefill      to the first token, or to the prompt's KV blocks where another instance decodes
     ├─ fairlead.decode       to the end, or to where the answer broke off
     ├─ fairlead.answer       prefill and decode of an answer that is not streamed: the router sees no first token
-    └─ fairlead.move         a session that moved, a request that was re-routed, an answer that went on elsewhere
+    └─ fairlead.move         a session that moved, a request that was re-routed, an answer continued by another instance
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ENDED_BADLY = (RequestOutcome.FAILED, RequestOutcome.REFUSED)
 
 
 class Kind(StrEnum):
-    """A span's kind, in OpenTelemetry's words."""
+    """A span's kind, by OpenTelemetry's names."""
 
     SERVER = "server"
     CLIENT = "client"
@@ -63,7 +63,9 @@ class Event:
 
 @value
 class Span:
-    """A span; `start` and `end` in Unix seconds, `error` the kind of failure with which it ended, None if with none."""
+    """A span; `start` and `end` are in Unix seconds, `error` is the kind of failure with which it ended, None if it did
+    not fail.
+    """
 
     name: str
     kind: Kind
@@ -79,7 +81,9 @@ class Span:
 
 
 def spans_of(traced: TracedRequest, decision: DecisionRecord, moves: Sequence[Moved], router: str) -> tuple[Span, ...]:
-    """The spans of a request that has ended; `moves` are those that it carried. The request's own span is the first."""
+    """Return the spans of a request that has ended, the request's own span first; `moves` are the moves that the
+    request carried.
+    """
     context = traced.request.trace
     assert context is not None, "a traced request has a context"
     return tuple(_Trace(context, traced, decision, router).spans(moves))
@@ -143,7 +147,7 @@ class _Trace:
         return self._traced.first_token_at
 
     def _attempts(self, sent: float) -> Iterator[Span]:
-        """What engines did with the request, once it was sent."""
+        """Yield the spans of engines' work on the request, from when it was sent."""
         begins, first = sent, self._ended if self._first is None else self._first
         for attempt in self._decision.attempts:
             failed = self._arrived + attempt.after_seconds
@@ -177,7 +181,7 @@ class _Trace:
     def _call(
         self, name: str, start: float, end: float, target: str, attributes: Attributes | None = None, error: str | None = None
     ) -> Span:
-        """A span of work at an engine. The first one at a target is the parent of that engine's own spans."""
+        """Return a span of work at an engine. The first span at a target is the parent of that engine's own spans."""
         named = target if target not in self._used else f"{target}/{len(self._used)}"
         self._used.add(named)
         shown = {"fairlead.target": target, **(attributes or {})}
@@ -228,8 +232,8 @@ def _details(decision: DecisionRecord, arrived: float) -> Iterator[Event]:
 
 
 def terms(prefix: str, record: object, without: Sequence[str] = ()) -> Attributes:
-    """Each field of a record as an attribute `prefix.field`, and each entry of a dictionary as `prefix.field.key`; a
-    field that is None is left out.
+    """Return each field of a record as an attribute `prefix.field`, and each entry of a dictionary as
+    `prefix.field.key`; fields that are None are left out.
     """
     found: Attributes = {}
     for field in fields(record):  # type: ignore[arg-type]  # every record of a report is a dataclass

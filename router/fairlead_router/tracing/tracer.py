@@ -1,7 +1,8 @@
 """The router's tracer: makes spans of the requests whose decisions are kept.
 
 A trace is exported exactly when its decision is kept and stored. A caller that samples its trace has the decision kept,
-as by `x-fairlead-explain`, within the same right and the same limit; one that does not sample it gets no spans.
+as with `x-fairlead-explain`, with the same permission and the same limit; a caller that does not sample it gets no
+spans.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ logger = logging.getLogger(__name__)
 M = TypeVar("M", MigrationRecord, ReRouteRecord)
 
 MOST_MOVES = 4096
-"""Moves of a kind that are remembered until the requests that carry them have ended; beyond it the oldest go."""
+"""Maximum number of moves of each kind that are remembered until the requests that carry them have ended; beyond it the
+oldest are dropped.
+"""
 
 
 class Tracer:
-    """`offer` takes the spans of one trace and must not wait."""
+    """Makes traces and passes the spans of each to `offer`, which must not wait."""
 
     def __init__(self, router: str, offer: Callable[[tuple[Span, ...]], None]) -> None:
         self._router = router
@@ -33,7 +36,7 @@ class Tracer:
         self._reroutes = _Moves[ReRouteRecord]()
 
     def take(self, records: SchedulerRecords) -> None:
-        """Export the traces of these records. Never raises: the records are still to be reported."""
+        """Export the traces of these records. Never raises, because the records are still to be reported."""
         try:
             self._take(records)
         except Exception:
@@ -59,21 +62,21 @@ class _Moves(Generic[M]):
         self._records: dict[str, M] = {}
 
     def add(self, records: Iterable[M], outcomes: Iterable[MigrationOutcome]) -> None:
-        """Remember moves, and the outcomes of earlier ones."""
+        """Remember moves, and add the outcomes of earlier moves."""
         self._records |= {move.id: move for move in records}
         for outcome in outcomes:
             if outcome.id in self._records:
                 self._records[outcome.id] = _settled(self._records[outcome.id], outcome)
 
     def carried(self, request: str) -> list[M]:
-        """Take the moves that the request carried."""
+        """Remove and return the moves that the request carried."""
         found = [move for move in self._records.values() if move.request == request]
         for move in found:
             del self._records[move.id]
         return found
 
     def bound(self) -> None:
-        """Forget the oldest of too many."""
+        """Drop the oldest moves beyond the maximum."""
         while len(self._records) > MOST_MOVES:
             del self._records[next(iter(self._records))]
 

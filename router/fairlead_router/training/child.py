@@ -20,7 +20,7 @@ NICENESS = 10
 
 
 def teach(lessons: BinaryIO, answers: BinaryIO) -> None:
-    """Answer lessons until there are no more. A pool whose settings changed starts with a new learner."""
+    """Answer lessons until the input ends. A pool whose settings changed starts with a new learner."""
     learners: dict[str, Learner] = {}
     decoder = msgspec.msgpack.Decoder(Lesson)
     while len(head := lessons.read(LENGTH.size)) == LENGTH.size:

@@ -1,4 +1,4 @@
-"""The messages between a router and its trainer over pipes: each is its length and then MessagePack."""
+"""The messages between a router and its trainer over pipes: each is its length followed by MessagePack."""
 
 from struct import Struct
 
@@ -12,7 +12,7 @@ LENGTH = Struct("<I")
 
 
 class Lesson(msgspec.Struct, frozen=True, kw_only=True):
-    """New samples of one pool: rows of features and their TTFTs as float32. It is answered by one `Learnt`."""
+    """New samples of one pool: rows of features and their TTFTs as float32. The trainer answers with one `Learnt`."""
 
     pool: str
     settings: LearnerSettings
@@ -21,7 +21,7 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(pool: str, settings: LearnerSettings, samples: Samples) -> "Lesson":
-        """A message with these samples."""
+        """Return a message with these samples."""
         return Lesson(
             pool=pool,
             settings=settings,
@@ -31,7 +31,7 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def samples(self) -> Samples:
-        """The samples it holds."""
+        """Return the samples in the message."""
         features = np.frombuffer(self.features, dtype="<f4").astype(np.float32)
         return Samples(
             features=features.reshape(-1, len(self.settings.feature_names)),
@@ -40,13 +40,13 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Learnt(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a lesson: a model as bytes when a round was due, and how long that took."""
+    """The result of a lesson: a model as bytes when a round was due, and the duration of the round."""
 
     model: bytes | None = None
     seconds: float = 0.0
 
 
 def framed(message: Lesson | Learnt) -> bytes:
-    """The message with its length."""
+    """Return the message, preceded by its length."""
     content = msgspec.msgpack.encode(message)
     return LENGTH.pack(len(content)) + content

@@ -13,13 +13,13 @@ import msgspec
 from fairlead_router.training.frames import LENGTH, Learnt, Lesson, framed
 
 ROUND_SECONDS = 300.0
-"""A trainer that has not answered after this long hangs, and is killed."""
+"""Seconds without an answer after which a trainer counts as hanging, and is killed."""
 
 PAUSE_SECONDS = 5.0
 """Seconds from the loss of a trainer to the start of the next one."""
 
 END_SECONDS = 5.0
-"""A killed trainer is gone by then."""
+"""Seconds to wait for the end of a killed trainer."""
 
 LARGEST_ANSWER = 256 * 1024 * 1024
 
@@ -27,11 +27,11 @@ COMMAND = (sys.executable, "-m", "fairlead_router.training.child")
 
 
 class TrainerLost(Exception):
-    """The trainer died, hangs, or cannot be started; the lesson is lost with it. `str` is one line."""
+    """The trainer died, hangs, or cannot be started; the lesson is lost with it. `str` gives one line."""
 
 
 class Trainer:
-    """Starts its process when it is first needed. One lesson at a time."""
+    """The trainer's process, started when it is first needed. It takes one lesson at a time."""
 
     def __init__(self, now: Callable[[], float], command: tuple[str, ...] = COMMAND, *, round_seconds: float = ROUND_SECONDS) -> None:
         self._now = now
@@ -42,12 +42,12 @@ class Trainer:
 
     @property
     def pid(self) -> int | None:
-        """The id of its process, while there is one."""
+        """The id of the process; None while it does not run."""
         return None if self._process is None else self._process.pid
 
     @property
     def rests(self) -> bool:
-        """Whether it was lost a moment ago and is not to be started again yet."""
+        """Whether the trainer was lost a moment ago and must not be started again yet."""
         return self._process is None and self._now() < self._not_before
 
     async def learn(self, lesson: Lesson) -> Learnt:
@@ -61,7 +61,7 @@ class Trainer:
             raise TrainerLost(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__) from None
 
     async def close(self) -> None:
-        """End the process, if there is one."""
+        """End the process, if it runs."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -21,7 +21,7 @@ _OF_CHECKOUT = _HERE.parents[3] / ".venv-tools" / "helm"
 
 
 def library_folders() -> tuple[str, ...]:
-    """The folders that must be on the path for Helm's library: none if it is installed together with Fairlead.
+    """Return the folders that must be on the path for Helm's library; empty if it is installed together with Fairlead.
 
     Raises SandboxError if it is not installed.
     """
@@ -36,7 +36,7 @@ def library_folders() -> tuple[str, ...]:
 
 
 def chart_folder() -> Path:
-    """The chart's folder: in the package, or else in the checkout. Raises SandboxError if there is none."""
+    """Return the chart's folder: in the package, or else in the checkout. Raises SandboxError if it is in neither."""
     for folder in (_HERE.parents[1] / "helm" / "fairlead", _HERE.parents[3] / "helm" / "fairlead"):
         if (folder / "Chart.yaml").is_file():
             return folder
@@ -44,7 +44,7 @@ def chart_folder() -> Path:
 
 
 async def install_or_upgrade(request: dict[str, Any]) -> str:
-    """Returns one word for the action. Raises SandboxError with Helm's complaint."""
+    """Install or upgrade the release; return one word for the action. Raises SandboxError with Helm's message."""
     library = importlib.import_module(_LIBRARY)
     configuration = library.Configuration(namespace=request["namespace"], kubeconfig=request["kubeconfig"])
     try:

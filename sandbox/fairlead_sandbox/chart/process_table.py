@@ -23,7 +23,7 @@ from fairlead_sandbox.state_directory import StateDirectory
 PREFERRED_PORTS = {"kubernetes-api": KUBERNETES_PORT, "api": FIRST_API_PORT, "router": FIRST_ROUTER_PORT}
 
 WORKLOADS = {"postgres": "statefulsets", "api": "deployments", "operator": "deployments", "router": "statefulsets"}
-"""For each process, its workload in the chart."""
+"""The chart's workload for each process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +42,12 @@ class ChartPlan:
 
     @property
     def urls(self) -> dict[str, str]:
-        """URLs of the control API and the gateway at the service proxy."""
+        """URLs of the control API and the gateway, as the service proxy offers them."""
         return {name: f"http://{HOST}:{self.ports[name]}" for name in ("api", "router")}
 
 
 def chart_table(plan: ChartPlan) -> tuple[Node, ...]:
-    """All processes and steps of the plan."""
+    """Return all processes and steps of the plan."""
     nodes: list[Node] = [
         kubernetes_api_process(plan.directory, plan.ports["kubernetes-api"], plan.node_grace_seconds, plan.kubernetes_variables),
         Step(name="kubeconfig", run=plan.publish_kubeconfig, needs=("kubernetes-api",)),

@@ -19,7 +19,7 @@ from processkube.errors import ClusterProblem
 from processkube.kubernetes_client import KubernetesClient
 
 READY_SECONDS = 300.0
-"""Time limit: a busy machine needs minutes for the first Postgres and two Python processes."""
+"""Timeout in seconds: a busy machine needs minutes for the first Postgres and two Python processes."""
 ASK_EVERY_SECONDS = 0.3
 GATEWAY_KEY = "FAIRLEAD_GATEWAY_KEY"
 
@@ -38,7 +38,7 @@ class ChartSetup:
 
     @property
     def gateway_key(self) -> str:
-        """The gateway key that the chart generated; the chart must be installed."""
+        """Return the gateway key that the chart generated; the chart must be installed."""
         return self.client_variables[GATEWAY_KEY]
 
     async def install(self) -> None:
@@ -67,7 +67,7 @@ class ChartSetup:
         self.client_variables[GATEWAY_KEY] = keys["keys"].splitlines()[0]
 
     def until_it_runs(self, kind: str, process: str) -> Callable[[], Awaitable[None]]:
-        """A step that waits for a workload, such as `deployments` of `api`; it fails after `READY_SECONDS`."""
+        """Return a step that waits for a workload, such as `deployments` of `api`; it fails after `READY_SECONDS`."""
 
         async def wait() -> None:
             path = f"/apis/apps/v1/namespaces/{NAMESPACE}/{kind}/{RELEASE}-{process}"
@@ -81,7 +81,7 @@ class ChartSetup:
         return wait
 
     async def router_addresses(self) -> tuple[str, ...]:
-        """The addresses of the routers' pods."""
+        """Return the addresses of the routers' pods."""
         async with self._client() as client:
             return tuple(sorted(str(pod["status"]["podIP"]) for pod in await self._pods(client, "router") if pod["status"].get("podIP")))
 
@@ -107,7 +107,7 @@ class ChartSetup:
 
 
 def is_rolled_out(workload: Document) -> bool:
-    """Whether all pods of a Deployment or StatefulSet have its newest template and are ready. Pure."""
+    """Return whether all pods of a Deployment or StatefulSet have its newest template and are ready. Pure."""
     status, wanted = workload.get("status") or {}, workload["spec"].get("replicas", 1)
     ready = status.get("availableReplicas" if workload["kind"] == "Deployment" else "readyReplicas") or 0
     return bool(

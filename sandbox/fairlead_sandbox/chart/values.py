@@ -10,7 +10,9 @@ NAMESPACE = "fairlead-system"
 
 
 def machine_values(counts: ProcessCounts, *, api_port: int, gateway_port: int) -> dict[str, Any]:
-    """A bundled Postgres, and two load balancers, which the service proxy maps to ports of the machine."""
+    """Return the values for a bundled Postgres and two load balancers, which the service proxy maps to ports of the
+    machine.
+    """
     return {
         "database": {"bundled": {"enabled": True}},
         "log": {"format": "text"},

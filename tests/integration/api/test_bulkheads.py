@@ -4,11 +4,13 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import datetime
+from functools import partial
 
 import psycopg
 import pytest
 
-from fairlead_api.infra.database import READS, REPORTS, Bulkhead
+from fairlead_api.infra.database import JOBS, READS, REPORTS, Bulkhead
 from fairlead_client.problems import ApiProblem
 from fairlead_testing.running.api import CHAT, ApiInstance, a_binding, a_report, a_state, an_instance, running_api
 from fairlead_testing.running.postgres import plain
@@ -104,3 +106,18 @@ async def test_a_full_disk_refuses_for_now(api: ApiInstance, database_url: str) 
     with pytest.raises(NotTaken) as caught:
         await api.router.post_report(a_report("r1", bindings=(a_binding("s1", "a"),)))
     assert caught.value.is_database_outage
+
+
+async def test_as_many_jobs_as_hold_their_locks_at_once_find_connections_for_their_work(api: ApiInstance) -> None:
+    """They hold one connection each and wait for a second one: of another group, or all would wait for each other."""
+    together, done = asyncio.Barrier(JOBS.connections), list[str]()
+
+    async def work(name: str, now: datetime) -> None:
+        await together.wait()
+        await api.app.state.budgets.look(now)
+        done.append(name)
+
+    names = [f"job-{number}" for number in range(JOBS.connections)]
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await asyncio.gather(*(api.app.state.upkeep.alone(name, partial(work, name), api.clock()) for name in names))
+    assert sorted(done) == names

@@ -116,10 +116,10 @@ async def test_a_job_of_a_suspended_process_is_done_by_another_and_the_sleeper_s
     monkeypatch.setattr(keeping, "TELL_SECONDS", 3 * IDLE_SECONDS)  # it tells nothing for as long as it sleeps
     async with database(database_url) as first, database(database_url) as second:
         work, begun, _ = job()
-        sleeper = PostgresUpkeep(first, Partitions(first))
+        sleeper = PostgresUpkeep(first, first, Partitions(first))
         sleeping = asyncio.create_task(sleeper.alone("rollups", work))
         await asyncio.wait_for(begun.wait(), PATIENCE_SECONDS)
-        await until_run(PostgresUpkeep(second, Partitions(second)))
+        await until_run(PostgresUpkeep(second, second, Partitions(second)))
         with pytest.raises(StoreUnavailable):
             await asyncio.wait_for(sleeping, PATIENCE_SECONDS)
 
@@ -131,14 +131,14 @@ async def test_a_long_job_tells_postgres_again_and_again_that_it_lives_and_keeps
     holder = text("SELECT a.state_change FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE l.locktype = 'advisory' AND l.granted")
     async with database(database_url, PATIENCE_SECONDS) as first, database(database_url, PATIENCE_SECONDS) as second:
         work, begun, may_end = job()
-        working = asyncio.create_task(PostgresUpkeep(first, Partitions(first)).alone("rollups", work))
+        working = asyncio.create_task(PostgresUpkeep(first, first, Partitions(first)).alone("rollups", work))
         await asyncio.wait_for(begun.wait(), PATIENCE_SECONDS)
         heard: set[object] = set()
         async with asyncio.timeout(PATIENCE_SECONDS):
             while len(heard) < 4:
                 async with second.reading() as connection:
                     heard |= set((await connection.execute(holder)).scalars())
-        assert not await PostgresUpkeep(second, Partitions(second)).alone("rollups", job()[0]), "the lock is held"
+        assert not await PostgresUpkeep(second, second, Partitions(second)).alone("rollups", job()[0]), "the lock is held"
         may_end.set()
         assert await working
-        await until_run(PostgresUpkeep(second, Partitions(second)))
+        await until_run(PostgresUpkeep(second, second, Partitions(second)))

@@ -61,6 +61,7 @@ def test_cost_is_told_in_lines_that_add_up(run: Command) -> None:
     assert sum(Decimal(one["amount"]) for one in found["lines"]) == Decimal(found["totals"][0]["amount"])
     code, table, _ = run("cost --by key")
     assert (code, "team a" in table, "Estimated: caching saved" in table) == (0, True, True)
+    assert "instance hours (3.00 at prices of OpenCost)" in table
     code, text, _ = run("cost --by key -o csv")
     assert (code, len(list(csv.reader(io.StringIO(text)))) - 1) == (0, len(found["lines"]))
 

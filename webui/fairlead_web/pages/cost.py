@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from starlette.responses import Response
 
-from fairlead_client.resources.costs import CostGroup, CostLine, CostReport, CostStep
+from fairlead_client.resources.costs import CostGroup, CostLine, CostReport, CostStep, CostTotal
 from fairlead_web.drawing.charts import Bar, even_ticks
 from fairlead_web.frame.rendering import Context
 from fairlead_web.frame.routes import Export, Routes
@@ -91,8 +91,8 @@ class CostPage(Context):
     by: CostGroup
     groups: dict[str, str]
     """The words of each division, by its name in addresses."""
-    totals: list[tuple[str, str, str, str, float]]
-    """Currency, amount, used, idle and hours."""
+    totals: list[tuple[str, str, str, str, str]]
+    """Currency, amount, used, idle, and the hours in words."""
     rows: list[CostRow]
     pictures: list[CostPicture]
     parts_: list[tuple[str, int]]
@@ -112,7 +112,7 @@ async def index(visit: Visit) -> Response:
         by=report.by,
         groups={one.value: words for one, words in WORDS.items()},
         totals=[
-            (one.currency, formats.money(one.amount), formats.money(one.used), formats.money(one.idle), one.instance_hours)
+            (one.currency, formats.money(one.amount), formats.money(one.used), formats.money(one.idle), _hours(one))
             for one in report.totals
         ],
         rows=[_row(one) for one in report.lines],
@@ -121,6 +121,11 @@ async def index(visit: Visit) -> Response:
         savings=[(one.by.value, f"{formats.money(one.amount)} {one.currency}", one.how) for one in report.savings],
     )
     return visit.page(page)
+
+
+def _hours(total: CostTotal) -> str:
+    measured = f", {total.measured_hours:.2f} of them at prices of OpenCost" if total.measured_hours else ""
+    return f"{total.instance_hours:.2f} instance hours at their prices{measured}"
 
 
 def _row(line: CostLine) -> CostRow:

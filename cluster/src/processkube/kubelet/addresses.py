@@ -1,6 +1,6 @@
-"""Chooses the loopback address of each pod: 127.N.0.1 upward, and never one in use.
+"""Chooses the loopback address of each pod: from 127.N.0.1 upward, and never an address in use.
 
-An address that was given back is used again only after all others had their turn.
+A released address is used again only after all other addresses have been used.
 """
 
 from dataclasses import dataclass, field

@@ -67,9 +67,9 @@ class NodeAgent:
         self._node_object: Mapping[str, Any] | None = None
         """The node as the API has it; None before it is created."""
         self._waiting: dict[str, Mapping[str, Any]] = {}
-        """Pods that this node cannot take now, by uid."""
+        """Pods that this node cannot accept now, by uid."""
         self._placed: dict[str, Mapping[str, Any]] = {}
-        """Pods that have a part of this node, by uid: bound to it, and not ended."""
+        """Pods that take a part of this node's resources, by uid: pods that are bound to it and have not ended."""
         self._slots = asyncio.Semaphore(STARTS_AT_ONCE)
         self._dirty = asyncio.Event()
 
@@ -142,7 +142,7 @@ class NodeAgent:
             log.warning("the pods are down, but the Kubernetes API could not be informed: it does not answer")
 
     async def _reconcile(self, pods: list[dict[str, Any]]) -> None:
-        """Handle a list of all pods: a pod that is not in it is gone, also one that only the memory knows."""
+        """Handle a list of all pods: a pod that is not in the list is gone, even if only the memory knows it."""
         present = {pod["metadata"]["uid"] for pod in pods}
         for uid in [uid for uid in self._workers if uid not in present]:
             self._forget(uid)
@@ -178,7 +178,9 @@ class NodeAgent:
             self._begin(pod, manifest)
 
     async def _note_place(self, manifest: Mapping[str, Any]) -> None:
-        """Note that the pod has a part of this node, or that it has ended and others may have it."""
+        """Record that the pod takes a part of this node's resources, or that it has ended and others may use
+        its part.
+        """
         uid = manifest["metadata"]["uid"]
         if (manifest.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}:
             self._placed[uid] = manifest
@@ -186,7 +188,9 @@ class NodeAgent:
             await self._take_waiting()
 
     async def _fits(self, manifest: Mapping[str, Any]) -> bool:
-        """Whether this node takes the pod. If not, the pod waits for a change of the node, and its status says why."""
+        """Return whether this node accepts the pod. If not, the pod waits for a change of the node, and its status says
+        why.
+        """
         uid = manifest["metadata"]["uid"]
         problem = refusal(self._node_object, manifest, self._placed.values()) if self._node_object is not None else None
         if problem is None and self._node_object is not None:
@@ -213,7 +217,7 @@ class NodeAgent:
             await self._take(manifest)
 
     def _without_containers(self, manifest: Mapping[str, Any]) -> PodSpec:
-        """A PodSpec without containers, for requests about a pod that this kubelet does not run."""
+        """Return a PodSpec without containers, for requests about a pod that this kubelet does not run."""
         metadata = manifest["metadata"]
         return PodSpec(uid=metadata["uid"], namespace=metadata["namespace"], name=metadata["name"], node=self._node, containers=())
 
@@ -288,7 +292,7 @@ class NodeAgent:
         return replace(state, containers=tuple(containers))
 
     async def _refuse(self, manifest: Mapping[str, Any], problem: PodRefused) -> None:
-        """Report in the pod's status why it will never run here, once per reason; let it go when it is deleted."""
+        """Report in the pod's status why it will never run here, once per reason; release it when it is deleted."""
         pod = self._without_containers(manifest)
         if manifest["metadata"].get("deletionTimestamp"):
             await self._cluster.finish_deletion(pod)

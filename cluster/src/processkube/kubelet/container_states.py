@@ -31,8 +31,8 @@ class ContainerState:
     """One container.
 
     If `process` is set, the container runs. Otherwise it waits until `start_at` (monotonic) to be started, or has ended
-    for good (`ended`). `stop_at` is the time when it was to stop, `hook_runs` whether its preStop hook keeps it from
-    being asked, `killed` whether it got SIGKILL; `waiting_reason` and `waiting_message` say why it does not run.
+    for good (`ended`). `stop_at` is the time at which its stop began, `hook_runs` says that its preStop hook still
+    delays the signal, `killed` that it got SIGKILL; `waiting_reason` and `waiting_message` say why it does not run.
     """
 
     name: str
@@ -60,7 +60,7 @@ class ContainerState:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the container has ended well and for good."""
+        """Whether the container has ended successfully and for good."""
         return self.ended and self.last is not None and self.last.exit_code == 0
 
     @property
@@ -81,7 +81,7 @@ class PodState:
     containers: tuple[ContainerState, ...]
 
     def container(self, name: str) -> ContainerState:
-        """Return the container of this name. Raises KeyError when there is none."""
+        """Return the container of this name. Raises KeyError when the pod does not have it."""
         for container in self.containers:
             if container.name == name:
                 return container
@@ -93,15 +93,16 @@ class PodState:
 
 
 def is_terminated(pod: PodSpec, state: PodState) -> bool:
-    """Whether the pod is deleted and none of its processes runs any more.
+    """Return whether the pod is deleted and none of its processes runs any more.
 
-    Since 1.27 a kubelet then writes Succeeded or Failed before the object goes (its status manager's TerminatePod).
+    Since 1.27 a kubelet then writes Succeeded or Failed before the object is removed (its status manager's
+    TerminatePod).
     """
     return pod.deleted and all(container.process is None for container in state.containers)
 
 
 def after_start(state: ContainerState, spec: ContainerSpec, *, process: ProcessIdentity, stamp: str, now: float) -> ContainerState:
-    """The state after the process was started: its probes begin.
+    """Return the state after the process was started: its probes begin.
 
     Liveness and readiness begin only after the startup probe has passed.
     """
@@ -123,15 +124,15 @@ def after_start(state: ContainerState, spec: ContainerSpec, *, process: ProcessI
 
 
 def after_refusal(state: ContainerState, *, reason: str, message: str, now: float) -> ContainerState:
-    """The state after a failed start. The start is tried again later, because the image or the configuration may have
-    changed.
+    """Return the state after a failed start. The start is tried again later, because the image or the configuration may
+    have changed.
     """
     backoff, delay = state.backoff.after_exit(0.0)
     return replace(state, backoff=backoff, start_at=now + max(delay, 5.0), waiting_reason=reason, waiting_message=message)
 
 
 def after_answer(state: ContainerState, spec: ContainerSpec, probe: str, *, ok: bool, detail: str, now: float) -> ContainerState:
-    """The state after one of the probes `startup`, `readiness` and `liveness` was answered."""
+    """Return the state after one of the probes `startup`, `readiness` and `liveness` was answered."""
     known = {
         "startup": (state.startup, spec.startup),
         "readiness": (state.readiness, spec.readiness),
@@ -158,10 +159,10 @@ def after_answer(state: ContainerState, spec: ContainerSpec, probe: str, *, ok: 
 def after_exit(
     state: ContainerState, *, exit_code: int, signal: int, message: str, restarts_allowed: bool, stamp: str, now: float
 ) -> ContainerState:
-    """The state after the process ended.
+    """Return the state after the process ended.
 
-    `restarts_allowed` says whether the pod's restart policy wants a restart after this exit (False also while
-    the pod is being deleted).
+    `restarts_allowed` says whether the pod's restart policy wants a restart after this exit (False also while the pod
+    is being deleted).
     """
     failed_probe = next((probe for probe in (state.liveness, state.startup) if probe is not None and probe.passed is False), None)
     last = Termination(
@@ -190,7 +191,7 @@ def after_exit(
 
 
 def after_adoption(state: ContainerState, now: float) -> ContainerState:
-    """The state after the kubelet itself was restarted.
+    """Return the state after the kubelet itself was restarted.
 
     Verdicts of probes stay. Probes in flight are lost and run again, and a preStop hook in progress starts again.
     """

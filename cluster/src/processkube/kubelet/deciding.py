@@ -12,19 +12,19 @@ from processkube.kubelet.probe_specs import ProbeSpec
 from processkube.kubelet.probe_states import ProbeState, is_due
 
 IDLE_SECONDS = 60.0
-"""The longest time until a pod is looked at again, in case an event was missed."""
+"""The longest time in seconds until a pod is checked again, in case an event was missed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartContainer:
-    """Start the container's process."""
+    """The action to start the container's process."""
 
     container: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskProbe:
-    """Ask one probe: `startup`, `readiness` or `liveness`."""
+    """The action to run one probe: `startup`, `readiness` or `liveness`."""
 
     container: str
     probe: str
@@ -32,7 +32,7 @@ class AskProbe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopContainer:
-    """Ask the process to end (SIGTERM); `why` is for people."""
+    """The action to ask the process to end (SIGTERM); `why` is for people."""
 
     container: str
     why: str
@@ -40,14 +40,16 @@ class StopContainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillContainer:
-    """End the process (SIGKILL)."""
+    """The action to end the process (SIGKILL)."""
 
     container: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishDeletion:
-    """Delete the pod's object for good and forget the pod, as none of its processes runs any more."""
+    """The action to delete the pod's object for good and forget the pod, because none of its processes runs
+    any more.
+    """
 
 
 Action = StartContainer | AskProbe | StopContainer | KillContainer | FinishDeletion
@@ -55,14 +57,14 @@ Action = StartContainer | AskProbe | StopContainer | KillContainer | FinishDelet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextStep:
-    """The actions to take, and the time (monotonic) to ask again if nothing happens before."""
+    """The actions to take, and the time (monotonic) of the next decision if nothing happens before."""
 
     actions: tuple[Action, ...]
     wake_at: float
 
 
 def decide(pod: PodSpec, state: PodState, now: float) -> NextStep:
-    """The next actions for a pod in this state."""
+    """Return the next actions for a pod in this state."""
     actions: list[Action] = []
     wakes = [now + IDLE_SECONDS]
     if is_terminated(pod, state):
@@ -96,7 +98,9 @@ def decide(pod: PodSpec, state: PodState, now: float) -> NextStep:
 
 
 def restarts_allowed(pod: PodSpec, container: str, *, exit_code: int, signal: int) -> bool:
-    """Whether the restart policy wants the container started again after this exit; an init container only fails."""
+    """Return whether the restart policy wants the container started again after this exit; an init container is
+    restarted only after a failure.
+    """
     if pod.deleted or pod.restart_policy == "Never":
         return False
     failed = exit_code != 0 or signal != 0
@@ -104,7 +108,9 @@ def restarts_allowed(pod: PodSpec, container: str, *, exit_code: int, signal: in
 
 
 def _startable(pod: PodSpec, state: PodState) -> tuple[ContainerSpec, ...]:
-    """The containers to start now: the first init container that has not succeeded, or else all other containers."""
+    """Return the containers to start now: the first init container that has not succeeded, or else all other
+    containers.
+    """
     for spec in pod.init_containers:
         if not state.container(spec.name).succeeded:
             return (spec,)
@@ -122,9 +128,9 @@ def _reason_to_stop(pod: PodSpec, container: ContainerState) -> str | None:
 
 
 def _active_probes(pod: PodSpec, spec: ContainerSpec, container: ContainerState) -> Iterator[tuple[str, ProbeSpec, ProbeState]]:
-    """The probes to ask: startup alone until it has passed, then liveness and readiness.
+    """Yield the probes to run: startup alone until it has passed, then liveness and readiness.
 
-    A container that is stopping is asked for readiness only.
+    For a container that is stopping, only readiness is probed.
     """
     if container.startup is not None and spec.startup is not None and container.startup.passed is None:
         if container.stop_at is None:

@@ -23,7 +23,7 @@ class FileMount:
 
 
 def can_enclose(python: str = sys.executable) -> bool:
-    """Whether this machine allows a process user and mount namespaces of its own."""
+    """Return whether this machine allows a process to make its own user and mount namespaces."""
     return subprocess.run([python, "-I", "-S", _ENCLOSURE, "{}"], capture_output=True, check=False).returncode == 0
 
 
@@ -38,7 +38,7 @@ def enclosing(
     folder: str,
     mounts: Sequence[FileMount],
 ) -> tuple[str, ...]:
-    """The beginning of a command line that runs its rest enclosed; this Python's own files stay visible."""
+    """Return the beginning of a command line that runs its rest enclosed; this Python's own files stay visible."""
     plan = {
         "user": user,
         "group": group,
@@ -53,13 +53,13 @@ def enclosing(
 
 
 def _installation() -> list[str]:
-    """The folders that this Python runs from; for a checkout the whole checkout, because its migrations are beside the
-    packages.
+    """Return the folders from which this Python runs; for a checkout the whole checkout, because its migrations are
+    beside the packages.
     """
     checkout = {str(_CHECKOUT)} if (_CHECKOUT / "pyproject.toml").exists() else set()
     return sorted(checkout | {sys.prefix, sys.base_prefix, *(path for path in sys.path if Path(path).is_dir())})
 
 
 def joining(*, python: str, pid: int, folder: str) -> tuple[str, ...]:
-    """The beginning of a command line that runs the rest where the enclosed process `pid` is."""
+    """Return the beginning of a command line that runs its rest in the namespaces of the enclosed process `pid`."""
     return (python, "-I", "-S", _ENCLOSURE, json.dumps({"join": pid, "folder": folder}))

@@ -6,11 +6,12 @@
      "mounts": [["/state/volumes/u1/tmp", "/tmp", false]], "kept": ["/home/me/.venv"]}
 
 The process makes user, mount and UTS namespaces, so it needs no rights on the machine. Its root is the machine's, with
-each mount `[source, target, read_only]` in its place; folders on the way to a target that the machine lacks are made in
-memory. `read_only` makes all but the mounts unwritable. `kept` are paths that stay visible below a mount, such as the
-interpreter's. In the namespace the user is `user`; on the machine it is whoever called.
+each mount `[source, target, read_only]` bound to its target; folders on the way to a target that the machine lacks are
+made in memory. `read_only` makes everything but the mounts unwritable. `kept` are paths that stay visible below a
+mount, such as the interpreter's. In the namespace the user is `user`; on the machine it is the caller.
 
-PLAN `{"join": PID, "folder": "/"}` runs the command where the enclosed process PID is; PLAN `{}` only tries.
+PLAN `{"join": PID, "folder": "/"}` runs the command in the namespaces of the enclosed process PID; PLAN `{}` only tries
+to make namespaces.
 """
 
 import ctypes
@@ -93,7 +94,9 @@ def _furnish(plan: dict[str, Any]) -> None:
 
 
 def _show_with_gaps(host: str, here: str, gaps: list[list[str]]) -> None:
-    """Make the folder `here` show what `host` has, but leave room for what will be placed at the paths `gaps`."""
+    """Make the folder `here` show the content of `host`, without the paths `gaps`, at which something else will be
+    bound.
+    """
     below: dict[str, list[list[str]]] = {}
     for first, *rest in gaps:
         below.setdefault(first, []).append(rest)
@@ -114,7 +117,7 @@ def _show(source: str, target: str) -> None:
 
 
 def _place(source: str, target: str) -> None:
-    """Bind a folder or file at a path, which is made if need be."""
+    """Bind a folder or file at a path, which is made if necessary."""
     _make_room(source, target)
     _mount(source, target, None, _BIND | _RECURSIVE if os.path.isdir(source) else _BIND)  # noqa: PTH112
 
@@ -128,7 +131,7 @@ def _make_room(source: str, target: str) -> None:
 
 
 def _resolved(path: str) -> str:
-    """The path without the machine's symbolic links: /var/run is /run."""
+    """Return the path without the machine's symbolic links: /var/run is /run."""
     return os.path.realpath(path)
 
 

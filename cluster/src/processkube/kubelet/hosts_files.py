@@ -1,6 +1,6 @@
-"""Where pods find the addresses of Services: one file in the form of /etc/hosts for each namespace.
+"""The files in which pods find the addresses of Services: one file in the form of /etc/hosts for each namespace.
 
-The kubelet shows it to its pods as their /etc/hosts; whoever knows the Services rewrites it.
+The kubelet shows the file to its pods as their /etc/hosts; the service proxy, which knows the Services, rewrites it.
 """
 
 import os
@@ -10,7 +10,7 @@ BEGINNING = "127.0.0.1 localhost\n"
 
 
 def hosts_file(state_dir: Path, namespace: str) -> Path:
-    """The file of a namespace; made if need be."""
+    """Return the file of a namespace, which is made if necessary."""
     path = state_dir / "hosts" / namespace
     if not path.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -19,9 +19,9 @@ def hosts_file(state_dir: Path, namespace: str) -> Path:
 
 
 def rewrite(path: Path, text: str) -> None:
-    """Replace the contents in place, as pods have this very file mounted. A reader sees the old or the new text.
+    """Replace the contents in place, because pods have this very file mounted. A reader sees the old or the new text.
 
-    Blank lines stand where the old text was longer, until the file is cut.
+    Blank lines replace the rest of a longer old text until the file is cut.
     """
     content = text.encode()
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

@@ -1,7 +1,7 @@
-"""What the images contain, and the command line that a container of one becomes.
+"""The contents of images, and the command lines that their containers become.
 
 There is no container runtime: an image is an entry of a catalogue that the kubelet is given, and its programs are those
-of this machine. Registry, tag and digest are not looked at: whatever version is asked for, the installed one runs.
+of this machine. Registry, tag and digest are ignored: whatever version is named, the installed one runs.
 """
 
 import importlib
@@ -22,13 +22,13 @@ _OWN_ADDRESSES = frozenset({_EVERY_ADDRESS, "127.0.0.1", "localhost"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """One image. `command` is its own; `programs` gives the command line behind each program that it has.
+    """One image. `command` is its own; `programs` gives the command line behind each of its programs.
 
-    In programs `{python}` is the Python that runs the kubelet, `{folder}` the folder it is in, and other names in
+    In programs `{python}` is the Python that runs the kubelet, `{folder}` that Python's folder, and other names in
     braces are looked up in `places` when a container starts.
 
-    `listens` are arguments that it is given unless it has them: there `{address}` is the pod's. `variables` are its
-    environment. It runs as `user` unless the manifest says otherwise; `stop_signal` asks it to end.
+    `listens` are arguments that the program gets unless the command has them: there `{address}` is the pod's.
+    `variables` are its environment. It runs as `user` unless the manifest says otherwise; `stop_signal` asks it to end.
     """
 
     command: tuple[str, ...]
@@ -42,13 +42,13 @@ class Image:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue:
-    """The images that a kubelet has, by repository; `remedy` says what to do about any other one."""
+    """The images that a kubelet has, by repository; `remedy` says what to do about an image that it does not have."""
 
     images: Mapping[str, Image]
     remedy: str = "use a real cluster for this image"
 
     def image_of(self, container: ContainerSpec) -> Image:
-        """The container's image. Raises PodRefused when the catalogue does not have it."""
+        """Return the container's image. Raises PodRefused when the catalogue does not have it."""
         repository = re.sub(r"(@[^/]*|:[^/]*)$", "", re.sub(r"@.*$", "", container.image))
         for name, image in self.images.items():
             if repository == name or repository.endswith(f"/{name}"):
@@ -59,7 +59,7 @@ class Catalogue:
         )
 
     def command_line(self, container: ContainerSpec, variables: Mapping[str, str], *, python: str, pod_ip: str) -> tuple[str, ...]:
-        """The command line that runs a container. Raises PodRefused for an unknown image or command."""
+        """Return the command line that runs a container. Raises PodRefused for an unknown image or command."""
         image = self.image_of(container)
         command = expand_all(container.command, variables)
         arguments = expand_all(container.args, variables)
@@ -71,23 +71,23 @@ class Catalogue:
         return line
 
     def command_within(self, container: ContainerSpec, command: tuple[str, ...], *, python: str, pod_ip: str) -> tuple[str, ...]:
-        """The command line of a probe or hook in a running container. Raises PodRefused.
+        """Return the command line of a probe or hook in a running container. Raises PodRefused.
 
-        The pod's loopback is its own address here.
+        The loopback address in it is replaced by the pod's address.
         """
         line = _program_line(self.image_of(container), command, python=python, where=container.image)
         return _at_own_address(line, _OWN_ADDRESSES, pod_ip)
 
     def stop_signal(self, container: ContainerSpec) -> int:
-        """The signal that asks the container to end. Raises PodRefused."""
+        """Return the signal that asks the container to end. Raises PodRefused."""
         return self.image_of(container).stop_signal
 
     def user_of(self, container: ContainerSpec) -> int:
-        """The id of the image's user, whose group has the same id. Raises PodRefused."""
+        """Return the id of the image's user, whose group has the same id. Raises PodRefused."""
         return self.image_of(container).user[1]
 
     def account_files(self, container: ContainerSpec) -> dict[str, str]:
-        """The image's own files of accounts, by path. Raises PodRefused."""
+        """Return the image's own account files, by path. Raises PodRefused."""
         name, number = self.image_of(container).user
         return {
             "/etc/passwd": f"root:x:0:0:root:/root:/usr/sbin/nologin\n{name}:x:{number}:{number}::/:/usr/sbin/nologin\n",
@@ -95,7 +95,7 @@ class Catalogue:
         }
 
     def variables_of(self, container: ContainerSpec, *, pod_ip: str) -> dict[str, str]:
-        """The environment that the image gives the container. Raises PodRefused."""
+        """Return the environment that the image gives the container. Raises PodRefused."""
         return {name: value.format(address=pod_ip) for name, value in self.image_of(container).variables.items()}
 
 
@@ -103,11 +103,11 @@ BUILT_IN = Catalogue(
     images={"python": Image(command=("python3",), programs={"python": ("{python}",), "python3": ("{python}",)})},
     remedy="give the kubelet a catalogue that has it (--images), or use a real cluster",
 )
-"""For a kubelet that is given no other catalogue: the Python that runs it."""
+"""The catalogue of a kubelet that is given none: only the Python that runs the kubelet."""
 
 
 def load_catalogue(place: str) -> Catalogue:
-    """The catalogue at `module:name`. Raises ProcesskubeError for a place that has none."""
+    """Return the catalogue at `module:name`. Raises ProcesskubeError for a place that has none."""
     module, _, name = place.partition(":")
     try:
         found = getattr(importlib.import_module(module), name)
@@ -119,7 +119,9 @@ def load_catalogue(place: str) -> Catalogue:
 
 
 def _program_line(image: Image, command: tuple[str, ...], *, python: str, where: str) -> tuple[str, ...]:
-    """The command with its program as it is found here. Raises PodRefused for a program that the image has not."""
+    """Return the command with its program as it is found on this machine. Raises PodRefused for a program that the
+    image does not have.
+    """
     program = command[0].rpartition("/")[2]
     if program not in image.programs:
         raise PodRefused("RunContainerError", f"command {command[0]!r} is not in image {where}; it has {', '.join(image.programs)} only")
@@ -131,14 +133,15 @@ def _program_line(image: Image, command: tuple[str, ...], *, python: str, where:
 
 
 def own_addresses(variables: Mapping[str, str], pod_ip: str) -> dict[str, str]:
-    """A container's environment with the pod's address for every address, as in its command line."""
+    """Return a container's environment with the pod's address for every address, as in its command line."""
     return {name: pod_ip if value == _EVERY_ADDRESS else value for name, value in variables.items()}
 
 
 def _at_own_address(line: tuple[str, ...], addresses: "frozenset[str] | set[str]", pod_ip: str) -> tuple[str, ...]:
-    """The line with the pod's address for those that, in a pod, mean its own.
+    """Return the line with the pod's address in place of addresses that mean the pod itself.
 
-    Pods share the machine's network, each with an address of its own: two that listened on every address would collide.
+    Pods share the machine's network, each with an address of its own: two pods that listened on every address would
+    collide.
     """
 
     def own(argument: str) -> str:

@@ -1,4 +1,4 @@
-"""The Node object, its heartbeat, and the range of loopback addresses that this node alone uses on the machine."""
+"""The Node object, its heartbeat, and the range of loopback addresses that only this node uses on the machine."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ HEARTBEAT_SECONDS = LEASE_SECONDS / 4
 
 
 def node_status(node: str, stamp: str) -> Document:
-    """The status that the node reports. Resources are counted generously, as nothing here enforces them."""
+    """Return the status that the node reports. Resources are counted generously, because nothing here enforces them."""
     amounts = {"cpu": str(os.cpu_count() or 1), "memory": f"{_memory_kib()}Ki", "pods": str(POD_CAPACITY)}
     conditions = [
         ("Ready", "True", "KubeletReady", "processkube's kubelet starts pods as processes"),
@@ -59,7 +59,8 @@ def node_status(node: str, stamp: str) -> Document:
 
 
 async def keep_registered(cluster: PodsApi, node: str, registered: Callable[[], None]) -> None:
-    """Register the node, then renew its lease; register again when the API has lost it or calls it lost. Never returns.
+    """Register the node, then renew its lease; register again when the API has lost the node or counts it as lost.
+    Never returns.
 
     Calls `registered` after the first success.
     """

@@ -25,7 +25,7 @@ class StopHook:
 class ContainerSpec:
     """One container; `command` replaces the image's entry point, `env` and `env_from` are as written in the manifest.
 
-    It runs as `user` and `group`, where these are None as the user who started processkube.
+    It runs as `user` and `group`; None stands for the user who started processkube.
     """
 
     name: str
@@ -46,7 +46,7 @@ class ContainerSpec:
 
     @property
     def is_enclosed(self) -> bool:
-        """Whether it needs a file system or a user of its own."""
+        """Whether the container needs a file system or a user of its own."""
         return bool(self.mounts) or self.read_only_root or self.user is not None or self.group is not None
 
 

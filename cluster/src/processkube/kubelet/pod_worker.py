@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 STARTING_SECONDS = 8.0
-"""Longest time that a container without a passed probe may hold one of the node's few start slots."""
+"""Maximum seconds for which a container without a passed probe may hold one of the node's few start slots."""
 
 
 class PodWorker:
@@ -84,7 +84,7 @@ class PodWorker:
     def update(self, pod: PodSpec, manifest: Mapping[str, Any]) -> None:
         """Use a changed object: a deletion may have been requested, or another client has written a condition.
 
-        If the API shows another readiness than the reported one, it took the node for lost: everything is reported
+        If the API shows another readiness than the reported one, it counted the node as lost: everything is reported
         again.
         """
         self.pod = pod
@@ -94,13 +94,13 @@ class PodWorker:
         self._wake.set()
 
     def abandon(self) -> None:
-        """End the processes without a report, as the object is gone from the API."""
+        """End the processes without a report, because the object is gone from the API."""
         self._abandoned = True
         self.pod = replace(self.pod, deletion_at=self.pod.deletion_at or 0.0, grace_seconds=min(self.pod.grace_seconds, 2.0))
         self._wake.set()
 
     async def run(self) -> None:
-        """Work until the pod is gone. Processes that run already, of an earlier kubelet, are taken over."""
+        """Work until the pod is gone. Processes of an earlier kubelet that still run are taken over."""
         for container in self.state.containers:
             if container.process is not None:
                 self._spawn(self._watch(container))
@@ -275,7 +275,7 @@ class PodWorker:
     async def report(self) -> float:
         """Report the changes to the API.
 
-        Returns when to try again (monotonic); infinity when nothing is left to report.
+        Returns the time of the next attempt (monotonic); infinity when nothing is left to report.
         """
         if self._abandoned:
             return float("inf")
@@ -298,8 +298,8 @@ class PodWorker:
         return float("inf")
 
     async def _finish(self) -> bool:
-        """Report the pod's last phase and delete the object for good; False when the API is away and the deletion must
-        be tried again.
+        """Report the pod's last phase and delete the object for good; return False when the API is away and the
+        deletion must be tried again.
         """
         if not self._abandoned:
             await self.report()
@@ -345,7 +345,7 @@ class PodWorker:
 
 
 def utc_stamp() -> str:
-    """The present time as Kubernetes writes it: RFC 3339 in UTC, whole seconds."""
+    """Return the current time as Kubernetes writes it: RFC 3339 in UTC, whole seconds."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

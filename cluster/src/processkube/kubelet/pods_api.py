@@ -18,7 +18,7 @@ EVENTS_WAITING = 500
 
 
 def pod_path(pod: PodSpec) -> str:
-    """The path of the pod in the API."""
+    """Return the path of the pod in the API."""
     return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
 
 
@@ -47,7 +47,7 @@ class PodsApi:
         await self._client.request("PATCH", f"/api/v1/nodes/{self._node}/status", {"status": status}, content_type=STRATEGIC_PATCH)
 
     async def is_shown_ready(self) -> bool:
-        """Whether the Node is in the API and is Ready there. It is not after a silence of this kubelet."""
+        """Return whether the Node is in the API and Ready there. After a silence of this kubelet it is not."""
         try:
             node = await self._client.request("GET", f"/api/v1/nodes/{self._node}")
         except ClusterProblem as problem:
@@ -68,21 +68,21 @@ class PodsApi:
             await self._create_lease(spec)
 
     async def list_pods(self) -> tuple[list[Document], str]:
-        """All pods of the cluster (this is its only node), and the resource version from which to watch."""
+        """Return all pods of the cluster (this is its only node), and the resource version from which to watch."""
         answer = await self._client.request("GET", "/api/v1/pods")
         return list(answer["items"]), str(answer["metadata"]["resourceVersion"])
 
     def watch_pods(self, resource_version: str) -> AsyncIterator[Document]:
-        """The changes of pods after a resource version."""
+        """Yield the changes of pods after a resource version."""
         return self._client.watch("/api/v1/pods", resource_version=resource_version)
 
     async def list_node(self) -> tuple[Document | None, str]:
-        """This node, None while the API has none, and the resource version from which to watch it."""
+        """Return this node (None while the API does not have it), and the resource version from which to watch it."""
         answer = await self._client.request("GET", "/api/v1/nodes", query=self._this_node)
         return next(iter(answer["items"]), None), str(answer["metadata"]["resourceVersion"])
 
     def watch_node(self, resource_version: str) -> AsyncIterator[Document]:
-        """The changes of this node after a resource version."""
+        """Yield the changes of this node after a resource version."""
         return self._client.watch("/api/v1/nodes", resource_version=resource_version, query=self._this_node)
 
     async def bind(self, pod: PodSpec) -> None:
@@ -97,9 +97,9 @@ class PodsApi:
 
     async def patch_status(self, pod: PodSpec, status: Document, *, of_version: str | None = None) -> None:
         """Report the pod's status; the uid in the patch keeps it from reaching a new pod of the same name. With
-        `of_version` it is refused (409) once the pod has another resource version.
+        `of_version` the patch is refused (409) once the pod has another resource version.
 
-        A condition that names no reason takes away the one that it had, as the patch joins it with the old one.
+        A condition without a reason removes its old reason, because the patch merges it with the old condition.
         """
         conditions = [{"reason": None, "message": None, **condition} for condition in status["conditions"]]
         metadata = {"uid": pod.uid} | ({} if of_version is None else {"resourceVersion": of_version})
@@ -116,21 +116,21 @@ class PodsApi:
                 raise
 
     async def read_stored(self, kind: str, namespace: str, name: str) -> Document | None:
-        """A Secret or ConfigMap; None when there is none of that name."""
+        """Return a Secret or ConfigMap; None if it does not exist."""
         return await self._read(f"/api/v1/namespaces/{namespace}/{kind.lower()}s/{name}")
 
     async def request_token(self, namespace: str, account: str, seconds: int) -> str:
-        """A new token of a service account."""
+        """Return a new token of a service account."""
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": seconds}}
         answer = await self._client.request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token", body)
         return str(answer["status"]["token"])
 
     async def read_claim(self, namespace: str, name: str) -> Document | None:
-        """A PersistentVolumeClaim; None when there is none of that name."""
+        """Return a PersistentVolumeClaim; None if it does not exist."""
         return await self._read(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")
 
     async def list_claims(self) -> list[Document]:
-        """All PersistentVolumeClaims."""
+        """Return all PersistentVolumeClaims."""
         return list((await self._client.request("GET", "/api/v1/persistentvolumeclaims"))["items"])
 
     async def bind_claim(self, claim: Document) -> None:

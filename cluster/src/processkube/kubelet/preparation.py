@@ -28,7 +28,7 @@ from processkube.kubelet.volume_specs import AccountToken, VolumeSpec
 log = logging.getLogger(__name__)
 
 RENEW_AFTER = 0.8
-"""The part of a token's lifetime after which it is renewed; a kubelet uses the same."""
+"""The share of a token's lifetime after which it is renewed; a kubelet uses the same."""
 LOOK_AT_TOKENS_SECONDS = 20.0
 
 
@@ -44,8 +44,8 @@ class PreparedCommand:
 class Installation:
     """What the node needs to run pods.
 
-    `images` is the catalogue it has, `server` and `authority` are the Kubernetes API's address and certificate, as pods
-    see them; `can_enclose` says whether this machine allows a process namespaces of its own.
+    `images` is the node's catalogue, `server` and `authority` are the Kubernetes API's address and certificate, as pods
+    see them; `can_enclose` says whether this machine allows a process to make its own namespaces.
     """
 
     node: str
@@ -65,11 +65,11 @@ class Preparation:
         self._here = installation
         self._folders = VolumeFolders(installation.state_dir)
         self._known: dict[tuple[str, str], Mapping[str, str]] = {}
-        """Environments of containers, by pod's uid and container's name."""
+        """Environments of containers, keyed by pod's uid and container's name."""
 
     async def start(self, pod: PodSpec, container: ContainerSpec, manifest: Mapping[str, Any], pod_ip: str) -> PreparedCommand:
-        """The command that starts the container. Raises PodRefused for a missing image or program, ClusterProblem when
-        the API is away.
+        """Return the command that starts the container. Raises PodRefused for a missing image or program,
+        ClusterProblem when the API is away.
         """
         own = self._here.images.variables_of(container, pod_ip=pod_ip)
         if container.is_enclosed and not self._here.can_enclose:
@@ -91,7 +91,7 @@ class Preparation:
     async def within(
         self, pod: PodSpec, container: ContainerSpec, manifest: Mapping[str, Any], pod_ip: str, pid: int, command: tuple[str, ...]
     ) -> PreparedCommand:
-        """The command that runs another command in the container whose process is `pid`: in its namespaces and
+        """Return the command that runs another command in the container whose process is `pid`, in its namespaces and
         environment.
 
         Raises PodRefused and ClusterProblem.
@@ -104,11 +104,11 @@ class Preparation:
         return PreparedCommand(line=line, variables=self._known[pod.uid, container.name])
 
     def stop_signal(self, container: ContainerSpec) -> int:
-        """The signal that asks the container to end. Raises PodRefused."""
+        """Return the signal that asks the container to end. Raises PodRefused."""
         return self._here.images.stop_signal(container)
 
     async def keep_tokens(self, pod: PodSpec) -> None:
-        """Renew the tokens that the pod sees, in time. Returns at once if it sees none, else never."""
+        """Renew the pod's tokens before they expire. Returns at once if the pod has no tokens, else never."""
         while any(True for _ in volume_files.tokens(pod)):
             await asyncio.sleep(LOOK_AT_TOKENS_SECONDS)
             try:
@@ -128,7 +128,7 @@ class Preparation:
         await asyncio.to_thread(self._folders.remove_claims_but, {claim["metadata"]["uid"] for claim in claims})
 
     def _of_cluster(self) -> dict[str, str]:
-        """The variables that tell every container the address of the Kubernetes API."""
+        """Return the variables that give every container the address of the Kubernetes API."""
         parts = urlsplit(self._here.server)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         return {"KUBERNETES_SERVICE_HOST": parts.hostname or "", "KUBERNETES_SERVICE_PORT": str(port)}
@@ -154,7 +154,7 @@ class Preparation:
                 write_files(folder, [VolumeFile(path=token.path, content=text.encode(), mode=volume.mode)])
 
     async def _enclosing(self, pod: PodSpec, container: ContainerSpec) -> tuple[str, ...]:
-        """The beginning of a command line that runs the rest as the container."""
+        """Return the beginning of a command line that runs its rest as the container."""
         volumes = {volume.name: volume for volume in pod.volumes}
         mounts = [FileMount(source=hosts_file(self._here.state_dir, pod.namespace), path="/etc/hosts", read_only=True)]
         own = self._folders.of_image(pod.uid, container.name)

@@ -11,8 +11,8 @@ from processkube.kubelet.refusals import bad_configuration
 class ProbeSpec:
     """One probe; times in seconds.
 
-    It runs `command` in the container if there is one. Else it asks `port`: by HTTP if there is a `path`, over TLS if
-    `tls`, otherwise a TCP connection is enough. If `host` is None, it goes to the pod's address.
+    If it has a `command`, the command runs in the container. Otherwise the probe asks `port`: by HTTP if there is a
+    `path`, over TLS if `tls`; without a path a TCP connection is enough. If `host` is None, it asks the pod's address.
     """
 
     port: int = 0
@@ -29,7 +29,9 @@ class ProbeSpec:
 
 
 def read_probe(container: Mapping[str, Any], key: str) -> ProbeSpec | None:
-    """The container's probe `key`, None if it has none. Raises PodRefused for an action that is not known here."""
+    """Return the container's probe `key`; None if it is not declared. Raises PodRefused for an action that is not
+    supported here.
+    """
     probe = container.get(key)
     if not probe:
         return None

@@ -9,7 +9,7 @@ from processkube.kubelet.probe_specs import ProbeSpec
 class ProbeState:
     """One probe's history since its container was last started.
 
-    `passed` is the verdict, None before there is one; `asking` is true while an answer is awaited.
+    `passed` is the verdict, None before the first; `asking` is true while an answer is awaited.
     """
 
     next_at: float
@@ -21,17 +21,19 @@ class ProbeState:
 
 
 def begin(spec: ProbeSpec, now: float) -> ProbeState:
-    """The state when the container has just been started (or its startup probe has just passed)."""
+    """Return the state when the container has just been started (or its startup probe has just passed)."""
     return ProbeState(next_at=now + spec.initial_delay)
 
 
 def is_due(state: ProbeState, spec: ProbeSpec, now: float) -> bool:
-    """Whether to ask now; a time in the far future (the clock restarted with the machine) counts as due."""
+    """Return whether to ask now; a time in the far future (the clock restarted with the machine) counts as due."""
     return not state.asking and (state.next_at <= now or state.next_at > now + spec.initial_delay + spec.period)
 
 
 def observe(state: ProbeState, spec: ProbeSpec, *, ok: bool, detail: str, now: float) -> ProbeState:
-    """The state after an answer. The verdict changes only when a threshold of equal answers in a row is reached."""
+    """Return the state after an answer. The verdict changes only when a threshold of consecutive equal answers is
+    reached.
+    """
     successes = state.successes + 1 if ok else 0
     failures = 0 if ok else state.failures + 1
     passed = state.passed

@@ -13,5 +13,5 @@ class PodRefused(Exception):
 
 
 def bad_configuration(message: str) -> PodRefused:
-    """A refusal of the manifest, with the reason that a kubelet uses."""
+    """Return a refusal of the manifest, with the reason that a kubelet uses."""
     return PodRefused("CreateContainerConfigError", message)

@@ -16,7 +16,9 @@ LOG_LIMIT_BYTES = 8 * 1024 * 1024
 LOG_KEPT_BYTES = 1024 * 1024
 COPIED_AT_ONCE_BYTES = 64 * 1024
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH")
-"""Variables that a container gets from the kubelet's environment: those that Python needs to run, no credentials."""
+"""Variables that a container gets from the kubelet's environment: those that Python needs to run, but no
+credentials.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,7 @@ class ProcessRuntime:
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
     def log_path(self, namespace: str, name: str) -> Path:
-        """The file in which the API server looks for the pod's log."""
+        """Return the file in which the API server looks for the pod's log."""
         return self._logs / f"{namespace}_{name}.log"
 
     def start(self, command: Sequence[str], variables: Mapping[str, str], log: Path) -> ProcessIdentity:
@@ -106,7 +108,7 @@ class ProcessRuntime:
         return Exit(exit_code=max(status, 0), signal=max(-status, 0))
 
     def stop(self, process: ProcessIdentity, number: int) -> None:
-        """Ask the process to end, by this signal."""
+        """Ask the process to end by this signal."""
         send_signal(process, number)
 
     def kill(self, process: ProcessIdentity) -> None:
@@ -114,7 +116,7 @@ class ProcessRuntime:
         send_signal(process, signal.SIGKILL, group=True)
 
     def keep_previous_log(self, namespace: str, name: str) -> None:
-        """The log so far becomes that of the previous container; a new one begins."""
+        """Move the log so far to that of the previous container; a new log begins."""
         with contextlib.suppress(FileNotFoundError):
             self.log_path(namespace, name).replace(self._previous(namespace, name))
 
@@ -139,8 +141,8 @@ class ProcessRuntime:
                         await asyncio.to_thread(self._cut, path)
 
     def _cut(self, path: Path) -> None:
-        """Cut the file in place, because the process keeps it open; in append mode the process goes on writing at the
-        new end.
+        """Cut the file in place, because the process keeps it open; in append mode the process continues to write at
+        the new end.
 
         The last part is copied to the start; lines that the process writes meanwhile are copied too.
         """

@@ -1,4 +1,4 @@
-"""Whether a node takes a new pod, in the words of Kubernetes' scheduler and by the order of its filters.
+"""Decides whether a node accepts a new pod, with the messages of Kubernetes' scheduler and in the order of its filters.
 
 Pure. It considers cordons, taints, `nodeSelector`, ports of the host, devices (`nvidia.com/gpu: 1`) and claims of
 devices, for which there is no driver. It ignores CPU and memory, affinities, and nodes other than its own.
@@ -15,12 +15,12 @@ _CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 """The taint that a pod must tolerate to be placed on a cordoned node."""
 _NEVER = "Preemption is not helpful for scheduling."
 _NOT_NOW = "No preemption victims found for incoming pod."
-"""What becomes free when other pods end: here no pod is ever ended for another."""
+"""Part of the message if the pod could fit once other pods end: no pod is ever ended for another here."""
 
 
 def refusal(node: Mapping[str, Any], pod: Mapping[str, Any], others: Iterable[Mapping[str, Any]] = ()) -> str | None:
-    """Why the only node cannot take the pod, as the condition PodScheduled says it; None = it can. `others` are the
-    pods that the node has.
+    """Return why the only node cannot accept the pod, in the words of the condition PodScheduled; None = it can.
+    `others` are the pods on the node.
     """
     spec, present = pod["spec"], [other["spec"] for other in others]
     reason, preemption = _of_the_node(node, spec), _NEVER
@@ -37,7 +37,7 @@ def refusal(node: Mapping[str, Any], pod: Mapping[str, Any], others: Iterable[Ma
 
 
 def _of_the_node(node: Mapping[str, Any], spec: Mapping[str, Any]) -> str | None:
-    """Why the node could not run this pod even if nothing else ran there; None if it could."""
+    """Return why the node could not run this pod even if nothing else ran on it; None if it could."""
     tolerations = spec.get("tolerations") or ()
 
     def repels(taint: Mapping[str, Any]) -> bool:
@@ -54,7 +54,9 @@ def _of_the_node(node: Mapping[str, Any], spec: Mapping[str, Any]) -> str | None
 
 
 def _missing_device(node: Mapping[str, Any], spec: Mapping[str, Any], present: Iterable[Mapping[str, Any]]) -> tuple[str | None, str]:
-    """The first device of which the node has too few, and whether it could be free later."""
+    """Return the first device of which the node has too few (None if it has enough), and the message whether it could
+    be free later.
+    """
     total = {name: int(amount) for name, amount in ((node.get("status") or {}).get("allocatable") or {}).items() if _is_device(name)}
     used: Counter[str] = sum((_devices(other) for other in present), Counter())
     for name, wanted in sorted(_devices(spec).items()):
@@ -64,7 +66,9 @@ def _missing_device(node: Mapping[str, Any], spec: Mapping[str, Any], present: I
 
 
 def _devices(spec: Mapping[str, Any]) -> Counter[str]:
-    """The devices that a pod asks for: those of its containers together, and at least what an init container needs."""
+    """Return the devices that a pod asks for: the sum over its containers, but at least what an init
+    container needs.
+    """
     wanted = _sum_of(spec.get("containers") or ())
     for container in spec.get("initContainers") or ():
         wanted |= _sum_of((container,))
@@ -81,7 +85,7 @@ def _sum_of(containers: Iterable[Mapping[str, Any]]) -> Counter[str]:
 
 
 def _is_device(name: str) -> bool:
-    """Whether a resource is counted in whole pieces: it has a domain that is not Kubernetes' own."""
+    """Return whether a resource is counted in whole pieces: it has a domain that is not Kubernetes' own."""
     return "/" in name and not name.partition("/")[0].endswith("kubernetes.io")
 
 

@@ -20,7 +20,7 @@ class Memory:
 
 
 def load(path: Path) -> Memory:
-    """Read the memory of the last kubelet; an empty one when the file is missing or damaged.
+    """Read the memory of the last kubelet; an empty memory when the file is missing or damaged.
 
     In that case the processes are found by their mark.
     """

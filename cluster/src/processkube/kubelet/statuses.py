@@ -9,13 +9,13 @@ from processkube.kubelet.pod_specs import PodSpec
 HOST_IP = "127.0.0.1"
 _ENDS = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}
 _CREATING, _INITIALIZING = "ContainerCreating", "PodInitializing"
-"""The reason for which a container that was not started waits; in a pod with init containers, it waits for the init
+"""The reasons for which a container that was not started waits; in a pod with init containers, it waits for the init
 containers before it.
 """
 
 
 def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp: str, *, live: Mapping[str, Any]) -> dict[str, Any]:
-    """The complete status of a pod.
+    """Return the complete status of a pod.
 
     Unchanged conditions keep their transition time from `previous`; readiness gates are read from `live`.
     """
@@ -62,18 +62,18 @@ def pod_status(pod: PodSpec, state: PodState, previous: Mapping[str, Any], stamp
 
 
 def readiness(status: Mapping[str, Any]) -> str | None:
-    """The status of a pod's condition Ready; None before it has one."""
+    """Return the status of a pod's condition Ready; None before the pod has the condition."""
     return next((condition.get("status") for condition in status.get("conditions") or () if condition.get("type") == "Ready"), None)
 
 
 def unscheduled_status(message: str, previous: Mapping[str, Any], stamp: str) -> dict[str, Any]:
-    """The status of a pod that no node takes now."""
+    """Return the status of a pod that no node accepts now."""
     condition = _condition("PodScheduled", False, "Unschedulable", message)
     return {"phase": "Pending", "conditions": [_with_transition_time(condition, previous, stamp)]}
 
 
 def unscheduled_message(status: Mapping[str, Any]) -> str | None:
-    """Why no node takes the pod, in the words of its status; None if the status does not say so."""
+    """Return why no node accepts the pod, in the words of its status; None if the status does not say so."""
     scheduled: Mapping[str, Any] = next((one for one in status.get("conditions") or () if one.get("type") == "PodScheduled"), {})
     return scheduled.get("message") if scheduled.get("status") == "False" else None
 
@@ -81,7 +81,7 @@ def unscheduled_message(status: Mapping[str, Any]) -> str | None:
 def refused_status(
     containers: list[Mapping[str, Any]], reason: str, message: str, previous: Mapping[str, Any], stamp: str
 ) -> dict[str, Any]:
-    """The status of a pod that this kubelet cannot run at all."""
+    """Return the status of a pod that this kubelet cannot run at all."""
     conditions = [
         _condition("PodScheduled", True),
         _condition("ContainersReady", False, reason, message),
@@ -126,7 +126,7 @@ def _closed_gate(gate: str, status: str | None) -> str:
 
 
 def _first_status(image: str, container: ContainerState) -> dict[str, Any]:
-    """The status of an init container, which is ready once it has succeeded."""
+    """Return the status of an init container, which is ready once it has succeeded."""
     return {**_container_status(image, container, creating=_INITIALIZING), "ready": container.succeeded}
 
 

@@ -18,12 +18,12 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class StoredObjects:
-    """The objects by reference; None if there is none of that name."""
+    """The objects by reference; None for an object that does not exist."""
 
     found: Mapping[Reference, Mapping[str, Any] | None]
 
     def data(self, reference: Reference, *, optional: bool) -> dict[str, bytes]:
-        """The object's keys. Raises PodRefused for an object that is missing, unless it is optional."""
+        """Return the object's keys. Raises PodRefused for an object that is missing, unless it is optional."""
         document = self.found.get(reference)
         if document is None:
             if optional:

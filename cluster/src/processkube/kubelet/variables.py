@@ -13,7 +13,7 @@ _WHOLES = {"secretRef": "Secret", "configMapRef": "ConfigMap"}
 
 
 def referred(container: ContainerSpec) -> Iterable[Reference]:
-    """The Secrets and ConfigMaps that the container's environment names."""
+    """Return the Secrets and ConfigMaps that the container's environment names."""
     for entry in container.env:
         for key, kind in _REFERENCES.items():
             if found := (entry.get("valueFrom") or {}).get(key):
@@ -27,7 +27,7 @@ def referred(container: ContainerSpec) -> Iterable[Reference]:
 def container_variables(
     container: ContainerSpec, pod: PodSpec, manifest: Mapping[str, Any], stored: StoredObjects, *, pod_ip: str, node: str
 ) -> dict[str, str]:
-    """The environment that the manifest gives the container, in its order.
+    """Return the environment that the manifest gives the container, in its order.
 
     Each value is expanded with the variables before it. Raises PodRefused.
     """
@@ -52,7 +52,7 @@ def container_variables(
 
 
 def pod_field(path: str, manifest: Mapping[str, Any], *, pod_ip: str, node: str, where: str) -> str:
-    """The value of a pod's fieldPath. Raises PodRefused for a field that no pod has."""
+    """Return the value of a pod's fieldPath. Raises PodRefused for a field that no pod has."""
     metadata = manifest["metadata"]
     plain = {
         "metadata.name": metadata["name"],
@@ -74,7 +74,7 @@ def pod_field(path: str, manifest: Mapping[str, Any], *, pod_ip: str, node: str,
 
 
 def _stored(source: Mapping[str, Any], stored: StoredObjects, where: str) -> str | None:
-    """The value of a key; None if the key is optional and missing."""
+    """Return the value of a key; None if the key is optional and missing."""
     for key, kind in _REFERENCES.items():
         if found := source.get(key):
             data = stored.data(Reference(kind=kind, name=found["name"]), optional=bool(found.get("optional")))

@@ -13,7 +13,7 @@ from processkube.kubelet.volume_specs import AccountToken, ClusterAuthority, Pod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeFile:
-    """One file of a volume; `path` is relative to it."""
+    """One file of a volume; `path` is relative to the volume."""
 
     path: str
     content: bytes
@@ -21,7 +21,7 @@ class VolumeFile:
 
 
 def referred(pod: PodSpec) -> Iterable[Reference]:
-    """The Secrets and ConfigMaps of all volumes."""
+    """Return the Secrets and ConfigMaps of all volumes."""
     for volume in pod.volumes:
         for source in volume.sources:
             if isinstance(source, StoredKeys):
@@ -29,14 +29,14 @@ def referred(pod: PodSpec) -> Iterable[Reference]:
 
 
 def tokens(pod: PodSpec) -> Iterable[tuple[VolumeSpec, AccountToken]]:
-    """The tokens that the pod sees, each with its volume."""
+    """Return the tokens that the pod gets, each with its volume."""
     return ((volume, source) for volume in pod.volumes for source in volume.sources if isinstance(source, AccountToken))
 
 
 def volume_files(
     volume: VolumeSpec, manifest: Mapping[str, Any], stored: StoredObjects, *, authority: bytes, pod_ip: str, node: str
 ) -> list[VolumeFile]:
-    """The files of a volume except tokens, which are renewed. Raises PodRefused if an object is missing."""
+    """Return the files of a volume except tokens, which are renewed. Raises PodRefused if an object is missing."""
     files: list[VolumeFile] = []
     for source in volume.sources:
         match source:

@@ -20,19 +20,19 @@ class VolumeFolders:
         self._claims = root / "claims"
 
     def stage(self, uid: str) -> Path:
-        """An empty folder in which the pod's root is put together; made if need be."""
+        """Return an empty folder in which the pod's root is assembled; it is made if necessary."""
         return _made(self._pods / uid / "root")
 
     def of_volume(self, uid: str, name: str) -> Path:
-        """The folder of a pod's volume; made if need be."""
+        """Return the folder of a pod's volume, which is made if necessary."""
         return _made(self._pods / uid / "of" / name)
 
     def of_image(self, uid: str, container: str) -> Path:
-        """The folder of files that a container has from its image alone; made if need be."""
+        """Return the folder of files that a container has from its image alone, which is made if necessary."""
         return _made(self._pods / uid / "image" / container)
 
     def of_claim(self, claim_uid: str) -> Path:
-        """The folder of a PersistentVolumeClaim; made if need be."""
+        """Return the folder of a PersistentVolumeClaim, which is made if necessary."""
         return _made(self._claims / claim_uid)
 
     def remove(self, uid: str) -> None:

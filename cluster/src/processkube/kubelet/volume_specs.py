@@ -1,4 +1,4 @@
-"""A pod's volumes and where its containers see them, typed."""
+"""A pod's volumes and their mounts in containers, typed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,7 +49,9 @@ Source = StoredKeys | PodFields | AccountToken | ClusterAuthority
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeSpec:
-    """A volume: the folder of a `claim` if it names one, else a folder of the pod's own with the files of `sources`."""
+    """A volume: the folder of a `claim` if the volume names a claim, else a folder of the pod's own with the files of
+    `sources`.
+    """
 
     name: str
     claim: str | None = None
@@ -59,7 +61,7 @@ class VolumeSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountSpec:
-    """Where a container sees a volume, or the part of it at `sub_path`."""
+    """The path at which a container has a volume, or the part of the volume at `sub_path`."""
 
     volume: str
     path: str
@@ -68,13 +70,13 @@ class MountSpec:
 
 
 def read_volumes(spec: Mapping[str, Any]) -> tuple[VolumeSpec, ...]:
-    """The pod's volumes, and the volume of its service account's token if the pod asks for one."""
+    """Return the pod's volumes, and the volume of its service account's token if the pod asks for one."""
     volumes = tuple(_read_volume(volume) for volume in spec.get("volumes") or ())
     return (*volumes, _token_volume()) if mounts_token(spec) else volumes
 
 
 def read_mounts(container: Mapping[str, Any], pod: Mapping[str, Any]) -> tuple[MountSpec, ...]:
-    """The mounts of the container."""
+    """Return the mounts of the container."""
     mounts = tuple(
         MountSpec(
             volume=mount["name"],
@@ -89,12 +91,14 @@ def read_mounts(container: Mapping[str, Any], pod: Mapping[str, Any]) -> tuple[M
 
 
 def mounts_token(spec: Mapping[str, Any]) -> bool:
-    """Whether the pod sees a token of its service account: here only a pod that asks for it, as engines need none."""
+    """Return whether the pod gets a token of its service account: only a pod that asks for a token does here, because
+    engines need none.
+    """
     return spec.get("automountServiceAccountToken") is True
 
 
 def _token_volume() -> VolumeSpec:
-    """The token volume that a cluster's API server adds to such a pod."""
+    """Return the token volume that a cluster's API server adds to such a pod."""
     namespace = PodFields(items=(("namespace", "metadata.namespace"),))
     return VolumeSpec(name=TOKEN_VOLUME, sources=(AccountToken(path="token"), ClusterAuthority(path="ca.crt"), namespace))
 

@@ -1,4 +1,4 @@
-"""Follows Services and pods, and keeps sockets, hosts files and the status of load balancers as they want."""
+"""Follows Services and pods, and keeps sockets, hosts files and the status of load balancers up to date."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 MACHINE = "127.0.0.1"
 RELIST_SECONDS = 1.0
 REPEAT_SECONDS = 5.0
-"""How soon a socket or status that was refused is tried again."""
+"""Seconds until a refused socket or status is tried again."""
 
 Document = dict[str, Any]
 
@@ -70,7 +70,7 @@ class ServiceFollower:
                 pass
 
     async def _update(self) -> bool:
-        """Whether everything could be done."""
+        """Bring everything up to date; return whether all of it could be done."""
         services, pods = list(self._found["services"].values()), list(self._found["pods"].values())
         wanted: list[Listener] = []
         for service in services:
@@ -86,7 +86,9 @@ class ServiceFollower:
         return all([await self._announce(service, refused) for service in services]) and not refused
 
     async def _announce(self, service: Document, refused: frozenset[tuple[str, int]]) -> bool:
-        """Say in a load balancer's status where it is reached, once it is."""
+        """Write a load balancer's address into its status once the address is served; return False if the write must be
+        repeated.
+        """
         spec, status = service["spec"], service.get("status") or {}
         if spec.get("type") != "LoadBalancer" or any((MACHINE, port["port"]) in refused for port in spec["ports"]):
             return True

@@ -16,7 +16,7 @@ from processkube.service_proxy.following import ServiceFollower
 from processkube.starting import log_options, one_line_errors
 
 FIRST_NETWORK, LAST_NETWORK = 100, 139
-"""Services have 127.N.0.0/16 of these, pods others."""
+"""Range of N: Services have one of 127.N.0.0/16; pods have other networks."""
 
 
 async def serve(kubeconfig: Path, state_dir: Path) -> None:

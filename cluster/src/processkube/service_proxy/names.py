@@ -1,4 +1,4 @@
-"""What a namespace's pods find in their /etc/hosts: the names that a cluster's DNS gives Services and pods. Pure."""
+"""The content of /etc/hosts for a namespace's pods: the names that a cluster's DNS gives Services and pods. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ Document = Mapping[str, Any]
 
 
 def hosts_text(namespace: str, services: Iterable[Document], pods: Iterable[Document], network: str) -> str:
-    """The file for the pods of a namespace; Services of the same namespace are known by their bare names too."""
+    """Return the file for the pods of a namespace; it has Services of the same namespace under their bare names too."""
     lines, pods = [BEGINNING], list(pods)
     for service in sorted(services, key=lambda one: (one["metadata"]["namespace"], one["metadata"]["name"])):
         name, home = service["metadata"]["name"], service["metadata"]["namespace"]

@@ -15,7 +15,7 @@ Place = tuple[str, int]
 
 
 class _Door:
-    """One listening socket; its targets change while it listens, and connections that are open stay where they are."""
+    """One listening socket. Its targets change while it listens; open connections keep their target."""
 
     def __init__(self, targets: tuple[Place, ...]) -> None:
         self.targets = targets
@@ -50,9 +50,9 @@ class Proxy:
         self._doors: dict[Place, _Door] = {}
 
     async def serve(self, wanted: Collection[Listener]) -> frozenset[Place]:
-        """Listen where `wanted` says and nowhere else. Returns the places that could not be listened at.
+        """Listen at the `wanted` places and at no others. Returns the places at which listening failed.
 
-        For a Service without pods nothing listens, so that clients are refused as in a cluster.
+        Nothing listens for a Service without pods, so that clients are refused as in a cluster.
         """
         refused = set()
         targets = {(one.address, one.port): one.targets for one in wanted if one.targets}
@@ -76,7 +76,7 @@ class Proxy:
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass everything on, and then the end; the other direction may still be open."""
+    """Pass all data on, and then the end of the stream; the other direction may still be open."""
     while piece := await reader.read(PIECE_BYTES):
         writer.write(piece)
         await writer.drain()

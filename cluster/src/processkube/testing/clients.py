@@ -15,7 +15,9 @@ from processkube.testing.waiting import PATIENCE_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class KubernetesClient:
-    """Plain HTTP to a Kubernetes API by a kubeconfig file with a token or client certificate."""
+    """A client that sends plain HTTP to a Kubernetes API, with a kubeconfig file that has a token or client
+    certificate.
+    """
 
     server: str
     session: requests.Session
@@ -35,14 +37,14 @@ class KubernetesClient:
         return KubernetesClient(server=cluster["server"], session=session)
 
     def call(self, method: str, path: str, body: Any = None, *, content: str = "application/json") -> dict[str, Any]:
-        """One request; raises AssertionError with the server's message when it is refused."""
+        """Send one request; raise AssertionError with the server's message when it is refused."""
         response = self.session.request(method, self.server + path, json=body, headers={"Content-Type": content}, timeout=PATIENCE_SECONDS)
         assert response.ok, f"{method} {path}: {response.status_code} {response.text[:500]}"
         answer: dict[str, Any] = orjson.loads(response.content)
         return answer
 
     def merge(self, path: str, body: Any) -> dict[str, Any]:
-        """A JSON merge patch."""
+        """Apply a JSON merge patch."""
         return self.call("PATCH", path, body, content="application/merge-patch+json")
 
 

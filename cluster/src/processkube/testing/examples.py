@@ -1,7 +1,9 @@
-"""How many examples property tests run: 25 where somebody waits for the result, all of them in the nightly lane.
+"""The number of examples that property tests run: 25 where a person waits for the result, all of them in the nightly
+lane.
 
-A test says with `@examples(200)` how many it wants in all, and its profile decides how many it gets. No test sets a
-number of Hypothesis' own (`settings`), as that would ignore the profile. `pytest --hypothesis-profile` chooses one:
+A test says with `@examples(200)` how many examples it wants in all, and its profile decides how many it gets. No test
+uses Hypothesis' own `settings` for a number, because that would ignore the profile. `pytest --hypothesis-profile`
+chooses one:
 
 - `few`, the default: at most `FEW` examples, and as many steps of a state machine. The same ones in each run, so that a
   red build is always about the change.
@@ -17,11 +19,13 @@ from hypothesis import HealthCheck, Phase, settings
 
 FEW = 25
 STEPS = 50
-"""Steps of a state machine, in all, unless its test asks for more or fewer."""
+"""Number of steps of a state machine unless its test asks for another number."""
 
 
 def register_profiles() -> None:
-    """For a conftest.py, before any test module is imported: their decorators ask which profile it is."""
+    """Register the profiles. A conftest.py must call this before any test module is imported: their decorators read the
+    profile.
+    """
     plain = settings.get_profile("default")
     settings.register_profile("here", plain, deadline=None, suppress_health_check=[HealthCheck.too_slow], stateful_step_count=STEPS)
     settings.register_profile("all", settings.get_profile("here"), derandomize=True)
@@ -32,9 +36,9 @@ def register_profiles() -> None:
 def examples(
     number: int, *, steps: int = STEPS, phases: Collection[Phase] = tuple(Phase), suppress: Collection[HealthCheck] = ()
 ) -> settings:
-    """For a test or a state machine that wants `number` examples of `steps` each in all.
+    """Return the settings for a test or a state machine that wants `number` examples of `steps` each in all.
 
-    `suppress` names the health checks that do not hold there, beside the one for slow examples.
+    `suppress` names the health checks that do not apply to the test, besides the one for slow examples.
     """
     few = settings.get_current_profile_name().startswith("few")  # a verbosity that was asked for is appended to the name
     return settings(
@@ -46,5 +50,7 @@ def examples(
 
 
 def search(limit: int) -> settings:
-    """Settings for `hypothesis.find`, which stops at its first hit, or after `limit` examples in any profile."""
+    """Return the settings for `hypothesis.find`, which stops at its first hit, or after `limit` examples in any
+    profile.
+    """
     return settings(max_examples=limit, phases=[Phase.generate], suppress_health_check=list(HealthCheck))

@@ -6,9 +6,10 @@ from contextlib import suppress
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on, for a process that binds it later.
+    """Return a free loopback port, for a process that binds it later.
 
-    It lies below those that Linux gives to outgoing connections, of which tests beside this one make many meanwhile.
+    It lies below the ports that Linux gives to outgoing connections, which tests running at the same time use in
+    numbers.
     """
     while True:
         port = 12_000 + secrets.randbelow(20_000)

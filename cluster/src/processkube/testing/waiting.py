@@ -1,6 +1,6 @@
-"""How long tests wait for what other tasks and processes bring about."""
+"""Timeouts of tests that wait for other tasks and processes."""
 
 PATIENCE_SECONDS = 240.0
-"""Longest wait where how soon something comes is not the claim: a busy machine may be tens of times slower than a
-quiet one.
+"""Longest wait in seconds where the test does not assert how soon something happens: a busy machine may be tens of
+times slower than a quiet one.
 """

@@ -27,7 +27,7 @@ LABELS = {"app": "web"}
 
 
 def pod_template(image: str = "web:1", **spec: Any) -> Document:
-    """A template of pods with the label `app: web`."""
+    """Return a template of pods with the label `app: web`."""
     return {"metadata": {"labels": dict(LABELS)}, "spec": {"containers": [{"name": "web", "image": image}], **spec}}
 
 
@@ -71,7 +71,7 @@ class WorkloadNamespace:
         return self.client.call("POST", self.path(plural), body)
 
     def refusal(self, plural: str, body: Document) -> str:
-        """The server's message for an object that it must refuse."""
+        """Return the server's message for an object that it must refuse."""
         response = self.client.session.post(self.client.server + self.path(plural), json=body, timeout=PATIENCE_SECONDS)
         assert response.status_code == 422, response.text
         message: str = response.json()["message"]
@@ -84,7 +84,7 @@ class WorkloadNamespace:
         return self.client.session.get(self.client.server + self.path(plural, name), timeout=PATIENCE_SECONDS).ok
 
     def every(self, plural: str) -> list[Document]:
-        """All objects of a kind, oldest first."""
+        """Return all objects of a kind, oldest first."""
         items: list[Document] = self.client.call("GET", self.path(plural))["items"]
         return sorted(items, key=lambda one: (one["metadata"]["creationTimestamp"], int(one["metadata"]["resourceVersion"])))
 
@@ -102,11 +102,11 @@ class WorkloadNamespace:
         self.patch(plural, name, {"spec": {"replicas": replicas}}, "scale")
 
     def pods(self) -> list[Document]:
-        """The pods that are not being deleted."""
+        """Return the pods that are not being deleted."""
         return [pod for pod in self.every("pods") if not pod["metadata"].get("deletionTimestamp")]
 
     def images(self) -> list[str]:
-        """The images of these pods, sorted."""
+        """Return the images of these pods, sorted."""
         return sorted(pod["spec"]["containers"][0]["image"] for pod in self.pods())
 
     def start(self, pod: str, *, ready: bool = True, since: str = "", **status: Any) -> None:
@@ -133,7 +133,7 @@ class WorkloadNamespace:
                 )
 
     def until(self, look: Callable[[], Value | None], wish: str, *, running: bool = False) -> Value:
-        """The first truthy value that `look` gives. With `running`, the pods start meanwhile."""
+        """Return the first truthy value of `look`. With `running`, the pods start meanwhile."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             if running:
@@ -144,12 +144,12 @@ class WorkloadNamespace:
             time.sleep(0.03)
 
     def shown(self) -> list[tuple[str, Document]]:
-        """Names and statuses, for messages."""
+        """Return names and statuses, for messages."""
         kinds = ("deployments", "replicasets", "statefulsets", "jobs", "pods")
         return [(f"{kind}/{one['metadata']['name']}", one.get("status", {})) for kind in kinds for one in self.every(kind)]
 
     def rolled_out(self, name: str) -> Document:
-        """The Deployment once all its pods are of its template and available, while pods start."""
+        """Return the Deployment once all its pods have its template and are available; pods start meanwhile."""
 
         def look() -> Document | None:
             item = self.get("deployments", name)
@@ -162,6 +162,6 @@ class WorkloadNamespace:
         return self.until(look, f"the Deployment {name} is rolled out", running=True)
 
     def events(self, about: str) -> list[str]:
-        """Reason and message of every event about an object, oldest first."""
+        """Return reason and message of every event about an object, oldest first."""
         items = [one for one in self.every("events") if one["involvedObject"]["name"] == about]
         return [f"{one['reason']}: {one['message']}" for one in items]

@@ -11,8 +11,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Table, func, literal, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from fairlead.costs.allocation import Allocation, Life, Price, Use, Work, allocate, unused
+from fairlead.costs.allocation import Allocation, Life, Use, Work, allocate, unused
 from fairlead.costs.money import HOUR_MICROSECONDS
+from fairlead.costs.prices import Price, in_force
 from fairlead.instances import Role
 from fairlead_api import tables
 from fairlead_api.costs.reporting import OTHERS, Sums, report
@@ -56,10 +57,16 @@ SELECT r.pool_id, max(r.at) OVER (PARTITION BY r.pool_id ORDER BY r.number) AS a
 _RATES = text("""
 SELECT p.namespace || '/' || p.name AS name, price.currency, sum(price.micros_per_hour) AS micros
 FROM instance_lives l JOIN pools p ON p.id = l.pool_id, LATERAL (
-  SELECT * FROM instance_prices i WHERE i.pool_id = l.pool_id AND i.role = l.role ORDER BY i.since DESC LIMIT 1
-) price WHERE l.ended_at IS NULL AND price.micros_per_hour IS NOT NULL GROUP BY 1, 2
+  SELECT * FROM (
+    (SELECT 1 AS kind, i.micros_per_hour, i.currency FROM instance_prices i WHERE i.pool_id = l.pool_id AND i.role = l.role
+     ORDER BY i.since DESC LIMIT 1)
+    UNION ALL
+    (SELECT 2, m.micros_per_hour, m.currency FROM measured_prices m WHERE m.pool_id = l.pool_id AND m.role = l.role
+     AND m.bucket > CAST(:now AS timestamptz) - interval '2 hours' ORDER BY m.bucket DESC LIMIT 1)
+  ) AS known WHERE known.micros_per_hour IS NOT NULL ORDER BY known.kind LIMIT 1
+) price WHERE l.ended_at IS NULL GROUP BY 1, 2
 """)
-"""SQL for the present cost of an hour, by pool and currency."""
+"""SQL for the present cost of an hour, by pool and currency: at declared prices, else at those measured lately."""
 
 
 class PostgresCosts:
@@ -75,7 +82,7 @@ class PostgresCosts:
             if pool is not None and not names:
                 raise NotFound("pool", pool)
             uses = await _uses(connection, by, names, start, end)
-            lives, prices = await _lives(connection, names, start, end), await _prices(connection, names, end)
+            lives, prices = await _lives(connection, names, start, end), await _prices(connection, names, start, end)
             work = await _work(connection, names, start, end)
 
             def allocations() -> Iterator[Allocation]:
@@ -89,10 +96,10 @@ class PostgresCosts:
             labels = await _key_names(connection, sums) if by is CostGroup.KEY else {}
         return await asyncio.to_thread(report, sums, by, start, end, labels)
 
-    async def rates(self) -> dict[tuple[str, str], int]:
+    async def rates(self, now: datetime) -> dict[tuple[str, str], int]:
         """What an hour of the living instances costs at present prices, in micro-units, by pool and currency."""
         async with self._database.reading() as connection:
-            return {(row.name, row.currency): int(row.micros) for row in await connection.execute(_RATES)}
+            return {(row.name, row.currency): int(row.micros) for row in await connection.execute(_RATES, {"now": now})}
 
 
 def _summed(by: CostGroup, allocations: Iterable[Allocation]) -> Sums:
@@ -107,6 +114,7 @@ def microseconds(at: datetime) -> int:
     return (at - _EPOCH) // timedelta(microseconds=1)
 
 
+_HOUR = timedelta(hours=1)
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
@@ -134,12 +142,22 @@ def _lives_of(rows: Iterable[Any]) -> Mapping[int, list[Life]]:
     return found
 
 
-async def _prices(connection: AsyncConnection, pools: Iterable[int], end: datetime) -> Mapping[int, list[Price]]:
-    prices = tables.instance_prices
+async def _prices(connection: AsyncConnection, pools: Iterable[int], start: datetime, end: datetime) -> Mapping[int, list[Price]]:
+    prices, measured = tables.instance_prices, tables.measured_prices
+    declared = await connection.execute(select(prices).where(prices.c.pool_id.in_(list(pools)), prices.c.since < end))
+    seen = await connection.execute(select(measured).where(*_within(measured, pools, start - _HOUR, end)))
+    of_specs = _prices_of((row, row.since, False) for row in declared)
+    of_tools = _prices_of((row, row.bucket, True) for row in seen)
     found: dict[int, list[Price]] = defaultdict(list)
-    for row in await connection.execute(select(prices).where(prices.c.pool_id.in_(list(pools)), prices.c.since < end)):
-        price = Price(role=Role(row.role), since=microseconds(row.since), micros_per_hour=row.micros_per_hour, currency=row.currency)
-        found[row.pool_id].append(price)
+    found.update({pool: in_force(of_specs[pool], of_tools[pool]) for pool in {*of_specs, *of_tools}})
+    return found
+
+
+def _prices_of(rows: Iterable[tuple[Any, datetime, bool]]) -> Mapping[int, list[Price]]:
+    found: dict[int, list[Price]] = defaultdict(list)
+    for row, since, measured in rows:
+        amount = {"micros_per_hour": row.micros_per_hour, "currency": row.currency, "measured": measured}
+        found[row.pool_id].append(Price(role=Role(row.role), since=microseconds(since), **amount))
     return found
 
 
@@ -217,7 +235,7 @@ async def _scheduled(connection: AsyncConnection, names: Mapping[int, str], star
     declared: dict[int, list[tuple[int, Mapping[str, Any]]]] = defaultdict(list)
     for row in await connection.execute(_DECLARED, {"pools": list(windows), "start": start, "end": end}):
         declared[row.pool_id].append((microseconds(row.at), row.spec))
-    prices = await _prices(connection, windows, end)
+    prices = await _prices(connection, windows, start, end)
     return await asyncio.to_thread(_unused, windows, changes, declared, prices, microseconds(start), microseconds(end))
 
 

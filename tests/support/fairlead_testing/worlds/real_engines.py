@@ -25,6 +25,8 @@ from fairlead_testing.worlds.router_worlds import RunningRouter, World, until
 COMPLETIONS = "/v1/completions"
 SECONDS = 600.0
 """For what takes seconds on a quiet machine."""
+SILENT_MILLISECONDS = 10_000
+"""How long an engine may pause within a replay before it is asked again."""
 
 SOURCE = Source(instance="engine")
 
@@ -74,19 +76,27 @@ class Live:
     def hear_out(self, instance: str) -> None:
         """Take from the engine's replay socket what it has published since we asked it last.
 
-        It drops what a busy reader does not take in time: then the rest is asked for.
+        It drops what a busy reader does not take in time, its last word too: then the rest is asked for.
         """
-        truth, complete = self.truths[instance], False
-        with zmq.Context() as context, context.socket(zmq.DEALER) as asking:
-            asking.linger, asking.rcvtimeo, asking.rcvhwm = 0, int(SECONDS * 1000), 0
+        with zmq.Context() as context:
+            while not self._all_taken(context, instance):
+                pass
+
+    def _all_taken(self, context: zmq.Context[Any], instance: str) -> bool:
+        """Ask once, at a socket of its own; whether nothing of the answer was dropped."""
+        truth, complete = self.truths[instance], True
+        with context.socket(zmq.DEALER) as asking:
+            asking.linger, asking.rcvtimeo, asking.rcvhwm = 0, SILENT_MILLISECONDS, 0
             asking.connect(self.engines[instance].replay_endpoint)
-            while not complete:
-                complete = True
-                asking.send_multipart((b"", truth.batches.to_bytes(8, "big")))
+            asking.send_multipart((b"", truth.batches.to_bytes(8, "big")))
+            try:
                 while (frames := asking.recv_multipart())[-2] != b"\xff" * 8:
                     complete = complete and int.from_bytes(frames[-2], "big") == truth.batches
                     if complete:
                         truth.take(decode(frames[-1]).events)
+            except zmq.Again:
+                return False
+        return complete
 
     async def agrees(self, instance: str) -> BlockIndex:
         """Wait until the router's index has as many blocks as the engine says; what it says, as an index."""

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.costs.allocation import Allocation, Life, Price, Use, Work, allocate, merged, unused
+from fairlead.costs.allocation import Allocation, Life, Use, Work, allocate, merged, unused
 from fairlead.costs.money import HOUR_MICROSECONDS, MICRO, UNITS, apportioned, micros_of, read_back, rounded, shown, written
+from fairlead.costs.prices import Price
 from fairlead.errors import InvalidInput
 from fairlead.instances import Role
 from fairlead_testing.examples import examples

@@ -477,10 +477,10 @@ async def test_what_cannot_be_true_is_told_while_an_engine_says_it_and_a_while_l
     engines.implausible("i0", "its answers", "sent too much \ud800\n", 0.0)
     engines.implausible("i0", "its metrics", "too", 100.0)
     (told,) = engines.troubled()
-    assert told.words == "what it says is not all used: its answers: sent too much ??; its metrics: too"
+    assert told.words == "some of its reports are impossible and ignored: its answers: sent too much ??; its metrics: too"
     engines.forget_implausible(IMPLAUSIBLE_SECONDS)
     (told,) = engines.troubled()
-    assert told.words == "what it says is not all used: its metrics: too"
+    assert told.words == "some of its reports are impossible and ignored: its metrics: too"
     engines.forget_implausible(IMPLAUSIBLE_SECONDS + 100.0)
     assert stage.found() == []
 

@@ -2,6 +2,6 @@
 
 A rule is checked when its definition is created, and evaluated when an object is written.
 
-It must not touch the store. Its danger: to estimate other costs than the real server and so take a rule that a real
-cluster refuses, or refuse one that it takes.
+This package must not touch the store. Its danger is a cost estimate that differs from the real server's, so that it
+accepts a rule that a real cluster refuses, or refuses one that a real cluster accepts.
 """

@@ -1,8 +1,8 @@
 """Computes the type, the highest cost and the faults of a rule from its text and the declared types alone.
 
-It follows cel-go's type checker and cost estimator, as the real server uses both when a definition is created. An
+It follows cel-go's type checker and cost estimator, because the real server uses both when a definition is created. An
 expression that this module does not know counts as right: a function without a signature below has the type `unknown`,
-which fits everywhere, and costs as much as a simple step.
+which matches every type, and costs as much as a simple step.
 
 Missing here: optional values, two-variable macros, cel.bind, the functions in `UNSUPPORTED`, and checks of literal
 arguments (regular expressions, durations).
@@ -244,7 +244,7 @@ class _Walk:
         return owner if owner.kind == "unknown" else DYN
 
     def place_of(self, container: Part, inner: CelType | None) -> CelType:
-        """The declared data to which a step into `container` leads: `inner`, or `LOST` if it is not declared.
+        """Return the declared data to which a step into `container` leads: `inner`, or `LOST` if that is not declared.
 
         Like the real estimator, this assumes that a step into a computed value leads to the root.
         """
@@ -326,7 +326,7 @@ class _Walk:
         return Part(type=found, cost=cost, at=at, size=target.sized() if size is None else size)
 
     def iterated(self, target: Part) -> tuple[CelType, CelType]:
-        """The type of a macro's variable, and the declared data that the variable takes its values from."""
+        """Return the type of a macro's variable, and the declared data from which the variable takes its values."""
         match target.type.kind:
             case "list":
                 return target.type.element or UNKNOWN, self.place_of(target, target.place.element)
@@ -380,7 +380,7 @@ _LEAST_CHILDREN = {
     "map_lit": 0,
     **dict.fromkeys(("conditionalor", "conditionaland", "relation", "addition", "multiplication", "unary"), 2),
 }
-"""Fewest children of a node that is an operation of its kind.
+"""Minimum number of children of a node that is an operation of its kind.
 
 The grammar wraps each expression in one node per level of precedence; a node with fewer children only wraps another.
 """

@@ -51,7 +51,9 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallCost:
-    """The cost of a call without that of its target and arguments; `size` of its result, where the formula knows it."""
+    """The cost of a call without the cost of its target and arguments; `size` is the size of its result, if the formula
+    knows it.
+    """
 
     cost: int
     size: Size | None = None
@@ -66,7 +68,7 @@ def scaled(amount: int, factor: float) -> int:
 
 
 def equality(left: Size, right: Size) -> int:
-    """The cost of a comparison, which ends with the shorter of the two."""
+    """Return the cost of a comparison, which ends with the shorter of the two values."""
     return scaled(min(left.most, right.most), _TRAVERSAL)
 
 
@@ -76,7 +78,9 @@ def concatenation(left: Operand, right: Operand) -> CallCost:
 
 
 def call_cost(function: str, target: Operand | None, arguments: Sequence[Operand]) -> CallCost:
-    """Apply the formula of a function; the cost is 1 for functions whose time hardly depends on their operands."""
+    """Return the cost of a call by its function's formula; the cost is 1 for functions whose time hardly depends on
+    their operands.
+    """
     formula = _FORMULAS.get(function)
     found = formula(target, arguments) if formula is not None else None
     return found if found is not None else CallCost(cost=1)

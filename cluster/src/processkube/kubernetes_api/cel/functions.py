@@ -23,7 +23,7 @@ _QUANTITY = re.compile(r"^([+-]?(?:\d+(?:\.\d*)?|\.\d+))(?:([numkMGTPE]|[KMGTPE]
 
 
 def parse_quantity(text: str) -> Decimal:
-    """`500m` → 0.5, `1Gi` → 1073741824. Raises ValueError."""
+    """Parse a quantity: `500m` is 0.5, `1Gi` is 1073741824. Raises ValueError."""
     found = _QUANTITY.match(text)
     if found is None:
         raise ValueError(f"{text!r} is not a quantity; write a number with an optional suffix such as m, k or Gi")

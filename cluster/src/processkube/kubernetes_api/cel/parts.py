@@ -46,7 +46,7 @@ class Part:
         return Size(1, 1) if self.type.kind in types.SCALARS else UNKNOWN_SIZE
 
     def operand(self) -> Operand:
-        """This expression as the cost formulas see it."""
+        """Return this expression as the cost formulas see it."""
         element = self.type.element
         item_most = None
         if element is not None and element.kind in {"string", "bytes"}:
@@ -67,7 +67,8 @@ def arguments_of(node: Tree, *, skip: int = 0) -> list[Tree]:
 
 
 def innermost(node: Tree) -> Tree:
-    """The expression itself: the grammar wraps it in a node for each level of precedence that it has no operator of.
+    """Return the expression itself: the grammar wraps it in a node for each level of precedence of which it has no
+    operator.
 
     Literals of lists and maps are not such wrappers, even with one element.
     """
@@ -86,7 +87,7 @@ def end_of(node: Tree) -> int:
 
 
 def text_length(literal: str) -> int:
-    """Characters of a text literal as it is written, prefix and quotes included."""
+    """Return the number of characters of a text literal as it is written, prefix and quotes included."""
     found = re.match(r"([bBrR]*)('''|\"\"\"|'|\")", literal)
     if found is None:
         return len(literal)
@@ -95,7 +96,7 @@ def text_length(literal: str) -> int:
 
 
 def token_of(node: Tree, index: int) -> lark.Token:
-    """A child that is a token according to the grammar."""
+    """Return a child that is a token according to the grammar."""
     token = node.children[index]
     assert isinstance(token, lark.Token)
     return token

@@ -45,7 +45,7 @@ class Rule:
     runner: _Runner
     is_transition: bool
     reads: frozenset[str] | None
-    """Members of self and oldSelf that the rule and its message read; None when it may be all of them."""
+    """Members of self and oldSelf that the rule and its message read; None when the rule may read all of them."""
     message: str
     message_runner: _Runner | None
     reason: str
@@ -81,7 +81,7 @@ def compile_rules(schema: Object, path: str = "") -> RuleTree | None:
 
 
 def check_rules(value: Any, tree: RuleTree, path: str = "", old: Any = ABSENT) -> list[Cause]:
-    """One cause for each rule that fails.
+    """Return one cause for each rule that fails.
 
     Parts equal to their old value are not evaluated again (ratcheting).
     """
@@ -122,7 +122,7 @@ def _check_here(value: Any, tree: RuleTree, path: str, old: Any) -> list[Cause]:
 
 
 def _read_by(rules: tuple[Rule, ...], value: Any) -> Any:
-    """The part of a value that these rules read."""
+    """Return the part of a value that these rules read."""
     if not isinstance(value, dict) or any(rule.reads is None for rule in rules):
         return value
     names = frozenset[str]().union(*(rule.reads for rule in rules if rule.reads is not None))
@@ -144,7 +144,7 @@ def _evaluate(value: Any, tree: RuleTree, path: str, context: Mapping[str, Any])
 
 
 def _visible_at_root(item: Object) -> Object:
-    """Reduce an object's metadata to name and generateName, as rules see nothing else of it."""
+    """Reduce an object's metadata to name and generateName, because rules see nothing else of it."""
     names = {name: value for name, value in item.get("metadata", {}).items() if name in {"name", "generateName"}}
     return {**item, "metadata": names}
 
@@ -222,14 +222,14 @@ def parsed(text: str) -> lark.Tree[Any]:
 
 
 def uses_old_self(tree: lark.Tree[Any]) -> bool:
-    """Whether a rule compares with the object as it was before the write."""
+    """Return whether a rule compares with the object as it was before the write."""
     return any(str(node.children[0]) == "oldSelf" for node in tree.find_data("ident"))
 
 
 def members_read(tree: lark.Tree[Any]) -> frozenset[str] | None:
-    """The members of self and oldSelf that an expression reads; None when it uses one of them as a whole.
+    """Return the members of self and oldSelf that an expression reads; None when it uses one of them as a whole.
 
-    None also for a name that is escaped in the expression, because the object has it unescaped.
+    Also returns None for a name that is escaped in the expression, because the object has the unescaped name.
     """
     used = sum(str(node.children[0]) in _SELVES for node in tree.find_data("ident"))
     members = [

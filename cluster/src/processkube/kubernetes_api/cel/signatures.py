@@ -20,10 +20,10 @@ UNSUPPORTED = (
     )
     - FUNCTIONS.keys()
 )
-"""Functions that the real server has and this one cannot evaluate."""
+"""Functions of the real server that this server cannot evaluate."""
 
 UNSUPPORTED_NAMESPACES = frozenset({"format", "optional", "cel", "sets", "math", "strings", "base64", "ip", "authorizer"})
-"""Names before the dot of functions that this server cannot evaluate: `sets` in `sets.contains(…)`."""
+"""Prefixes of functions that this server cannot evaluate: `sets` in `sets.contains(…)`."""
 
 KNOWN = base_functions.keys() | FUNCTIONS.keys()
 
@@ -49,12 +49,12 @@ _TEXTS = types.list_of(STRING)
 
 
 def is_any(kind: CelType) -> bool:
-    """Whether the type is known only during evaluation, or is one that this server cannot judge."""
+    """Return whether the type is known only during evaluation, or is one that this server cannot judge."""
     return kind.kind in {"dyn", "unknown"}
 
 
 def same(left: CelType, right: CelType) -> bool:
-    """Whether two types may be compared for equality, or one may be used as the other."""
+    """Return whether two types may be compared for equality, or one may be used as the other."""
     if is_any(left) or is_any(right):
         return True
     if left.kind != right.kind:
@@ -65,7 +65,7 @@ def same(left: CelType, right: CelType) -> bool:
 
 
 def ordered(left: CelType, right: CelType) -> bool:
-    """Whether `<` and its like take these types.
+    """Return whether `<`, `<=`, `>` and `>=` accept these types.
 
     Only these comparisons may mix numbers of different kinds.
     """
@@ -75,7 +75,7 @@ def ordered(left: CelType, right: CelType) -> bool:
 
 
 def arithmetic(sign: str, left: CelType, right: CelType) -> CelType | None:
-    """The type of a sum, difference, product and so on; None when the types have no such operation."""
+    """Return the type of a sum, difference, product and so on; None when the types have no such operation."""
     if is_any(left) or is_any(right):
         known = right if is_any(left) else left
         return known if known.kind in {"int", "uint", "double", "string", "bytes", "list"} else UNKNOWN
@@ -121,9 +121,9 @@ _TIME_PARTS = frozenset(
 
 
 def result_of(name: str, target: CelType | None, arguments: Sequence[CelType]) -> CelType | None:
-    """The type that a call gives: `unknown` for functions without a signature here.
+    """Return the type of a call's result: `unknown` for functions without a signature here.
 
-    None when the function does not take such operands.
+    Returns None when the function does not accept such operands.
     """
     if name == "size":
         measured = arguments[0] if target is None and arguments else target

@@ -63,12 +63,12 @@ SCALARS = frozenset({"bool", "double", "duration", "int", "timestamp", "uint"})
 
 
 def list_of(element: CelType) -> CelType:
-    """The type of a list that an expression makes; the schema sets no bound to its size."""
+    """Return the type of a list that an expression makes; the schema does not bound its size."""
     return CelType(kind="list", element=element, min_bytes=2)
 
 
 def declared_type(schema: Object, *, root: bool = False) -> CelType | None:
-    """The type of data under a schema; None if rules cannot see the data.
+    """Return the type of data under a schema; None if rules cannot see the data.
 
     `root` adds apiVersion, kind and the object's name.
     """
@@ -93,7 +93,7 @@ def declared_type(schema: Object, *, root: bool = False) -> CelType | None:
 
 
 def escaped_name(name: str) -> str | None:
-    """A field's name as rules spell it; None for a name that they cannot spell."""
+    """Return a field's name as rules spell it; None for a name that rules cannot spell."""
     if not name or name[0].isdigit():
         return None
     if name in _RESERVED:

@@ -12,7 +12,7 @@ from processkube.kubernetes_api.schemas.schemas import LIST_TYPE, child_schema, 
 
 
 def to_cel(value: Any, schema: Object | None) -> Any:
-    """Convert a JSON value as CEL sees it under its schema.
+    """Return a JSON value as CEL sees it under its schema.
 
     Numbers, times and durations are typed, and field names escaped.
     """

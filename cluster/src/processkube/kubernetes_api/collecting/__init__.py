@@ -1,4 +1,5 @@
 """Deletes objects, with finalizers, disruption budgets and collection of garbage and expired events; finds lost nodes.
 
-It must not delete an object that still has a finalizer. Its danger: to look up an owner in the wrong namespace.
+This package must not delete an object that still has a finalizer. Its danger is a lookup of an owner in the wrong
+namespace.
 """

@@ -1,4 +1,4 @@
-"""Writes conditions into a status, and the Events that tell people why."""
+"""Writes conditions into a status, and the Events that explain them to people."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _numbers = itertools.count()
 
 
 def condition_of(item: Object, kind: str) -> Object | None:
-    """The condition of this type, or None; it belongs to the object."""
+    """Return the condition of this type (the object's own, not a copy), or None."""
     found: Object | None = next((one for one in at_path(item, "status", "conditions", default=[]) if one.get("type") == kind), None)
     return found
 
 
 def set_condition(item: Object, condition: Object, now: str) -> None:
-    """Put a condition in place of the one of its type; the transition time changes with the status only."""
+    """Replace the condition of the same type; the transition time changes only if the status does."""
     before = condition_of(item, condition["type"])
     same = before is not None and before["status"] == condition["status"]
     since = before["lastTransitionTime"] if same and before is not None and "lastTransitionTime" in before else now

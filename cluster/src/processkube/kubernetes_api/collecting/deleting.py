@@ -1,6 +1,6 @@
 """Deletion with preconditions, propagation and grace.
 
-An object that has to wait for something is marked; any other is removed at once.
+An object that has to wait for something is marked; any other object is removed at once.
 """
 
 from __future__ import annotations

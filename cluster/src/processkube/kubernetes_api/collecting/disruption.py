@@ -1,4 +1,6 @@
-"""PodDisruptionBudgets: how many pods may be disrupted, whether one more eviction is allowed, and the status."""
+"""PodDisruptionBudgets: the number of pods that may be disrupted, whether one more eviction is allowed, and
+the status.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,8 @@ class Budget:
 def measure(resources: Resources, budget: Object) -> Budget:
     """Count the pods that a budget selects.
 
-    Expected is the number of pods that their controllers ask for, also while some of these pods are missing; with an
-    absolute `minAvailable`, it is the number of pods that exist.
+    The expected number is the one that the pods' controllers ask for, also while some of these pods are missing; with
+    an absolute `minAvailable`, it is the number of pods that exist.
     """
     spec = budget.get("spec", {})
     selector = selector_of_object(spec.get("selector"))
@@ -86,7 +88,7 @@ def _share(percent: str, of: int) -> int:
 
 
 def _expected(resources: Resources, pods: Iterable[Object]) -> int:
-    """The number of pods that the pods' controllers ask for.
+    """Return the number of pods that the pods' controllers ask for.
 
     A pod counts as one if it has no controller, or if its controller has no scale.
     """
@@ -159,7 +161,7 @@ class DisruptionController:
             self._unsubscribe()
 
     def refresh(self) -> None:
-        """Write the status of every budget that the changes since the last time concern."""
+        """Write the status of every budget that has been affected by changes since the last call."""
         concerned, self._concerned = sorted(self._concerned), set()
         for namespace, name in concerned:
             if (stored := self._store.get(BUDGETS, namespace, name)) is not None:

@@ -27,9 +27,9 @@ class Evictions:
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._tainted_since: dict[str, float] = {}
-        """Keyed by a pod's uid."""
+        """The time since which each pod's node has had its taints, keyed by the pod's uid."""
         self._missing_since: dict[str, float] = {}
-        """Keyed by a node's name."""
+        """The time since which each node has been missing, keyed by the node's name."""
 
     def check(self, now: float) -> None:
         """Delete the pods that must leave at `now`, in seconds that never go back."""
@@ -99,7 +99,7 @@ def _disrupted(resources: Resources, pod: Stored, reason: str, message: str) -> 
 
 
 def tolerated_seconds(tolerations: Iterable[Object], taints: Iterable[Object]) -> float | None:
-    """How long a pod may stay on a node with these taints: 0 = not at all, None = without limit."""
+    """Return the seconds for which a pod may stay on a node with these taints: 0 = not at all, None = without limit."""
     given = list(tolerations)
     used: list[Object] = []
     for taint in taints:

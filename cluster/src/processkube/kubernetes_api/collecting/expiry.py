@@ -20,7 +20,7 @@ async def expire_events(resources: Resources) -> None:
 
 
 def sweep(resources: Resources) -> int:
-    """Remove the events whose time is over; return how many there were."""
+    """Remove expired events; return the number of removed events."""
     oldest = resources.clock() - EVENT_LIFETIME
     over = [stored for stored in resources.store.list("events") if _last_written(stored.object) < oldest]
     for stored in over:

@@ -19,7 +19,7 @@ from processkube.kubernetes_api.writing.resources import Resources
 _BACKGROUND, _FOREGROUND = DeleteOptions(propagation="Background"), DeleteOptions(propagation="Foreground")
 _ORPHANING = DeleteOptions(propagation="Orphan")
 _REMEMBERED = 500
-"""How many owners that are known to be gone the collector remembers, as in kube-controller-manager."""
+"""Maximum number of missing owners that the collector remembers, as in kube-controller-manager."""
 _NAMESPACES, _DEFINITIONS = "namespaces", "customresourcedefinitions.apiextensions.k8s.io"
 
 
@@ -37,7 +37,7 @@ class GarbageCollector:
         self._gone: dict[tuple[str, ...], None] = {}
         """References to the owners that were removed last."""
         self._undecided: dict[str, Stored] = {}
-        """Keyed by uid: the dependents of owners whose kind is not served."""
+        """The dependents of owners whose kind is not served, keyed by uid."""
         self._waiting: deque[Stored] = deque()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -141,7 +141,9 @@ class GarbageCollector:
             self._delete(stored, _ORPHANING if ORPHAN in finalizers else _FOREGROUND if FOREGROUND in finalizers else _BACKGROUND)
 
     def _owner(self, dependent: Stored, reference: Object) -> Stored | None:
-        """The owner that a reference means. An object with the same uid but another kind or name is not the owner."""
+        """Return the owner that a reference means; None if it does not exist. An object with the same uid but another
+        kind or name is not the owner.
+        """
         found = self._store.by_uid(reference["uid"])
         if found is None or found.namespace not in {"", dependent.namespace} or found.name != reference["name"]:
             return None
@@ -175,7 +177,7 @@ class GarbageCollector:
             self._drop_finalizer(owner, FOREGROUND)
 
     def _is_lasting(self, dependent: Stored, reference: Object) -> bool:
-        """Whether an owner exists and is not itself waiting for the deletion of its dependents."""
+        """Return whether an owner exists and does not wait for the deletion of its dependents."""
         found = self._owner(dependent, reference)
         return found is not None and not _waits(found.object)
 
@@ -244,12 +246,12 @@ def _owner_uids(item: Object) -> list[str]:
 
 
 def _type(item: Object) -> tuple[str, str]:
-    """Group and kind of an object or of a reference's target; a reference may name any version."""
+    """Return group and kind of an object or of a reference's target; a reference may name any version."""
     return item["apiVersion"].rpartition("/")[0], item["kind"]
 
 
 def _waits(item: Object) -> bool:
-    """Whether an object waits for the deletion of its dependents before it is deleted."""
+    """Return whether an object waits for the deletion of its dependents before it is deleted."""
     return FOREGROUND in item["metadata"].get("finalizers", ())
 
 

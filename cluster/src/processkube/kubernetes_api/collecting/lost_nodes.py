@@ -1,8 +1,8 @@
-"""Notices nodes whose kubelet has fallen silent, as the node lifecycle controller of Kubernetes does.
+"""Detects nodes whose kubelet has fallen silent, like the node lifecycle controller of Kubernetes.
 
-A silent node's condition Ready becomes Unknown, its pods' Ready becomes False and nothing else of them, and it gets the
-taints `node.kubernetes.io/unreachable`. When its kubelet reports again, that kubelet corrects the conditions and the
-taints go.
+A silent node's condition Ready becomes Unknown, the Ready of its pods becomes False without any other change of the
+pods, and the node gets the taints `node.kubernetes.io/unreachable`. When its kubelet reports again, it corrects the
+conditions and the taints are removed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _REPORTED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 @dataclass(frozen=True, slots=True)
 class _Heartbeat:
-    """The last sign of life of a node, and when this controller saw it first."""
+    """The last heartbeat of a node, and the time when this controller first saw it."""
 
     sign: tuple[str, str]
     seen_at: float
@@ -49,7 +49,8 @@ class LostNodes:
     async def run(self) -> None:
         """Check ten times per grace period.
 
-        Time that this process spends stopped or starved counts at most twice a pause: nodes cannot report to it then.
+        Time for which this process is stopped or starved counts as at most two pauses, because nodes cannot report to
+        it then.
         """
         pause = min(LONGEST_PAUSE_SECONDS, self._grace / 10)
         clock = asyncio.get_running_loop().time
@@ -75,7 +76,9 @@ class LostNodes:
         self._evictions.check(now)
 
     def _heartbeat(self, node: Stored, now: float) -> _Heartbeat:
-        """The node's heartbeat. The kubelet's times are only compared with each other, because its clock may differ."""
+        """Return the node's heartbeat. The kubelet's times are only compared with each other, because its clock may
+        differ.
+        """
         lease = self._store.get(_LEASES, LEASE_NAMESPACE, node.name)
         renewed = at_path(lease.object, "spec", "renewTime", default="") if lease else ""
         sign = (str(renewed), str((condition_of(node.object, "Ready") or {}).get("lastHeartbeatTime", "")))

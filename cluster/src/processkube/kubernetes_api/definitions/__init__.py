@@ -1,4 +1,4 @@
 """CustomResourceDefinitions: the defaults of their fields, and the faults for which the real server would refuse them.
 
-It must not store them. Its danger: to accept a definition that a real cluster refuses.
+This package must not store definitions. Its danger is a definition that it accepts and a real cluster refuses.
 """

@@ -1,7 +1,7 @@
-"""Checks the defaults in a definition, each as it is written: the defaults nested below it are not filled in first.
+"""Checks the defaults in a definition, each as it is written: nested defaults are not filled in first.
 
-It follows k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting. Rules with `oldSelf` are
-not tried on defaults here.
+It follows k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting. Rules with `oldSelf` are not tried on
+defaults here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from processkube.kubernetes_api.schemas.validation import validate
 
 
 def default_faults(schema: Object, path: str) -> Iterator[Cause]:
-    """Faults of the defaults in a structural schema and in all schemas below it.
+    """Yield the faults of the defaults in a structural schema and in all schemas below it.
 
     Like the real server, this ignores defaults below `additionalProperties`.
     """

@@ -38,7 +38,7 @@ def default_definition(crd: Object) -> None:
 
 
 def _without_nulls(schema: Any) -> Any:
-    """Drop members that are null, as null counts as absent.
+    """Return the schema without members that are null, because null counts as absent.
 
     Data inside a schema, such as a default, keeps its nulls.
     """
@@ -53,7 +53,7 @@ _APPROVED = "api-approved.kubernetes.io"
 
 
 def definition_faults(crd: Object, old: Object | None) -> list[Cause]:
-    """All faults that keep a definition from being served."""
+    """Return all faults that keep a definition from being served."""
     spec = crd.get("spec", {})
     causes = [*_name_faults(crd, spec), *_spec_faults(spec), *_version_faults(spec), *_names_faults(spec.get("names", {}))]
     if old is not None:
@@ -94,8 +94,8 @@ def _spec_faults(spec: Object) -> Iterator[Cause]:
 
 
 def _version_faults(spec: Object) -> Iterator[Cause]:
-    """Faults of the versions. A member that is equal in all versions is checked once and reported for the whole
-    definition.
+    """Yield the faults of the versions. A member that is equal in all versions is checked once and reported for the
+    whole definition.
     """
     versions = spec.get("versions", [])
     for index, version in enumerate(versions):
@@ -120,9 +120,9 @@ def _version_faults(spec: Object) -> Iterator[Cause]:
 
 
 def _places(versions: list[Object], member: str, shared: str) -> Iterator[tuple[str, Any, Object]]:
-    """Path, content and version of a member, for each version that has it.
+    """Yield path, content and version of a member, for each version that has it.
 
-    A member that is equal in all versions comes once, with a path at the definition.
+    A member that is equal in all versions is yielded once, with a path at the definition.
     """
     if versions and versions[0].get(member) and all(version.get(member) == versions[0][member] for version in versions):
         yield f"spec.{shared}", versions[0][member], next((version for version in versions if _has_status(version)), versions[0])
@@ -133,7 +133,7 @@ def _places(versions: list[Object], member: str, shared: str) -> Iterator[tuple[
 
 
 def openapi_faults(schema: Object, path: str, *, has_status: bool) -> list[Cause]:
-    """All faults of one schema. A step is left out when an earlier step that it needs found faults."""
+    """Return all faults of one schema. A step is skipped when an earlier step that it needs found faults."""
     causes = list(root_faults(schema, path, has_status=has_status))
     earlier = structural_faults(schema, path) or list(default_faults(schema, path))
     words = list(schema_faults(schema, path, root=True))

@@ -1,6 +1,6 @@
-"""The definition of LeaderWorkerSets, as kubernetes-sigs/lws has it: fields, bounds, defaults and scale.
+"""The definition of LeaderWorkerSets, as in kubernetes-sigs/lws: fields, bounds, defaults and scale.
 
-Where the real one writes the schema of a pod template out, it is made of the server's own here.
+The real definition writes out the schema of a pod template, which is made from the server's own schemas here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _KEPT = frozenset({"type", "properties", "items", "additionalProperties", "requi
 
 
 def leader_worker_set_definition() -> Object:
-    """The CustomResourceDefinition, ready to be applied."""
+    """Return the CustomResourceDefinition, ready to be applied."""
     plural, group = "leaderworkersets", "leaderworkerset.x-k8s.io"
     names = {
         "kind": "LeaderWorkerSet",
@@ -95,7 +95,7 @@ def _free() -> Object:
 
 
 def _plain(schema: Any) -> Any:
-    """A built-in schema as a definition may have it: quantities are numbers too, and lists have no keys."""
+    """Return a built-in schema in a form allowed in a definition: quantities may be numbers, and lists have no keys."""
     if schema.get("x-kubernetes-int-or-string") or schema.get("format") == "quantity":
         return dict(_SHARE)
     plain = {name: value for name, value in schema.items() if name in _KEPT and not (name == "format" and value == "byte")}

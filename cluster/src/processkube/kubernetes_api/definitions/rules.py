@@ -1,7 +1,7 @@
 """Judges the rules of a definition before any object exists: whether they compile, their type and their highest cost.
 
-A rule's estimate is multiplied by how often its data can occur. That is the product of the `maxItems` and
-`maxProperties` around it; where one of them is not set, it is the number that fits into the largest request. It follows
+A rule's estimate is multiplied by how often its data can occur: the product of the `maxItems` and `maxProperties`
+around it. A limit that is not set is replaced by the number of items that fits into the largest request. It follows
 k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation.
 """
 
@@ -58,9 +58,9 @@ class _Budget:
 
 
 def rule_faults(schema: Object, path: str, known: Sequence[Cause]) -> list[Cause]:
-    """Faults of all rules.
+    """Return the faults of all rules.
 
-    A rule is not judged if the schema has `known` faults at its node or below, as the types would mean nothing.
+    A rule is not judged if the schema has `known` faults at its node or below, because the types would be meaningless.
     """
     budget = _Budget()
     causes = list(_faults(_Node(schema=schema, path=path, root=True), budget, [cause.field for cause in known]))
@@ -96,7 +96,7 @@ def _children(node: _Node) -> Iterator[_Node]:
 
 
 def _most_children(schema: Object) -> int | None:
-    """How often the data below can occur in one occurrence of this schema's data; None: without limit."""
+    """Return how often the data below can occur in one occurrence of this schema's data; None: without limit."""
     kind, most = schema.get("type"), None
     if kind == "array":
         most = schema.get("maxItems")
@@ -164,7 +164,7 @@ def _too_dear(name: str, cost: int, limit: int) -> str:
 
 
 def _of_rule(path: str, rule: Object, detail: str) -> Cause:
-    """A fault of a rule; like the real server, it prints the whole rule as Go spells it."""
+    """Return a fault of a rule; like the real server, it prints the whole rule as Go spells it."""
     shown = {
         "Rule": rule.get("rule", ""),
         "Message": rule.get("message", ""),

@@ -1,8 +1,8 @@
 """The checks that apiextensions makes of a definition's schema beyond its structure.
 
-They cover forbidden words, lists that are sets or maps, and the form of rules, as in
-ValidateCustomResourceDefinitionOpenAPISchema of k8s.io/apiextensions-apiserver. Whether rules compile, and their cost,
-is for `definitions.rules`.
+They cover forbidden keywords, lists that are sets or maps, and the form of rules, as in
+ValidateCustomResourceDefinitionOpenAPISchema of k8s.io/apiextensions-apiserver. `definitions.rules` checks whether
+rules compile, and their cost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _AT_ROOT_WITH_STATUS = frozenset(
 
 
 def root_faults(schema: Object, path: str, *, has_status: bool) -> Iterator[Cause]:
-    """Faults of words that are forbidden only at the root."""
+    """Yield faults of keywords that are forbidden only at the root."""
     others = sorted(name for name, value in schema.items() if name not in _AT_ROOT_WITH_STATUS and not is_unsaid(name, value))
     if has_status and others:
         detail = f"only {sorted(_AT_ROOT_WITH_STATUS)} fields are allowed at the root of the schema if the status subresource is enabled"
@@ -37,9 +37,9 @@ def root_faults(schema: Object, path: str, *, has_status: bool) -> Iterator[Caus
 
 
 def schema_faults(schema: Object, path: str, *, root: bool = False, no_defaults: str = "", in_metadata: bool = False) -> Iterator[Cause]:
-    """Faults of a schema and all schemas below it.
+    """Yield the faults of a schema and all schemas below it.
 
-    `no_defaults` names the place in which a default is forbidden; it is empty if defaults are allowed.
+    `no_defaults` names the part of the schema in which a default is forbidden; it is empty if defaults are allowed.
     """
     yield from _word_faults(schema, path, no_defaults=no_defaults, in_metadata=in_metadata)
     yield from _below(schema, path, root=root, no_defaults=no_defaults, in_metadata=in_metadata)
@@ -92,7 +92,7 @@ def _word_faults(schema: Object, path: str, *, no_defaults: str, in_metadata: bo
 
 
 def _kind_faults(schema: Object, path: str) -> Iterator[Cause]:
-    """Faults of x-kubernetes-map-type and x-kubernetes-list-type."""
+    """Yield the faults of x-kubernetes-map-type and x-kubernetes-list-type."""
     for word, wanted, known in ((MAP_TYPE, "object", ("atomic", "granular")), (LIST_TYPE, "array", ("atomic", "set", "map"))):
         if (found := schema.get(word)) is None:
             continue

@@ -1,4 +1,4 @@
-"""The kinds that the server knows, built in and defined, and how a path finds one.
+"""The kinds that the server knows, built in and defined, and how a path finds its kind.
 
-It must not read objects. Its danger: two definitions that claim one path.
+This package must not read objects. Its danger is two definitions that claim one path.
 """

@@ -13,7 +13,7 @@ CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 
 
 def kinds_of(crd: Object) -> list[ResourceKind]:
-    """The kinds of a valid definition: one per served version, the storage version first."""
+    """Return the kinds of a valid definition: one per served version, the storage version first."""
     spec = crd["spec"]
     names = spec["names"]
     storage = next(version["name"] for version in spec["versions"] if version.get("storage"))
@@ -48,7 +48,9 @@ def _kind_of(spec: Object, names: Object, version: Object, storage: str) -> Reso
 
 
 def _with_metadata(schema: Object) -> Object:
-    """Add the members that every object has; restrictions of metadata in the definition apply in addition."""
+    """Return the schema with the members that every object has; restrictions of metadata in the definition apply in
+    addition.
+    """
     properties = dict(schema.get("properties", {}))
     metadata = builtin_schemas.resolved(OBJECT_META)
     if extra := properties.get("metadata"):
@@ -77,7 +79,7 @@ def _column(column: Object) -> PrinterColumn:
 
 
 def established_status(crd: Object, time: str) -> Object:
-    """The status of a definition that is served; conditions that held before keep their transition times."""
+    """Return the status of a definition that is served; conditions that held before keep their transition times."""
     spec = crd["spec"]
     before = {one["type"]: one for one in at_path(crd, "status", "conditions", default=[])}
     wanted = (

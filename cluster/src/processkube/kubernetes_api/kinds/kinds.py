@@ -16,7 +16,7 @@ CREATE_ONLY = ("create",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalePaths:
-    """The places of the scale subresource's numbers, as dotted JSON paths such as `.spec.replicas`."""
+    """The fields with the scale subresource's numbers, as dotted JSON paths such as `.spec.replicas`."""
 
     spec_replicas: str
     status_replicas: str
@@ -80,7 +80,7 @@ class ResourceKind:
 
     @property
     def resource(self) -> str:
-        """Plural qualified by the group, as messages and the store name it: `widgets.acme.dev`, `pods`."""
+        """The plural qualified by the group, as messages and the store name it: `widgets.acme.dev`, `pods`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
@@ -171,7 +171,7 @@ _TABLE: tuple[tuple[str, str, str, str, bool, str, str, str], ...] = (
 
 
 def builtin_kinds() -> tuple[ResourceKind, ...]:
-    """All built-in kinds, in the order discovery lists them."""
+    """Return all built-in kinds, in the order in which discovery lists them."""
     return tuple(_builtin(*row) for row in _TABLE)
 
 

@@ -1,4 +1,4 @@
-"""The kinds that are served now: the built-in ones, and those of the definitions in the store."""
+"""The currently served kinds: the built-in kinds, and the kinds of the definitions in the store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Registry:
         return next((one for one in self if one.api_version == api_version and one.kind == kind), None)
 
     def by_storage(self, storage: str) -> ResourceKind | None:
-        """The kind, in its storage version, whose objects are stored under this key."""
+        """Return the kind, in its storage version, whose objects are stored under this key."""
         return next((one for one in self if one.resource == storage and one.version == one.storage_version), None) or next(
             (one for one in self if one.storage == storage), None
         )
@@ -37,7 +37,7 @@ class Registry:
         return iter(tuple(self._kinds.values()))
 
     def versions(self) -> list[tuple[str, str]]:
-        """(group, version) pairs in the order they were added, the core group first."""
+        """Return (group, version) pairs in the order in which they were added, the core group first."""
         return list(dict.fromkeys((kind.group, kind.version) for kind in self))
 
     def define(self, crd: Object) -> None:

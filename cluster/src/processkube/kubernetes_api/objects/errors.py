@@ -59,7 +59,7 @@ def forbidden_value(field: str, detail: str) -> Cause:
 
 
 def shown(value: Any) -> str:
-    """A value as messages print it: in JSON spelling, containers by the name of their type."""
+    """Return a value as messages print it: in JSON spelling, containers by the name of their type."""
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     if isinstance(value, bool):
@@ -138,7 +138,7 @@ class Conflict(ApiError):
 
 
 class Expired(ApiError):
-    """A version that is no longer kept; a list may still continue with `continue_token`, from the present state."""
+    """A version that is no longer kept; a list may still continue with `continue_token`, from the current state."""
 
     code, reason = 410, "Expired"
 

@@ -44,7 +44,7 @@ _ANNOTATIONS_LIMIT = 256 * 1024
 
 
 def metadata_faults(kind: str, metadata: Object) -> list[Cause]:
-    """Faults of an object's name, labels, annotations, finalizers and owner references."""
+    """Return the faults of an object's name, labels, annotations, finalizers and owner references."""
     return [
         *_name_faults(kind, metadata.get("name", "")),
         *_label_faults(metadata.get("labels", {}), "metadata.labels"),
@@ -55,19 +55,19 @@ def metadata_faults(kind: str, metadata: Object) -> list[Cause]:
 
 
 def label_1035_faults(text: str) -> list[str]:
-    """Why a text is not a DNS-1035 label; empty when it is one."""
+    """Return why a text is not a DNS-1035 label; empty when it is one."""
     faults = [] if _SERVICE_NAME.fullmatch(text) else [_SERVICE_RULE]
     return [*faults, *(["must be no more than 63 characters"] if len(text) > 63 else [])]
 
 
 def subdomain_faults(text: str) -> list[str]:
-    """Why a text is not an RFC 1123 subdomain; empty when it is one."""
+    """Return why a text is not an RFC 1123 subdomain; empty when it is one."""
     faults = [] if _SUBDOMAIN.fullmatch(text) else [_SUBDOMAIN_RULE]
     return [*faults, *(["must be no more than 253 characters"] if len(text) > 253 else [])]
 
 
 def label_selector_faults(selector: Object | None, field: str) -> list[Cause]:
-    """Faults of a `metav1.LabelSelector` object."""
+    """Return the faults of a `metav1.LabelSelector` object."""
     causes = _label_faults((selector or {}).get("matchLabels", {}), f"{field}.matchLabels")
     for index, term in enumerate((selector or {}).get("matchExpressions", ())):
         causes += _term_faults(term, f"{field}.matchExpressions[{index}]")
@@ -116,7 +116,7 @@ def _label_faults(labels: dict[str, str], field: str) -> list[Cause]:
 
 
 def _value_faults(value: str, field: str) -> list[Cause]:
-    """Faults of a label's value."""
+    """Return the faults of a label's value."""
     if len(value) > 63:
         return [invalid_value(field, value, "must be no more than 63 characters")]
     return [] if _LABEL_VALUE.fullmatch(value) else [invalid_value(field, value, _VALUE_RULE)]

@@ -16,15 +16,15 @@ Object = dict[str, Any]
 """One JSON object as decoded from the wire."""
 
 Clock = Callable[[], datetime]
-"""Returns the present moment as a datetime with the time zone UTC."""
+"""A function that returns the current moment as a datetime with the time zone UTC."""
 
 DEEPEST = 128
-"""The deepest nesting of an object: a real server takes 10,000 levels, but the functions here that walk through objects
-are recursive.
+"""The maximum nesting of an object. A real server accepts 10,000 levels, but the functions here that walk through
+objects are recursive.
 """
 
 _LONG_NUMBER = re.compile(rb"\d{19}")
-"""Only a body with this many digits in a row can hold an integer beyond 64 bits."""
+"""Matches the digits without which a body cannot hold an integer beyond 64 bits."""
 
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
@@ -42,7 +42,9 @@ def timestamp(moment: datetime) -> str:
 
 
 def parse_timestamp(text: str) -> datetime:
-    """The inverse of `timestamp`; takes fractions and offsets, too. Raises ValueError for what is not RFC 3339."""
+    """Parse an RFC 3339 time, also with fractions and offsets: the inverse of `timestamp`. Raises ValueError for any
+    other text.
+    """
     # A time without its zone is not a moment. Newer Pythons read hour 24 as the next day; RFC 3339, section 5.6, has
     # none.
     if not _RFC_3339.fullmatch(text) or text[11:13] == "24":
@@ -65,7 +67,7 @@ def decode(body: bytes | str) -> Any:
 
 
 def with_64_bit_integers(value: Any) -> Any:
-    """The value with every integer beyond 64 bits as a float, which is how Kubernetes decodes it.
+    """Return the value with every integer beyond 64 bits as a float, which is how Kubernetes decodes it.
 
     Raises ValueError for an integer that is beyond every float.
     """
@@ -82,12 +84,14 @@ def with_64_bit_integers(value: Any) -> Any:
 
 
 def copy_of(value: Any) -> Any:
-    """A deep copy; for JSON data, encoding and decoding is several times faster than copy.deepcopy."""
+    """Return a deep copy; for JSON data, encoding and decoding is several times faster than copy.deepcopy."""
     return orjson.loads(orjson.dumps(value))
 
 
 def canonical(value: Any) -> str:
-    """A text that is the same for equal JSON values, whatever the order of their keys: usable as a dictionary key."""
+    """Return a text that is the same for equal JSON values, whatever the order of their keys: usable as a dictionary
+    key.
+    """
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
@@ -97,7 +101,7 @@ def metadata_of(item: Object) -> Object:
 
 
 def at_path(value: Any, *names: str, default: Any = None) -> Any:
-    """The value under those keys, or the default where one is missing: `at_path(pod, "status", "phase")`."""
+    """Return the value under those keys, or the default where one is missing: `at_path(pod, "status", "phase")`."""
     for name in names:
         if not isinstance(value, dict) or name not in value:
             return default
@@ -106,9 +110,9 @@ def at_path(value: Any, *names: str, default: Any = None) -> Any:
 
 
 def generated_name(prefix: str, randomness: random.Random) -> str:
-    """The name that `generateName` asks for: at most 63 characters, the last of them random.
+    """Return the name for a `generateName`: at most 63 characters, the last of them random.
 
-    Without vowels and 0, 1, 3, they never spell a word.
+    The random characters include no vowels and no 0, 1 and 3, so that they never spell a word.
     """
     suffix = "".join(randomness.choice(_SUFFIX_ALPHABET) for _ in range(_SUFFIX_LENGTH))
     return prefix[: _GENERATED_LENGTH - _SUFFIX_LENGTH] + suffix

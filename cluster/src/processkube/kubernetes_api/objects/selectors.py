@@ -22,7 +22,7 @@ _TERM = re.compile(
 )
 _KEY = re.compile(r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
 OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
-"""The operators of a `metav1.LabelSelector` object, and what they are in the text form."""
+"""The operators of a `metav1.LabelSelector` object, and their equivalents in the text form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +104,8 @@ def _requirement(found: re.Match[str]) -> Requirement:
 def selector_of_object(selector: Object | None) -> LabelSelector:
     """Convert a `metav1.LabelSelector` object (matchLabels, matchExpressions) to a selector.
 
-    No selector selects nothing, an empty one everything. Raises nothing: a term with an unknown operator, which an
-    object in an old state folder may have, matches nothing.
+    None selects nothing; an empty selector selects everything. Raises nothing: a term with an unknown operator, which
+    an object in an old state folder may have, matches nothing.
     """
     if selector is None:
         return LabelSelector(requirements=(_NEVER,))
@@ -163,7 +163,7 @@ Selects = Callable[[Object], bool]
 
 
 def selects(labels: LabelSelector, fields: FieldSelector) -> Selects | None:
-    """One predicate for both selectors, or None when they select everything."""
+    """Return one predicate for both selectors, or None when they select everything."""
     if not labels.requirements and not fields.terms:
         return None
     return lambda item: labels.matches(metadata_of(item).get("labels")) and fields.matches(item)

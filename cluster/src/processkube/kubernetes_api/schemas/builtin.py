@@ -14,14 +14,16 @@ _SOURCE = Path(__file__).with_name("builtin_schemas.json")
 
 @cache
 def definitions() -> dict[str, Object]:
-    """Definition name → schema with references, in the form that OpenAPI publishes. Read-only."""
+    """Return the schemas by definition name, with references, in the form that OpenAPI publishes. Read-only."""
     loaded: dict[str, Object] = decode(_SOURCE.read_bytes())
     return loaded
 
 
 @cache
 def resolved(name: str) -> Object:
-    """The schema of one definition, with its target in place of every reference. Read-only, as nodes are shared."""
+    """Return the schema of one definition, with its target in place of every reference. Read-only, because nodes are
+    shared.
+    """
     schema = _resolve(definitions()[name])
     assert isinstance(schema, dict)
     return schema

@@ -16,7 +16,7 @@ from processkube.kubernetes_api.schemas.schemas import INT_OR_STRING, PRESERVE, 
 from processkube.kubernetes_api.schemas.validation import type_name
 
 _MICRO_TIMES = frozenset({"acquireTime", "eventTime", "lastObservedTime", "renewTime"})
-"""The fields that are a `metav1.MicroTime`. Go reads these by a layout with six digits: no more, no fewer."""
+"""The fields that are a `metav1.MicroTime`. Go reads them by a layout with exactly six digits."""
 _MICRO = re.compile(r".{19}[.,]\d{6}(Z|[+-]\d\d:\d\d)")
 _GO_TYPES = {"integer": "int32", "boolean": "bool", "array": "[]", "object": "struct", "number": "float64"}
 

@@ -1,9 +1,9 @@
 """Writes `builtin_schemas.json`: structural schemas of the built-in kinds, from the models of the official client.
 
-Run `python -m processkube.kubernetes_api.schemas.generator` after upgrading the `kubernetes` package; a test
-fails when the file and the installed package disagree. The models do not say which lists are merged by which keys; the
-table `LIST_KEYS` below does, by the markers `listMapKey` in the types of Kubernetes 1.36. Where only a strategic merge
-patch knows a key (`hostIPs`), the table has it too.
+Run `python -m processkube.kubernetes_api.schemas.generator` after upgrading the `kubernetes` package; a test fails when
+the file and the installed package disagree. The models do not say by which keys lists are merged; the table `LIST_KEYS`
+below does, from the markers `listMapKey` in the types of Kubernetes 1.36. It also has the keys that only a strategic
+merge patch knows (`hostIPs`).
 """
 
 from __future__ import annotations
@@ -125,10 +125,12 @@ ATOMIC_MAPS = {
     "V1ServiceBackendPort",
     "V1TypedLocalObjectReference",
 }
-"""What server-side apply takes as one value, by the markers `structType=atomic` in the types of Kubernetes 1.36."""
+"""Models that server-side apply treats as one value, by the markers `structType=atomic` in the types of Kubernetes
+1.36.
+"""
 
 ATOMIC_FIELDS = {("V1PodSpec", "nodeSelector"), ("V1ServiceSpec", "selector")}
-"""Maps that are replaced whole (`mapType=atomic`)."""
+"""Maps that are replaced as a whole (`mapType=atomic`)."""
 
 QUANTITIES = {"limits", "requests", "capacity", "allocatable", "overhead", "sizeLimit", "allocatedResources", "divisor"}
 NUMBERS_OR_NAMES = {"port", "targetPort", "minAvailable", "maxUnavailable", "maxSurge"}
@@ -149,14 +151,16 @@ _SCALARS: dict[str, dict[str, Any]] = {
 
 
 def definition_name(model: str) -> str:
-    """`V1Pod` → `io.k8s.api.v1.Pod`; the two Event kinds keep their groups apart."""
+    """Return the definition's name: `V1Pod` → `io.k8s.api.v1.Pod`; the two Event kinds keep their groups apart."""
     if found := _MODEL.match(model):
         return f"io.k8s.api.{found[1].lower() + '.' if found[1] else ''}v{found[2]}.{found[3]}"
     raise ValueError(f"model {model!r} has another kind of name; teach definition_name its name")
 
 
 def build_schemas() -> dict[str, Any]:
-    """Definition name → schema, with references in OpenAPI v3 form; the target of every reference is included."""
+    """Return the schemas by definition name, with references in OpenAPI v3 form; the target of every reference is
+    included.
+    """
     models = importlib.import_module("kubernetes.client.models")
     schemas: dict[str, Any] = {}
     waiting = list(ROOTS)

@@ -1,4 +1,4 @@
-"""Applies structural schemas to objects: removes members they do not know, and fills in their defaults."""
+"""Applies structural schemas to objects: removes unknown members, and fills in defaults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TYPE_FIELDS = ("apiVersion", "kind", "metadata")
 
 
 def child_schema(schema: Object, name: str) -> Object | None:
-    """The schema of one member of an object, or None if the schema says nothing about it."""
+    """Return the schema of one member of an object, or None if the schema says nothing about it."""
     found = schema.get("properties", {}).get(name)
     if found is None:
         found = schema.get("additionalProperties")
@@ -30,14 +30,14 @@ def item_schema(schema: Object | None) -> Object | None:
 
 
 def list_keys(schema: Object | None) -> tuple[str, ...]:
-    """The keys that tell the items of a list apart, or () for lists that are replaced as a whole."""
+    """Return the keys that identify the items of a list, or () for lists that are replaced as a whole."""
     if schema and schema.get(LIST_TYPE) == "map":
         return tuple(schema.get(LIST_KEYS, ()))
     return ()
 
 
 def key_of(item: Any, keys: tuple[str, ...], schema: Object | None) -> tuple[Any, ...]:
-    """The values of an item's keys.
+    """Return the values of an item's keys.
 
     A missing key has its default: a port without `protocol` counts as TCP.
     """
@@ -77,8 +77,8 @@ def prune(value: Any, schema: Object, *, path: str = "", root: bool = False) -> 
 
 
 def apply_defaults(value: Any, schema: Object) -> None:
-    """Fill in defaults in place. A null in a field that is not nullable is replaced by the default, or removed if there
-    is none.
+    """Fill in defaults in place. A null in a field that is not nullable is replaced by the default, or removed if the
+    field has no default.
     """
     if isinstance(value, dict):
         properties = schema.get("properties", {})

@@ -50,7 +50,7 @@ _OUTSIDE_ONLY = {
 
 
 def structural_faults(schema: Object, path: str) -> list[Cause]:
-    """All ways in which a schema is not structural, by path."""
+    """Return all ways in which a schema is not structural, by path."""
     return sorted([*_invariants(schema, path, "root"), *_incomplete(schema, schema, path, path)], key=str)
 
 
@@ -99,7 +99,7 @@ def _embedded_faults(schema: Object, path: str) -> Iterator[Cause]:
 
 
 def _identity_faults(schema: Object, path: str, *, root: bool) -> Iterator[Cause]:
-    """Faults of apiVersion, kind and metadata: a schema may name them, but hardly restrict them."""
+    """Yield the faults of apiVersion, kind and metadata: a schema may name them, but hardly restrict them."""
     properties = schema.get("properties", {})
     for name in ("kind", "apiVersion"):
         if name in properties and properties[name].get("type") != "string":
@@ -115,15 +115,15 @@ def _identity_faults(schema: Object, path: str, *, root: bool) -> Iterator[Cause
 
 
 def is_unsaid(name: str, value: Any) -> bool:
-    """Whether a member of a schema has no effect, as an empty or false value has none.
+    """Return whether a member of a schema has no effect, because its value is empty or false.
 
-    `additionalProperties` is the exception: there, false and {} have an effect.
+    `additionalProperties` is the exception: its values false and {} have an effect.
     """
     return value is None or value in ("", []) or (name != "additionalProperties" and (value is False or value == {}))
 
 
 def _junctor_faults(schema: Object, path: str) -> Iterator[Cause]:
-    """Faults of the junctors of one schema, and of its pattern.
+    """Yield the faults of the junctors of one schema, and of its pattern.
 
     An int-or-string may name its two types in `anyOf`, alone or first in `allOf`.
     """
@@ -155,7 +155,7 @@ def _nested_faults(part: Object, path: str) -> Iterator[Cause]:
 
 
 def _incomplete(part: Object, schema: Object, at: str, said_at: str) -> Iterator[Cause]:
-    """Faults for values that the junctors of `part` mention and the schema at `at` does not specify."""
+    """Yield faults for values that the junctors of `part` mention and the schema at `at` does not specify."""
     for said, inner in _junctors(part, said_at):
         yield from _incomplete_part(inner, schema, at, said)
 

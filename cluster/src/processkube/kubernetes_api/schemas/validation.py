@@ -36,7 +36,7 @@ _DURATION = re.compile(r"^[+-]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))+)$")
 
 
 def validate(value: Any, schema: Object, path: str, old: Any = ABSENT) -> list[Cause]:
-    """All faults of `value`.
+    """Return all faults of `value`.
 
     A part equal to its old value is not checked again, so that a schema made stricter does not block changes elsewhere
     in an object (the real server calls this ratcheting).
@@ -122,7 +122,7 @@ def _items(count: int) -> str:
 
 
 def _comparable(bound: float, value: float) -> float:
-    """The bound as a number is compared with it.
+    """Return the bound in the form in which a number is compared with it.
 
     For a whole number, the real server drops the bound's decimals: 0 passes a minimum of 0.01.
     """

@@ -27,8 +27,8 @@ _WANTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 class Account:
     """One account.
 
-    Those of processkube's own are allowed everything, so that nothing in it waits for a role; `obeys_rbac` are service
-    accounts, which may do what roles grant them.
+    processkube's own accounts are allowed everything, so that nothing in it waits for a role; `obeys_rbac` marks
+    service accounts, which may do what roles grant them.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Accounts:
         return next(account for account in self._accounts if account.name == name)
 
     def authenticate(self, token: str) -> Account | None:
-        """The account of a token, or None.
+        """Return the account of a token, or None.
 
         Every account is compared, so that the time taken reveals nothing about the token.
         """
@@ -69,7 +69,7 @@ class Accounts:
 def ensure_accounts(token_file: Path, service_accounts: Sequence[str] = ()) -> Accounts:
     """Read the token file and add missing accounts: the server's own, and one for each `namespace/name`.
 
-    Its lines are `token,user,name,"groups"`, as kube-apiserver takes them.
+    The file's lines are `token,user,name,"groups"`, as in kube-apiserver's token file.
     """
     known: dict[str, Account] = {}
     if token_file.exists():
@@ -93,7 +93,7 @@ def _for_service_account(place: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def kubeconfig(url: str, authority: bytes, account: Account) -> bytes:
-    """A kubeconfig for one account, with certificates and token embedded."""
+    """Return a kubeconfig for one account, with certificates and token embedded."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -1,4 +1,4 @@
-"""How long ago something was, in the few letters that `kubectl get` has for it."""
+"""Formats ages in the short form of `kubectl get`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from processkube.kubernetes_api.objects.objects import parse_timestamp
 
 
 def duration_text(seconds: float) -> str:
-    """A short text for people: 42s, 3m5s, 8m, 2h13m, 5h, 3d4h, 12d."""
+    """Return a duration as a short text for people: 42s, 3m5s, 8m, 2h13m, 5h, 3d4h, 12d."""
     total = int(seconds)
     if total < 0:
         return "<invalid>" if total < -1 else "0s"

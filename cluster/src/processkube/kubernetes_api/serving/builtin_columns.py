@@ -15,7 +15,7 @@ from processkube.kubernetes_api.storing.representations import selector_text
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, and the function that makes its cell from an object and the present moment."""
+    """A column, and the function that makes its cell from an object and the current time."""
 
     name: str
     cell: Callable[[Object, datetime], Any]

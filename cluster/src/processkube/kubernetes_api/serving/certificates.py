@@ -36,7 +36,9 @@ class Certificates:
 
 
 def ensure_certificates(folder: Path, host: str) -> Certificates:
-    """Reuse the certificates in `folder` that are valid for `host`; make missing and renew nearly expired ones."""
+    """Return the certificates: those in `folder` that are valid for `host` are reused, missing and nearly expired ones
+    are made.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     found = Certificates(authority=folder / "ca.crt", certificate=folder / "apiserver.crt", key=folder / "apiserver.key")
     authority_key = folder / "ca.key"

@@ -147,7 +147,8 @@ class Endpoints:
         return raw_answer(head_bytes[:-1] + b',"items":[' + b",".join(bodies) + b"]}")
 
     def _list_version(self, request: web.Request, kind: ResourceKind) -> tuple[int, Key | None]:
-        """The resource version of the answer to a list request, and the object after which it begins.
+        """Return the resource version of the answer to a list request, and the object after which the answer begins
+        (None: from the start).
 
         Raises Expired for a version that cannot be served any more.
         """
@@ -252,7 +253,7 @@ _INCONSISTENT = (
 
 
 def _page(request: web.Request, found: list[Stored], version: int, after: Key | None) -> tuple[list[Stored], Object]:
-    """One page of a list, and the list's metadata. Later pages show what was there when the first was made."""
+    """Return one page of a list, and the list's metadata. Later pages show the state at the time of the first page."""
     text = request.query.get("limit", "0") or "0"
     if not text.isdigit():
         raise BadRequest(f'limit: Invalid value: "{text}": it is not a number of objects')
@@ -268,7 +269,7 @@ def _page(request: web.Request, found: list[Stored], version: int, after: Key | 
 
 
 def _token(version: int, last: Key) -> str:
-    """Where a list goes on: -1 for the version means as things are then."""
+    """Return the token with which a list continues; the version -1 means that it continues with the current state."""
     return base64.urlsafe_b64encode(encode([version, *last])).decode()
 
 
@@ -281,7 +282,7 @@ def _read_token(text: str) -> tuple[int, Key]:
 
 
 def check_list_options(query: Mapping[str, str], *, watch: bool) -> None:
-    """Raise Invalid for options of a list or watch that do not go together."""
+    """Raise Invalid for options of a list or watch that cannot be combined."""
     match, version, token = (query.get(name, "") for name in ("resourceVersionMatch", "resourceVersion", "continue"))
     initial, name = "sendInitialEvents" in query, "resourceVersionMatch"
     known = ("NotOlderThan",) if watch else ("Exact", "NotOlderThan", "")
@@ -305,7 +306,9 @@ def check_list_options(query: Mapping[str, str], *, watch: bool) -> None:
 
 
 def _list_items(kind: ResourceKind, found: list[Stored]) -> list[bytes]:
-    """The encoded items of a list. As Go's typed lists, those of built-in kinds do not say what each item is."""
+    """Return the encoded items of a list. Like Go's typed lists, lists of built-in kinds omit each item's kind and
+    version.
+    """
     if kind.custom:
         return [one.body if is_stored_form(kind) else encode(to_external(kind, one.object)) for one in found]
     types = {"apiVersion": kind.api_version, "kind": kind.kind}
@@ -335,7 +338,9 @@ async def _read_patch(request: web.Request) -> Any:
 
 
 def patch_function(media: str, patch: Any, kind: ResourceKind) -> Callable[[Object], object]:
-    """The function that applies a patch. Raises UnsupportedMediaType for formats that this kind does not take."""
+    """Return the function that applies a patch. Raises UnsupportedMediaType for formats that this kind does not
+    support.
+    """
     match media:
         case "application/merge-patch+json":
             if not isinstance(patch, dict):

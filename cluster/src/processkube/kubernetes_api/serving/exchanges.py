@@ -25,7 +25,7 @@ _GENERIC_AGENT = re.compile(r"^(python|aiohttp|openapi-generator|curl|go-http-cl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """The form of the answer: objects as they are, a Table, or metadata only."""
+    """The form of the answer: complete objects, a Table, or metadata only."""
 
     form: str = ""
     include: str = "Metadata"
@@ -47,7 +47,7 @@ def wanted_output(request: web.Request) -> Output:
 
 
 def transformed(kind: ResourceKind, item: Object, output: Output, now: datetime) -> Object:
-    """One object in the wanted form."""
+    """Return one object in the wanted form."""
     match output.form:
         case "Table":
             version = item["metadata"].get("resourceVersion", "")
@@ -60,7 +60,7 @@ def transformed(kind: ResourceKind, item: Object, output: Output, now: datetime)
 
 
 async def read_body(request: web.Request) -> Any:
-    """The decoded body, None when there is none. Raises BadRequest and UnsupportedMediaType."""
+    """Return the decoded body, None when there is no body. Raises BadRequest and UnsupportedMediaType."""
     body = await request.read()
     if not body:
         return None
@@ -105,7 +105,7 @@ def write_options(request: web.Request, username: str) -> WriteOptions:
 
 
 def _agent(request: web.Request) -> str:
-    """The program's name from its User-Agent; a library that does not name its program counts as nameless."""
+    """Return the program's name from its User-Agent; a library that does not name its program counts as nameless."""
     name = request.headers.get("User-Agent", "").split("/")[0].strip()
     return "" if _GENERIC_AGENT.match(name) else name
 

@@ -1,4 +1,4 @@
-"""Acting as another account: the headers that `kubectl --as` sends, heeded as the filter WithImpersonation does."""
+"""Acting as another account: the headers that `kubectl --as` sends, as the filter WithImpersonation interprets them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ _SERVICE_ACCOUNT, _AUTHENTICATED, _MASTERS = "system:serviceaccount:", "system:a
 
 
 def acting_account(request: web.Request, account: Account, accounts: Accounts, rbac: Rbac) -> Account:
-    """The account that a request acts for. Raises Forbidden if it may not impersonate that user or those groups."""
+    """Return the account as which a request acts. Raises Forbidden if the caller may not impersonate that user or those
+    groups.
+    """
     username, groups = request.headers.get("Impersonate-User", ""), tuple(request.headers.getall("Impersonate-Group", []))
     if not username:
         if groups:

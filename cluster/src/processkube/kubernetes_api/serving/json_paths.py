@@ -18,7 +18,9 @@ _STEP = re.compile(
 )
 
 Step = tuple[str, str, str, bool]
-"""(kind, name or path, wanted value, whether a filter keeps equal items (`==`) or the others (`!=`))"""
+"""A step of a path: (kind, name or path, wanted value, whether a filter keeps equal items (`==`) or unequal items
+(`!=`)).
+"""
 
 
 @cache
@@ -49,7 +51,7 @@ def parse(path: str) -> tuple[Step, ...]:
 
 
 def find(value: Any, path: str) -> list[Any]:
-    """All values at a path; none when a step of the path is missing."""
+    """Return all values at a path; empty when a step of the path is missing."""
     found = [value]
     for step in parse(path):
         found = [inner for outer in found for inner in _follow(outer, step)]

@@ -12,10 +12,10 @@ _BLOCK = 64 * 1024
 
 
 class LogSource(Protocol):
-    """Yields a container's log as bytes; with `follow`, it continues until the consumer stops it.
+    """A function that yields a container's log as bytes; with `follow`, it continues until the consumer stops it.
 
-    If `tail_lines` is None, the log is complete; `previous` is that of the container before the last restart. Raises
-    FileNotFoundError when the container has written nothing yet.
+    If `tail_lines` is None, the log is complete; `previous` asks for the log of the container before the last restart.
+    Raises FileNotFoundError when the container has written nothing yet.
     """
 
     def __call__(
@@ -24,17 +24,17 @@ class LogSource(Protocol):
 
 
 def log_path(folder: Path, namespace: str, pod: str) -> Path:
-    """The file of a pod's log: one per pod, however many containers it has."""
+    """Return the file of a pod's log: one per pod, however many containers it has."""
     return folder / f"{namespace}_{pod}.log"
 
 
 def previous_log_path(folder: Path, namespace: str, pod: str) -> Path:
-    """The file with the log of the container that ran before the present one."""
+    """Return the file with the log of the container that ran before the current one."""
     return folder / f"{namespace}_{pod}.previous"
 
 
 def file_log_source(folder: Path, is_running: Callable[[str, str], bool]) -> LogSource:
-    """A source that reads `<folder>/<namespace>_<pod>.log`.
+    """Return a source that reads `<folder>/<namespace>_<pod>.log`.
 
     Following ends when `is_running(namespace, pod)` turns false.
     """
@@ -61,7 +61,7 @@ def file_log_source(folder: Path, is_running: Callable[[str, str], bool]) -> Log
 
 
 def _read_at(path: Path, position: int) -> tuple[int, bytes]:
-    """The next bytes and the position after them. A file that was cut short is followed from its new end."""
+    """Return the next bytes and the position after them. A file that was cut short is followed from its new end."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         if size < position:
@@ -72,7 +72,7 @@ def _read_at(path: Path, position: int) -> tuple[int, bytes]:
 
 
 def _tail_position(path: Path, lines: int | None) -> int:
-    """The position where the last `lines` lines begin, found by reading backwards."""
+    """Return the position where the last `lines` lines begin, found by reading backwards; None means the whole file."""
     with path.open("rb") as file:
         position = file.seek(0, 2)
         if lines is None:

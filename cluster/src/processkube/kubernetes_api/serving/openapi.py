@@ -1,4 +1,4 @@
-"""OpenAPI documents, from which kubectl validates, explains and dry-runs.
+"""OpenAPI documents, which kubectl uses to validate, explain and dry-run.
 
 There is one v3 document per group-version, and one v2 document of all.
 """
@@ -38,7 +38,7 @@ class OpenApi:
         self._documents: dict[str, bytes] = {}
 
     def index(self) -> Object:
-        """`/openapi/v3`: the path of every document, with a hash that changes when the document does."""
+        """Return `/openapi/v3`: the path of every document, with a hash that changes when the document does."""
         paths = {
             path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={hashlib.sha256(self.document(path) or b'').hexdigest()}"}
             for path in map(_document_path, self._registry.versions())
@@ -46,7 +46,7 @@ class OpenApi:
         return {"paths": paths}
 
     def second_version(self) -> bytes:
-        """`/openapi/v2`, encoded: every kind in one document."""
+        """Return `/openapi/v2`, encoded: every kind in one document."""
         self._forget_stale()
         if _V2 not in self._documents:
             self._documents[_V2] = encode(merged(_document(self._registry, *pair) for pair in self._registry.versions()))
@@ -58,7 +58,7 @@ class OpenApi:
             self._generation = self._registry.generation
 
     def document(self, path: str) -> bytes | None:
-        """The encoded document at `api/v1` or `apis/<group>/<version>`; None if nothing is served."""
+        """Return the encoded document at `api/v1` or `apis/<group>/<version>`; None if nothing is served there."""
         self._forget_stale()
         if path not in self._documents:
             pair = next((pair for pair in self._registry.versions() if _document_path(pair) == path), None)
@@ -88,7 +88,7 @@ def _document(registry: Registry, group: str, version: str) -> Object:
 
 
 def _add_schema(kind: ResourceKind, schemas: Object) -> str:
-    """Add a kind's schema and all schemas it refers to; return its name."""
+    """Add a kind's schema and all schemas to which it refers; return its name."""
     identity = {"group": kind.group, "version": kind.version, "kind": kind.kind}
     if not kind.custom:
         _add_definition(kind.definition, schemas)

@@ -1,7 +1,7 @@
 """The OpenAPI v2 document of all kinds, made from their v3 documents. JSON only.
 
-A client that takes only Protobuf is refused, and falls back to v3. Like the real server (apiextensions-apiserver's
-controller/openapi/v2), this one omits from custom resources' schemas all that v2 cannot express.
+A client that accepts only Protobuf is refused, and falls back to v3. Like the real server (apiextensions-apiserver's
+controller/openapi/v2), this one omits everything that v2 cannot express from custom resources' schemas.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _V2_REFERENCE = "#/definitions/"
 
 
 def merged(documents: Iterable[Object]) -> Object:
-    """Merge many v3 documents into one v2 document."""
+    """Return one v2 document merged from many v3 documents."""
     paths: Object = {}
     definitions: Object = {}
     for document in documents:

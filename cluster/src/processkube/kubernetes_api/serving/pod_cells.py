@@ -10,7 +10,9 @@ from processkube.kubernetes_api.writing.pods import FINISHED
 
 
 def _first_containers(pod: Object) -> tuple[list[Object], str]:
-    """The states of the init containers as far as the pod has come, and its status; empty once they are through."""
+    """Return the states of the init containers as far as the pod has come, and the pod's status; the status is empty
+    once they have all succeeded.
+    """
     declared = {one["name"]: one for one in at_path(pod, "spec", "initContainers", default=[])}
     seen: list[Object] = []
     for done, container in enumerate(at_path(pod, "status", "initContainerStatuses", default=[])):
@@ -30,7 +32,7 @@ def _is_sidecar(container: Object | None) -> bool:
 
 
 def _ending(ended: Object) -> str:
-    """How a container ended, in a word."""
+    """Return the reason of a container's end, in a word."""
     if ended.get("reason"):
         return str(ended["reason"])
     return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode', 0)}"
@@ -41,7 +43,9 @@ def _true_conditions(pod: Object) -> set[str]:
 
 
 def _counted(pod: Object) -> tuple[list[Object], list[Object], str]:
-    """The states of the first containers and of the others that count now, and the status while the first ones run."""
+    """Return the states of the init containers and of the other containers that count now, and the status while init
+    containers run.
+    """
     seen, initializing = _first_containers(pod)
     if initializing and "Initialized" not in _true_conditions(pod):
         return seen, [], initializing
@@ -62,7 +66,7 @@ def _runs(container: Object) -> bool:
 
 
 def pod_status(pod: Object, _now: datetime) -> str:
-    """The reason that matters most: of the init containers first, then of the first container that has one."""
+    """Return the most important reason: an init container's first, then the first one among the other containers."""
     status = pod.get("status", {})
     text = str(status.get("reason") or status.get("phase", "Unknown"))
     if any(one.get("type") == "PodScheduled" and one.get("reason") == "SchedulingGated" for one in status.get("conditions", ())):

@@ -18,9 +18,9 @@ MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
 
 Field = tuple[str, str]
-"""(name, type). Types: string, bytes, int, bool, time, or the name of a message.
+"""A field: (name, type). Types: string, bytes, int, bool, time, or the name of a message.
 
-`*` means repeated, `map` a map from string to string, `bytemap` one from string to bytes.
+`*` means repeated, `map` a map from string to string, `bytemap` a map from string to bytes.
 """
 
 _MESSAGES: dict[str, dict[int, Field]] = {
@@ -113,7 +113,7 @@ _MESSAGES["rbac.authorization.k8s.io/v1/ClusterRoleBinding"] = _MESSAGES["rbac.a
 
 
 def decode_protobuf(body: bytes) -> Object:
-    """The object in a Kubernetes protobuf envelope.
+    """Return the object in a Kubernetes protobuf envelope.
 
     Raises UnsupportedMediaType for kinds without a table, ValueError for broken bytes.
     """
@@ -158,7 +158,7 @@ def _message(body: bytes, name: str) -> Object:
 
 
 def _is_blank(value: int | bytes) -> bool:
-    """Whether a field holds only zeros, as clients written in Go send for empty structs."""
+    """Return whether a field holds only zeros, as clients written in Go send for empty structs."""
     if isinstance(value, int):
         return value == 0
     try:

@@ -1,8 +1,8 @@
 """`services/NAME/proxy/PATH`: a request that the API server makes for its caller to a pod behind a Service.
 
-As the real server it sends no credentials on (it removes the Authorization header that it has judged itself), says by
-`X-Forwarded-…` what was asked, passes the decoded path on, so that a `%2F` in it becomes a slash, and takes the CORS
-headers out of the answer. It does not rewrite links in HTML.
+Like the real server, it does not pass on credentials (it removes the Authorization header that it has checked itself),
+describes the original request in `X-Forwarded-…` headers, passes the decoded path on, so that a `%2F` in it becomes a
+slash, and removes the CORS headers from the answer. It does not rewrite links in HTML.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ServiceProxy:
         return await _passed_on(request, url)
 
     def _place(self, target: Target) -> tuple[str, str, int]:
-        """The scheme, address and port of a pod behind `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`."""
+        """Return the scheme, address and port of a pod behind `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`."""
         scheme, name, wanted = _parts(target.name)
         service = self._resources.require(target.kind, target.namespace, name).object
         port = _port(service, name, wanted)
@@ -60,7 +60,7 @@ class ServiceProxy:
 
 
 def _parts(identifier: str) -> tuple[str, str, str]:
-    """Scheme, name and port of what stands in the path. Raises BadRequest."""
+    """Return scheme, name and port of an identifier in the path. Raises BadRequest."""
     parts = identifier.split(":")
     scheme, name, port = ("", *parts, "")[:3] if len(parts) == 1 else ("", *parts) if len(parts) == 2 else (*parts, "")[:3]
     if len(parts) > 3 or scheme not in {"", "http", "https"} or not name:
@@ -69,7 +69,9 @@ def _parts(identifier: str) -> tuple[str, str, str]:
 
 
 def _port(service: dict[str, Any], name: str, wanted: str) -> dict[str, Any] | None:
-    """The Service's port of that number or name; one without a name if none is asked for; None if there is none."""
+    """Return the Service's port with this number or name; its port without a name if no port is given; None if there is
+    no such port.
+    """
     ports: list[dict[str, Any]] = service["spec"].get("ports") or []
     if wanted.isdecimal():
         found = next((one for one in ports if one["port"] == int(wanted)), None)

@@ -1,8 +1,8 @@
-"""RBAC: what Roles and ClusterRoles, bound to an account, allow it.
+"""RBAC: what Roles and ClusterRoles that are bound to an account allow.
 
-https://kubernetes.io/docs/reference/access-authn-authz/rbac/ is the source. Not here: that nobody may grant what he
-has not (`escalate`, `bind`). The rules of an aggregated ClusterRole are gathered at each question, where a controller
-of a cluster writes them into it.
+The source is https://kubernetes.io/docs/reference/access-authn-authz/rbac/. Missing here: the rule that nobody may
+grant rights beyond his own (`escalate`, `bind`). The rules of an aggregated ClusterRole are gathered at each question;
+in a cluster, a controller writes them into it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from processkube.kubernetes_api.storing.store import Store
 
 _GROUP = "rbac.authorization.k8s.io"
 _DESCRIPTIONS = ("/api", "/apis", "/healthz", "/livez", "/openapi", "/readyz", "/version")
-"""What a cluster's role `system:discovery` lets everybody read, with all paths below."""
+"""Paths that a cluster's role `system:discovery` lets everybody read, with all paths below."""
 _OWN_REVIEWS = {
     ("authorization.k8s.io", "selfsubjectaccessreviews"),
     ("authorization.k8s.io", "selfsubjectrulesreviews"),
     ("authentication.k8s.io", "selfsubjectreviews"),
 }
-"""What a cluster's role `system:basic-user` lets everybody create."""
+"""Resources that a cluster's role `system:basic-user` lets everybody create."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What an account wants to do with a resource. `resource` has its subresource: `pods/status`."""
+    """An action that an account wants to take on a resource. `resource` includes the subresource: `pods/status`."""
 
     verb: str
     group: str
@@ -45,7 +45,7 @@ class Rbac:
         self._store = store
 
     def require(self, account: Account, wish: Wish) -> None:
-        """Raises Forbidden, in the words of a real server."""
+        """Raise Forbidden, with a real server's message, if the account may not do this."""
         if self.allows(account, wish):
             return
         plural, _, _ = wish.resource.partition("/")
@@ -59,18 +59,18 @@ class Rbac:
         )
 
     def require_description(self, account: Account, path: str, method: str) -> None:
-        """Whether a path that is not a resource may be read. Raises Forbidden."""
+        """Raise Forbidden if the account may not use a path that is not a resource."""
         if not self.allows_path(account, path, method.lower()):
             raise Forbidden(f'forbidden: User "{account.username}" cannot {method.lower()} path "{path}"', details={})
 
     def allows(self, account: Account, wish: Wish) -> bool:
-        """Whether a rule of a role that is bound to the account covers the wish."""
+        """Return whether a rule of a role that is bound to the account covers the wish."""
         if not account.obeys_rbac or (wish.verb == "create" and (wish.group, wish.resource) in _OWN_REVIEWS):
             return True
         return any(_covers(rule, wish) for rule in self.rules(account, wish.namespace))
 
     def allows_path(self, account: Account, path: str, verb: str) -> bool:
-        """Whether the account may do this with a path that is not a resource."""
+        """Return whether the account may use this verb on a path that is not a resource."""
         if not account.obeys_rbac:
             return True
         described = any(path == one or path.startswith(f"{one}/") for one in _DESCRIPTIONS)
@@ -79,7 +79,7 @@ class Rbac:
         return any(_has(rule, "verbs", verb) and _covers_path(rule, path) for rule in self.rules(account, ""))
 
     def rules(self, account: Account, namespace: str) -> Iterator[Object]:
-        """All rules that hold for the account in a namespace; empty for the whole cluster."""
+        """Yield all rules that apply to the account in a namespace; an empty namespace means the whole cluster."""
         for binding in self._bindings("clusterrolebindings", ""):
             if _is_subject(binding, account):
                 yield from self._rules_of(binding, "")
@@ -98,7 +98,7 @@ class Rbac:
         return [] if stored is None else self._rules_in(stored.object, frozenset())
 
     def _rules_in(self, role: Object, within: frozenset[str]) -> list[Object]:
-        """The rules of a role; `within` are the aggregated ones that led to it."""
+        """Return the rules of a role; `within` are the aggregated roles that led to it."""
         aggregation = role.get("aggregationRule")
         if aggregation is None:
             return role.get("rules") or []
@@ -135,7 +135,7 @@ def _covers(rule: Object, wish: Wish) -> bool:
 
 
 def _covers_path(rule: Object, path: str) -> bool:
-    """Whether a rule is about this path: a `*` stands for the end of one."""
+    """Return whether a rule covers this path: a `*` stands for the end of a path."""
     listed = rule.get("nonResourceURLs") or []
     return any(path == one or (one.endswith("*") and path.startswith(one.rstrip("*"))) for one in listed)
 

@@ -1,4 +1,4 @@
-"""Reads request paths: the kind, namespace, name and subresource that a URL means."""
+"""Reads request paths: the kind, namespace, name and subresource in a URL."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ class Target:
 
 
 def resource_target(registry: Registry, path: str) -> Target:
-    """The target of a path such as `/api/v1/namespaces/default/pods/web/log`. Raises NotFound if it is not served."""
+    """Return the target of a path such as `/api/v1/namespaces/default/pods/web/log`. Raises NotFound if it is not
+    served.
+    """
     parts = [part for part in path.split("/") if part]
     group, version, rest = _split(parts)
     if not rest:
@@ -61,11 +63,13 @@ def _split(parts: list[str]) -> tuple[str, str, list[str]]:
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _APPLY = "application/apply-patch"
 _BY_NAME = re.compile(r"(?:^|,)\s*metadata\.name\s*==?\s*([^,=/%\s]+)\s*(?:,|$)")
-"""A field selector by which the real server judges a list or a watch as one of the object of that name."""
+"""A field selector with which the real server judges a list or a watch like a request for the object of that name."""
 
 
 def wishes_of(request: web.Request, target: Target, *, exists: bool) -> list[Wish]:
-    """What the request needs rights for: applying an object that is not there also needs the right to create it."""
+    """Return the rights that the request needs. Applying an object that does not exist also needs the right to create
+    it.
+    """
     verbs = [_VERBS.get(request.method, "get")]
     if verbs == ["get"]:
         watches = is_true(request.query.get("watch"))
@@ -82,7 +86,7 @@ def wishes_of(request: web.Request, target: Target, *, exists: bool) -> list[Wis
 
 
 def _namespace(target: Target) -> str:
-    """The namespace in which access is checked. For a Namespace object it is that namespace itself, as in the real
-    server.
+    """Return the namespace in which access is checked. For a Namespace object it is that namespace itself, as in the
+    real server.
     """
     return target.name if target.kind.plural == "namespaces" and not target.kind.group else target.namespace

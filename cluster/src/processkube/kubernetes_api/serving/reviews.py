@@ -1,4 +1,4 @@
-"""Answers access and token reviews: who the caller is, what it may do, and whose a token is."""
+"""Answers access and token reviews: who the caller is, what it may do, and to whom a token belongs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def answer_review(
 
 
 def _account_named(username: str, groups: tuple[str, ...], accounts: Accounts) -> Account:
-    """One of processkube's own accounts by its username, else an account that may do only what roles allow."""
+    """Return one of processkube's own accounts by its username, or else an account that may do only what
+    roles allow.
+    """
     found = next((account for account in accounts.all() if account.username == username), None)
     return found or Account(name="", username=username, groups=groups, token="", obeys_rbac=True)
 

@@ -109,7 +109,8 @@ class KubernetesApi:
         self.store.close()
 
     def authenticate(self, token: str, audiences: Collection[str] = (API_AUDIENCE,)) -> Authenticated | None:
-        """The account of a token and the audiences it is for; None when it is for none of them.
+        """Return the account of a token and those of `audiences` for which the token is valid; None when it is valid
+        for none of them.
 
         The account is one of the server's own, or a service account.
         """
@@ -118,7 +119,7 @@ class KubernetesApi:
         return (own, (API_AUDIENCE,)) if API_AUDIENCE in audiences else None
 
     def has(self, target: Target) -> bool:
-        """Whether the object that a URL names exists."""
+        """Return whether the object that a URL names exists."""
         return self.store.get(target.kind.storage, target.namespace, target.name) is not None
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
@@ -156,7 +157,7 @@ class KubernetesApi:
 
 
 def create_app(api: KubernetesApi) -> web.Application:
-    """Make the HTTP application, which starts and stops `api` with itself."""
+    """Return the HTTP application, which starts and stops `api` with itself."""
 
     async def lifetime(_app: web.Application) -> AsyncIterator[None]:
         await api.start()
@@ -236,7 +237,7 @@ async def _review(api: KubernetesApi, request: web.Request, account: Account) ->
 
 
 def _describe(api: KubernetesApi, request: web.Request, path: str) -> web.Response | None:
-    """Answer the paths that describe the server itself; None for all others."""
+    """Return the answer for a path that describes the server itself; None for other paths."""
     parts = [part for part in path.split("/") if part]
     match parts:
         case []:
@@ -282,7 +283,7 @@ def _or_404(document: dict[str, object] | None) -> web.Response:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningServer:
-    """A server that answers: its address, and the credentials to use it."""
+    """A running server: its address, and the credentials for it."""
 
     url: str
     kubeconfig: Path

@@ -1,6 +1,6 @@
-"""Tokens of service accounts: issued by the TokenRequest subresource, signed, with an end, and bound to the account.
+"""Tokens of service accounts: issued by the TokenRequest subresource, signed, with an expiry, and bound to the account.
 
-A JSON Web Token as a cluster's, but signed with a secret of this server, as nobody else verifies it.
+A token is a JSON Web Token as in a cluster, but signed with a secret of this server, because nobody else verifies it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from processkube.private_files import write_private
 
 SERVICE_ACCOUNTS = "serviceaccounts"
 API_AUDIENCE = "https://kubernetes.default.svc"
-"""The audience of a token that names none: this server. The tokens of its own accounts have no other audience."""
+"""The audience of a token that names no audience: this server. The tokens of its own accounts have no other
+audience.
+"""
 
 Authenticated = tuple[Account, tuple[str, ...]]
-"""An account, and for which of the audiences asked about its token is."""
+"""An account, and those of the given audiences for which its token is valid."""
 
 _USUAL_SECONDS = 3600
 _LEAST_SECONDS = 600
@@ -40,7 +42,7 @@ class ServiceAccountTokens:
         self._clock = clock
 
     def answer(self, stored: Stored, request: Object) -> Object:
-        """The TokenRequest with a token in its status. Raises Invalid for a time that is too short."""
+        """Return the TokenRequest with a token in its status. Raises Invalid for a lifetime that is too short."""
         audiences = at_path(request, "spec", "audiences", default=None) or [API_AUDIENCE]
         seconds = at_path(request, "spec", "expirationSeconds", default=None) or _USUAL_SECONDS
         if seconds < _LEAST_SECONDS:
@@ -54,7 +56,9 @@ class ServiceAccountTokens:
         return {**head, "metadata": metadata, "spec": spec, "status": status}
 
     def authenticate(self, token: str, audiences: Collection[str]) -> Authenticated | None:
-        """The account of a token that is valid now; None also when its ServiceAccount is gone or was created again."""
+        """Return the account of a token that is valid now; None also when its ServiceAccount is gone or was created
+        again.
+        """
         head, _, signature = token.rpartition(".")
         if not head or not token.isascii() or not hmac.compare_digest(signature, self._signature(head)):
             return None
@@ -77,7 +81,7 @@ class ServiceAccountTokens:
 
 
 def service_account(namespace: str, name: str, uid: str = "") -> Account:
-    """A service account as whoever asks; it may do what RBAC grants it."""
+    """Return the account as which a service account makes requests; it may do what RBAC grants it."""
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
     username = f"system:serviceaccount:{namespace}:{name}"
     return Account(name=uid, username=username, groups=groups, token="", obeys_rbac=True)

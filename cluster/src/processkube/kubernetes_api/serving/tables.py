@@ -24,7 +24,7 @@ _AGE = {"name": "Age", "type": "date", "format": "", "description": "Time since 
 
 
 def table(kind: ResourceKind, items: Iterable[Object], *, version: str, include: str, now: datetime) -> Object:
-    """A `meta.k8s.io/v1` Table. `include` says what each row has of its object: None, Metadata or Object."""
+    """Return a `meta.k8s.io/v1` Table. `include` says what each row has of its object: None, Metadata or Object."""
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",

@@ -1,4 +1,4 @@
 """The one SQLite file, the forms of one object in several versions, and watches over changes.
 
-It must not judge what is written. Its danger: a watcher that misses a change.
+This package must not judge what is written. Its danger is a watcher that misses a change.
 """

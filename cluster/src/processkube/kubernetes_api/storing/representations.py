@@ -20,12 +20,12 @@ _EVENT_FIELDS = {
 
 
 def is_stored_form(kind: ResourceKind) -> bool:
-    """Whether requests of this kind may be answered with the stored bytes."""
+    """Return whether requests of this kind may be answered with the stored bytes."""
     return not kind.stored_in or kind.stored_in == kind.resource if not kind.custom else kind.version == kind.storage_version
 
 
 def to_external(kind: ResourceKind, stored: Object) -> Object:
-    """The stored object in the form of this kind; the result shares parts with it."""
+    """Return the stored object in the form of this kind; the result shares parts with it."""
     if is_stored_form(kind):
         return stored
     renamed = {_EVENT_FIELDS.get(name, name): value for name, value in stored.items()} if kind.stored_in else stored
@@ -33,7 +33,7 @@ def to_external(kind: ResourceKind, stored: Object) -> Object:
 
 
 def to_stored(kind: ResourceKind, item: Object) -> Object:
-    """The inverse of `to_external`."""
+    """Return the object in the form in which it is stored: the inverse of `to_external`."""
     if is_stored_form(kind):
         return item
     if kind.stored_in:
@@ -43,7 +43,7 @@ def to_stored(kind: ResourceKind, item: Object) -> Object:
 
 
 def scale_of(paths: ScalePaths, item: Object) -> Object:
-    """The `autoscaling/v1` Scale that belongs to an object."""
+    """Return the `autoscaling/v1` Scale that belongs to an object."""
     metadata = item["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     status: Object = {"replicas": _number_at(item, paths.status_replicas)}
@@ -59,7 +59,7 @@ def scale_of(paths: ScalePaths, item: Object) -> Object:
 
 
 def has_replicas(paths: ScalePaths, item: Object) -> bool:
-    """Whether an object says how many replicas it wants: one of a custom kind need not."""
+    """Return whether an object sets its number of replicas, which an object of a custom kind need not do."""
     return isinstance(_at(item, paths.spec_replicas), int)
 
 
@@ -72,7 +72,7 @@ def set_replicas(paths: ScalePaths, item: Object, replicas: int) -> None:
 
 
 def selector_text(selector: Object) -> str:
-    """Convert a label selector object to the text form that queries take."""
+    """Return a label selector object in the text form that queries use."""
     parts = []
     for requirement in selector_of_object(selector).requirements:
         values = sorted(requirement.values)

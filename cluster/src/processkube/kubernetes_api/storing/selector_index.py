@@ -9,14 +9,14 @@ from processkube.kubernetes_api.storing.store import Key, Label
 
 
 class SelectorIndex:
-    """Selectors of objects of one kind, by a label that they ask for."""
+    """An index of the selectors of objects of one kind, by a label that each selector requires."""
 
     def __init__(self) -> None:
         self._selectors: dict[Key, LabelSelector] = {}
         self._asking: dict[Label | None, set[Key]] = {}
 
     def note(self, key: Key, selector: LabelSelector | None) -> None:
-        """Remember an object's selector; None for an object that is gone."""
+        """Record an object's selector; None for an object that is gone."""
         if (known := self._selectors.pop(key, None)) is not None:
             self._asking[known.label()].discard(key)
         if selector is not None:
@@ -24,7 +24,7 @@ class SelectorIndex:
             self._asking.setdefault(selector.label(), set()).add(key)
 
     def matching(self, namespace: str, labels: Mapping[str, str]) -> Iterator[Key]:
-        """The objects of the namespace whose selectors match."""
+        """Yield the objects of the namespace whose selectors match."""
         for label in (None, *labels.items()):
             for key in self._asking.get(label, ()):
                 if key[0] == namespace and self._selectors[key].matches(dict(labels)):

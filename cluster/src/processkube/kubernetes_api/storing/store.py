@@ -1,8 +1,8 @@
 """Keeps objects in memory, and writes every change to one SQLite file before its writer or any watcher sees it.
 
 A commit survives `kill -9` of this process (write-ahead log, `synchronous=NORMAL`). A power failure may lose the last
-commits; a local cluster accepts that, as a write then takes a tenth of a millisecond. Objects returned by the store are
-shared and must not be changed.
+commits; a local cluster accepts that, because a write then takes a tenth of a millisecond. Objects returned by the
+store are shared and must not be changed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from processkube.kubernetes_api.objects.objects import Object, decode, encode, m
 _log = logging.getLogger(__name__)
 
 Key = tuple[str, str]
-"""(namespace, name); the namespace of a cluster-scoped object is empty."""
+"""An object's key, (namespace, name); the namespace of a cluster-scoped object is empty."""
 
 Label = tuple[str, str]
 """A label's key and value."""
 
 HISTORY_LENGTH = 2000
-"""Events kept per resource for watches that resume; for older versions, the answer is 410 Gone."""
+"""Number of events kept per resource for watches that resume; for older versions, the answer is 410 Gone."""
 FIRST_RESOURCE_VERSION = 100
 
 _TABLES = """
@@ -64,7 +64,7 @@ class Stored:
         return str(metadata_of(self.object).get("uid", ""))
 
     def at(self, version: int) -> Stored:
-        """The same object with another resource version: that of the event which ends it."""
+        """Return the same object with another resource version: that of the event which removes it."""
         item = {**self.object, "metadata": {**self.object["metadata"], "resourceVersion": str(version)}}
         return replace(self, version=version, object=item, body=encode(item))
 
@@ -113,7 +113,9 @@ class Store:
         return self._version
 
     def oldest_resumable(self, resource: str) -> int:
-        """The oldest resource version from which a watch of this resource can resume without missing a change."""
+        """Return the oldest resource version from which a watch of this resource can resume without missing
+        a change.
+        """
         return self._floor.get(resource, self._start)
 
     def get(self, resource: str, namespace: str, name: str) -> Stored | None:
@@ -123,7 +125,7 @@ class Store:
         return self._by_uid.get(uid)
 
     def list_at(self, resource: str, version: int, namespace: str = "") -> list[Stored]:
-        """What `list` gave at a version from which a watch of this resource can resume."""
+        """Return the result that `list` had at a version from which a watch of this resource can resume."""
         found = dict(self._objects.get(resource, {}))
         for change in reversed(tuple(self.changes_since(resource, version))):
             found.pop(change.now.key, None)
@@ -132,7 +134,9 @@ class Store:
         return [found[key] for key in sorted(found) if not namespace or key[0] == namespace]
 
     def list(self, resource: str, namespace: str = "", label: Label | None = None) -> list[Stored]:
-        """All objects of a resource, or those of one namespace or with a label if these are given, sorted by key."""
+        """Return all objects of a resource, or those of one namespace or with a label if these are given, sorted by
+        key.
+        """
         found = self._objects.get(resource, {})
         among = found if label is None else self._labelled.get((resource, label), ())
         keys = sorted(key for key in among if not namespace or key[0] == namespace)
@@ -166,7 +170,7 @@ class Store:
         return now
 
     def remove(self, resource: str, namespace: str, name: str) -> Stored:
-        """Delete an object; return what watches see: the object as it was stored last, with the deletion's version."""
+        """Delete an object; return what watches see: the object as it was last stored, with the deletion's version."""
         before = self._objects[resource][(namespace, name)]
         version = self._version + 1
         self._commit(
@@ -180,7 +184,7 @@ class Store:
         return now
 
     def changes_since(self, resource: str, version: int) -> Iterator[StoredChange]:
-        """The kept changes of a resource that are newer than `version`, oldest first."""
+        """Yield the kept changes of a resource that are newer than `version`, oldest first."""
         return (change for change in self._history.get(resource, ()) if change.version > version)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:

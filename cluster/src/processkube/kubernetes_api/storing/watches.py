@@ -1,4 +1,4 @@
-"""Watches: the events that one client sees, from which moment on, and for how long."""
+"""Watches: the events that one client sees, from which version on, and for how long."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from processkube.kubernetes_api.storing.store import EventType, Store, Stored, S
 BOOKMARK_SECONDS = 60.0
 DEFAULT_TIMEOUT_SECONDS = 1800.0
 BACKLOG_LIMIT = 20_000
-"""Events that may wait for a slow client before its watch is closed; the client then lists again and resumes."""
+"""Number of events that may wait for a slow client before its watch is closed; the client then lists again
+and resumes.
+"""
 
 Transform = Callable[[Object], Object]
 
@@ -35,7 +37,7 @@ class WatchRequest:
     initial_events: bool | None = None
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     transform: Transform | None = None
-    """Turns each object into a Table or PartialObjectMetadata; None sends it as it is."""
+    """Turns each object into a Table or PartialObjectMetadata; None sends objects unchanged."""
 
 
 class Watch:
@@ -53,7 +55,7 @@ class Watch:
         self._wake.set()
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Encoded events, one or more lines at a time, until the timeout, `close`, or an error event."""
+        """Yield encoded events, one or more lines at a time, until the timeout, `close`, or an error event."""
         request = self._request
         resource = request.kind.storage
         unsubscribe = self._store.subscribe(self._note)
@@ -104,7 +106,9 @@ class Watch:
             return
 
     def _start(self) -> int | None:
-        """The resource version to resume from, or None to begin with all existing objects. Raises Expired."""
+        """Return the resource version from which to resume, or None to begin with all existing objects.
+        Raises Expired.
+        """
         request = self._request
         text = request.resource_version
         if request.initial_events or text in {"", "0"}:
@@ -141,10 +145,10 @@ class Watch:
         return b"".join(lines), seen
 
     def _event(self, change: StoredChange) -> bytes | None:
-        """The event as this watch's selectors see it.
+        """Return the event as this watch's selectors see it; None if they do not see it.
 
-        An object that no longer matches them appears as deleted, as it was when it last matched; one that begins to
-        match appears as added.
+        An object that no longer matches them appears as deleted, in the state in which it last matched; an object that
+        begins to match appears as added.
         """
         request, now = self._request, change.now
         if request.namespace and now.namespace != request.namespace:

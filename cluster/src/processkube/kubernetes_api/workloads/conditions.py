@@ -1,4 +1,4 @@
-"""Conditions in the status of a workload: a list in which each type stands once."""
+"""Conditions in the status of a workload: a list with one condition of each type."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def without(conditions: Iterable[Object], kind: str) -> list[Object]:
 
 
 def with_condition(conditions: list[Object], condition: Object) -> list[Object]:
-    """The conditions with this one in place of that of its type; unchanged when it says the same for the same reason.
+    """Return the conditions with this one in place of the condition of its type; unchanged when status and reason are
+    the same.
 
     The time of the transition changes with the status only.
     """

@@ -53,14 +53,14 @@ class WorkloadControllers:
             self._unsubscribe()
 
     async def _step_while_due(self) -> None:
-        """Look at all objects whose time has come; between two of them, requests are served."""
+        """Process all objects whose time has come; between two of them, requests are served."""
         due = True
         while due:
             due = self.step()
             await asyncio.sleep(0)
 
     def step(self) -> bool:
-        """Look at the next object whose time has come; False when there is none now."""
+        """Process the next object whose time has come; return False when there is none now."""
         item = self._queue.take()
         if item is None:
             return False

@@ -60,10 +60,10 @@ class ReplicaSets:
         return look_again_at(replica_set, claimed.items, now)
 
     def clear(self, key: Key) -> None:
-        """Does nothing: the garbage collector removes the objects it controlled."""
+        """Do nothing: the garbage collector removes the objects that the ReplicaSet controlled."""
 
     def _related(self, stored: Stored) -> list[Object]:
-        """The pods of all ReplicaSets that have the same controller as this one."""
+        """Return the pods of all ReplicaSets that have the same controller as this one."""
         owner = controller_of(stored.object)
         uids = [one["metadata"]["uid"] for one in self._controlled.of(REPLICA_SETS, owner["uid"])] if owner else [stored.uid]
         return [pod for uid in uids for pod in self._controlled.of(PODS, uid)]
@@ -107,13 +107,15 @@ class Deployments:
         return plan.look_again_at
 
     def clear(self, key: Key) -> None:
-        """Does nothing: the garbage collector removes the objects it controlled."""
+        """Do nothing: the garbage collector removes the objects that the Deployment controlled."""
 
     def _has_running_pods(self, uid: str) -> bool:
         return any(not is_finished(pod) for pod in self._controlled.of(PODS, uid))
 
     def _waiting_for(self, pod: Stored) -> Iterator[Key]:
-        """The Deployment of a pod that has ended: with the strategy Recreate, it waits for that."""
+        """Yield the Deployment of a pod that has ended: with the strategy Recreate, the Deployment waits for
+        that end.
+        """
         reference = controller_of(pod.object)
         replica_set = self._store.by_uid(reference["uid"]) if reference else None
         owner = controller_of(replica_set.object) if replica_set is not None else None

@@ -1,7 +1,7 @@
-"""Deployments: one ReplicaSet per template, scaled against each other until all pods are of the newest.
+"""Deployments: one ReplicaSet per template, scaled against each other until all pods have the newest template.
 
-It follows pkg/controller/deployment of Kubernetes. Like there, one look does one step, and what it wrote brings the
-next look.
+It follows pkg/controller/deployment of Kubernetes. As there, one look takes one step, and the writes of a step trigger
+the next look.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from processkube.kubernetes_api.workloads.rollouts import (
 def decide_deployment(
     deployment: Object, replica_sets: Iterable[Object], with_running_pods: Collection[str], taken_names: Collection[str], now: datetime
 ) -> Plan:
-    """The next step of a Deployment.
+    """Return the next step of a Deployment.
 
-    `replica_sets` are those it controls. `with_running_pods` has the uids of those that have pods which have not
-    finished; `taken_names` the names of the ReplicaSets that others have.
+    `replica_sets` are those that it controls. `with_running_pods` has the uids of the ReplicaSets with unfinished pods;
+    `taken_names` are the names of other owners' ReplicaSets.
     """
     look = _Look(deployment, replica_sets, now)
     if is_deleted(deployment):
@@ -73,7 +73,7 @@ def decide_deployment(
 
 
 class _Look:
-    """Copies of the objects, changed as the step asks; `plan` says what differs."""
+    """Copies of the objects, changed as the step requires; `plan` returns the differences as writes."""
 
     def __init__(self, deployment: Object, replica_sets: Iterable[Object], now: datetime) -> None:
         self.now = now
@@ -88,14 +88,14 @@ class _Look:
 
     @property
     def old(self) -> list[Object]:
-        """All ReplicaSets but the one of the template, oldest first."""
+        """All ReplicaSets except that of the template, oldest first."""
         return [one for one in self.all if one is not self.new]
 
     def active(self, replica_sets: Iterable[Object]) -> list[Object]:
         return [one for one in replica_sets if replicas_of(one) > 0]
 
     def find_new(self) -> None:
-        """Find the ReplicaSet of the template; its number is the Deployment's."""
+        """Find the ReplicaSet of the template; its revision number becomes the Deployment's."""
         self.new = of_template(self.deployment, self.all)
         if self.new is None:
             return
@@ -119,7 +119,9 @@ class _Look:
         return self.new
 
     def roll(self, taken_names: Collection[str]) -> None:
-        """Raise the new ReplicaSet as far as the surge lets it; when nothing is to raise, lower the old ones."""
+        """Scale the new ReplicaSet up as far as the surge allows; if it cannot be scaled up, scale the old ReplicaSets
+        down.
+        """
         new = self.make_new(taken_names)
         wanted = replicas_of(self.deployment)
         target = wanted if replicas_of(new) > wanted else replicas_of_new(self.deployment, self.all, new)
@@ -129,7 +131,7 @@ class _Look:
             self.forget_old()
 
     def recreate(self, taken_names: Collection[str], with_running_pods: Collection[str]) -> None:
-        """End all old pods, then begin the new ones."""
+        """End all old pods, then start the new ones."""
         lowered = [one for one in self.active(self.old) if self._resize(one, 0)]
         uids = {one["metadata"]["uid"] for one in self.old}
         if lowered or count_in_status(self.old, "replicas") or uids & set(with_running_pods):
@@ -139,7 +141,9 @@ class _Look:
             self.forget_old()
 
     def _lower_old(self, new: Object) -> bool:
-        """Lower the old ReplicaSets by what need not be available: first their pods that are not, then others."""
+        """Scale the old ReplicaSets down as far as availability allows: first by their unavailable pods, then by
+        others.
+        """
         least = replicas_of(self.deployment) - max_unavailable(self.deployment)
         pending = replicas_of(new) - count_in_status([new], "availableReplicas")
         room = sum(map(replicas_of, self.all)) - least - pending
@@ -161,7 +165,7 @@ class _Look:
         return lowered > 0
 
     def scale(self) -> None:
-        """Bring a changed number of replicas to the ReplicaSets, in the shares that they have."""
+        """Distribute a changed number of replicas over the ReplicaSets, in proportion to their sizes."""
         wanted = replicas_of(self.deployment)
         active = self.active(self.all)
         if len(active) < 2:
@@ -206,7 +210,7 @@ class _Look:
                 self._deleted.append(one)
 
     def _resize(self, replica_set: Object, size: int) -> bool:
-        """Give a ReplicaSet another size; False when it has this size."""
+        """Give a ReplicaSet another size; return False when it already has this size."""
         before = replicas_of(replica_set)
         if before == size:
             return False
@@ -225,7 +229,9 @@ class _Look:
         self._events.append(Tell(about=self._deployment, reason="ScalingReplicaSet", message=message))
 
     def plan(self, status: Object) -> Plan:
-        """The writes that make the store like the copies, and the Deployment's status this one."""
+        """Return the writes that bring the store to the state of the copies, and the Deployment's status to
+        this one.
+        """
         writes: list[Write] = []
         for one in self.all:
             read = self._read.get(one["metadata"]["name"])

@@ -24,12 +24,12 @@ class Writer:
         self._component = component
 
     def carry_out(self, writes: Iterable[Write]) -> None:
-        """Make the writes in order. Raises ApiError at the first that is refused."""
+        """Make the writes in order. Raises ApiError at the first refused write."""
         for write in writes:
             self.write(write)
 
     def write(self, write: Write) -> Object:
-        """Make one write and return the object after it; for an Event, the object that it is about."""
+        """Make one write and return the resulting object; for an Event, return the object that the Event is about."""
         match write:
             case Tell(about=about):
                 record_event(
@@ -57,8 +57,8 @@ class Writer:
     def write_for(self, owner: Object, writes: Iterable[Create | Delete]) -> str:
         """Create and delete an owner's objects and record an event for each; return the reason of the first refusal.
 
-        Writes that follow a refused one wait for the next look. Without a refusal, or with one because the namespace
-        is ending, the reason is empty.
+        Writes after a refused write wait for the next look. The reason is empty without a refusal, and for a refusal
+        because the namespace is ending.
         """
         for write in writes:
             doing, done = ("Create", "Created") if isinstance(write, Create) else ("Delete", "Deleted")

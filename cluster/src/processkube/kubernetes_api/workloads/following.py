@@ -18,7 +18,7 @@ REVISIONS, CLAIMS = "controllerrevisions.apps", "persistentvolumeclaims"
 
 
 class Refused(Exception):
-    """A write was refused, and the object's status says why; look again later."""
+    """A write was refused, and the object's status says why; the object must be looked at again later."""
 
 
 class Controller(Protocol):
@@ -27,18 +27,19 @@ class Controller(Protocol):
     resource: str
 
     def concerned(self, change: StoredChange) -> Iterator[Key]:
-        """The objects that a change of another resource, or of their own, asks to look at."""
+        """Yield the objects that must be looked at because of a change of another resource or of their own."""
         ...
 
     def look(self, stored: Stored) -> datetime | None:
-        """Do the next step for an object, and return when to look again without a change.
+        """Take the next step for an object; return when to look at it again without a change (None: only after a
+        change).
 
         Raises ApiError or Refused when a write was refused.
         """
         ...
 
     def clear(self, key: Key) -> None:
-        """Do what is left to do for an object that is gone."""
+        """Do the remaining work for an object that is gone."""
         ...
 
 
@@ -59,7 +60,7 @@ class Controlled:
             self._add(change.now)
 
     def of(self, resource: str, uid: str) -> list[Object]:
-        """The objects of a resource whose controller has this uid, by name."""
+        """Return the objects of a resource whose controller has this uid, by name."""
         keys = sorted(self._keys.get((resource, uid), ()))
         return [found.object for namespace, name in keys if (found := self._store.get(resource, namespace, name)) is not None]
 
@@ -89,11 +90,13 @@ class Owners:
             self._selectors.note(stored.key, selector_of(stored.object))
 
     def note(self, change: StoredChange) -> None:
-        """Take in a change of an owner."""
+        """Record a change of an owner."""
         self._selectors.note(change.now.key, None if change.type is EventType.DELETED else selector_of(change.now.object))
 
     def concerned(self, change: StoredChange) -> Iterator[Key]:
-        """The owners of the changed object before and now; for a new orphan, those that may adopt it."""
+        """Yield the owners of the changed object before and after the change; for a new orphan, the owners that may
+        adopt it.
+        """
         for stored in (change.before, change.now):
             if stored is not None and (owner := self._owner(stored)) is not None:
                 yield owner.key
@@ -110,12 +113,12 @@ class Owners:
 
 
 def selector_of(item: Object) -> LabelSelector:
-    """The selector of a workload."""
+    """Return the selector of a workload."""
     return selector_of_object(at_path(item, "spec", "selector"))
 
 
 def orphans(store: Store, resource: str, namespace: str, selector: LabelSelector) -> list[Object]:
-    """The objects of a namespace that match and have no controller."""
+    """Return the objects of a namespace that match and have no controller."""
     found = store.list(resource, namespace, selector.label())
     return [one.object for one in found if controller_of(one.object) is None and selector.matches(dict(one.labels()))]
 

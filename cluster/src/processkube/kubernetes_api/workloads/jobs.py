@@ -1,7 +1,7 @@
-"""Jobs: pods until enough have succeeded, too many have failed or the time is over. For Jobs without indexes.
+"""Jobs: run pods until enough have succeeded, too many have failed or the time is over. Only Jobs without indexes.
 
-It follows pkg/controller/job of Kubernetes. A finished pod keeps a finalizer until the status has counted it; between
-the two, the status names it as uncounted, so that a crash counts none twice.
+It follows pkg/controller/job of Kubernetes. A finished pod keeps a finalizer until the status has counted it. In
+between, the status names the pod as uncounted, so that a crash counts no pod twice.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from processkube.kubernetes_api.writing.pods import is_ready
 TRACKING = "batch.kubernetes.io/job-tracking"
 COMPLETE, FAILED = "Complete", "Failed"
 _INTERIM = {"SuccessCriteriaMet": COMPLETE, "FailureTarget": FAILED}
-"""What is said when the outcome is certain, and what once all pods have ended."""
+"""The condition that is set when the outcome is certain, and the condition once all pods have ended."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 10, 600
 
 
 def finished_at(job: Object) -> datetime | None:
-    """The moment at which a Job completed or failed; None while it has not."""
+    """Return the time at which a Job completed or failed; None while it runs."""
     for condition in at_path(job, "status", "conditions", default=[]):
         if condition["type"] in {COMPLETE, FAILED} and condition["status"] == "True":
             return parse_timestamp(condition["lastTransitionTime"])
@@ -33,7 +33,7 @@ def finished_at(job: Object) -> datetime | None:
 
 
 def decide_job(job: Object, pods: Sequence[Object], now: datetime) -> Plan:
-    """The next step of a Job. `pods` are those it controls."""
+    """Return the next step of a Job. `pods` are those that it controls."""
     if (ended := finished_at(job)) is not None:
         return _after_the_end(job, ended, now)
     look = _Look(job, pods, now)
@@ -55,7 +55,7 @@ def _after_the_end(job: Object, ended: datetime, now: datetime) -> Plan:
 
 
 def without_tracking(pod: Object) -> Change:
-    """The pod without the finalizer by which its Job counts it."""
+    """Return the pod without the finalizer by which its Job counts it."""
     released: Object = copy_of(pod)
     if others := [name for name in released["metadata"].pop("finalizers") if name != TRACKING]:
         released["metadata"]["finalizers"] = others
@@ -81,7 +81,9 @@ class _Look:
         self._count()
 
     def _count(self) -> None:
-        """Count what was named as uncounted and has lost its finalizer; name what has finished since."""
+        """Count the pods that were named as uncounted and have lost their finalizer; name the pods that have finished
+        since.
+        """
         tracked = {pod["metadata"]["uid"] for pod in self.pods if is_tracked(pod)}
         named = self.status.get("uncountedTerminatedPods", {})
         uncounted: dict[str, list[str]] = {"succeeded": [], "failed": []}
@@ -97,11 +99,11 @@ class _Look:
         self.status["uncountedTerminatedPods"] = {name: uids for name, uids in uncounted.items() if uids}
 
     def total(self, outcome: str) -> int:
-        """Pods that have succeeded or failed, counted or not."""
+        """Return the number of pods that have succeeded or failed, counted or not."""
         return int(self.status[outcome]) + len(self.status["uncountedTerminatedPods"].get(outcome, ()))
 
     def outcome(self) -> Object | None:
-        """The condition that says how the Job ends, if that is certain before more pods are asked for."""
+        """Return the condition that says how the Job ends; None unless that is certain before more pods are created."""
         for kind in _INTERIM:
             if (said := condition_in(self.status.get("conditions", []), kind)) is not None and said["status"] == "True":
                 return said
@@ -122,7 +124,7 @@ class _Look:
         return restarts >= limit if limit else restarts > 0
 
     def completion(self) -> Object | None:
-        """The condition that says that the Job completes."""
+        """Return the condition that says that the Job completes."""
         wanted = self.spec.get("completions")
         enough = self.total("succeeded") >= wanted if wanted is not None else self.total("succeeded") > 0
         if not enough or self.active:
@@ -130,7 +132,7 @@ class _Look:
         return self._condition("SuccessCriteriaMet", "CompletionsReached", "Reached expected number of succeeded pods")
 
     def manage(self) -> None:
-        """Create the pods that are missing, after a pause that grows with the failures, or delete those too many."""
+        """Create the missing pods, after a pause that grows with the failures, or delete excess pods."""
         wanted = self._wanted()
         if len(self.active) > wanted:
             self._delete(first_to_go(self.active, self.active, len(self.active) - wanted, self.now))
@@ -151,9 +153,10 @@ class _Look:
         return int(min(parallelism, max(0, completions - self.total("succeeded"))))
 
     def _pause_ends(self) -> datetime | None:
-        """When the next pod may come: 10 s after the last failure, and twice as long with each more since a success.
+        """Return the time from which the next pod may be created: 10 s after the last failure, and twice as long for
+        each further failure since a success.
 
-        It counts the present pods, which stay until the Job is deleted.
+        It counts the existing pods, which stay until the Job is deleted.
         """
         ended = sorted((_ended_at(pod, self.now), outcome) for pod in self.pods if (outcome := _outcome_of(pod)))
         failures = 0
@@ -174,7 +177,7 @@ class _Look:
         self.terminating += len(gone)
 
     def plan(self, outcome: Object | None) -> Plan:
-        """The writes: pods, then the status, then the finalizers of the pods that the status names."""
+        """Return the writes: pods, then the status, then the finalizers of the pods that the status names."""
         finished = [pod for pod in self.pods if is_tracked(pod) and pod["metadata"]["uid"] in self._named]
         if outcome is not None:
             self._conclude(outcome)
@@ -218,7 +221,9 @@ class _Look:
 
 
 def _outcome_of(pod: Object) -> str:
-    """`succeeded`, `failed` or, for a pod that goes on, nothing. A deleted pod counts as failed unless it succeeded."""
+    """Return `succeeded`, `failed` or, for an unfinished pod, "". A deleted pod counts as failed unless it
+    succeeded.
+    """
     phase = at_path(pod, "status", "phase")
     if phase == "Succeeded":
         return "succeeded"
@@ -226,7 +231,9 @@ def _outcome_of(pod: Object) -> str:
 
 
 def _ended_at(pod: Object, now: datetime) -> datetime:
-    """The end of the last container; else when the pod stopped being ready, was deleted, or is seen to have ended."""
+    """Return the end of the last container; if it is unknown, the time when the pod stopped being ready or was deleted,
+    or else `now`.
+    """
     ends = [at_path(one, "state", "terminated", "finishedAt") for one in at_path(pod, "status", "containerStatuses", default=[])]
     if ends and all(ends):
         return max(map(parse_timestamp, ends))

@@ -1,9 +1,9 @@
-"""LeaderWorkerSets: groups of pods, each with a leader and workers that come and go together.
+"""LeaderWorkerSets: groups of pods, each with a leader and workers that start and end together.
 
 It follows pkg/controllers and pkg/webhooks of kubernetes-sigs/lws (API leaderworkerset.x-k8s.io/v1). A set makes a
-headless Service and a StatefulSet of leaders; each leader gets a StatefulSet of its workers, which ends with it. Not
-played: revisions of its own (the StatefulSet of leaders rolls a changed template out), surge, subgroups, exclusive
-topologies, a Service for each group, TPUs, gang schedulers.
+headless Service and a StatefulSet of leaders; each leader gets a StatefulSet of its workers, which ends with the
+leader. Not implemented: revisions of its own (the StatefulSet of leaders rolls a changed template out), surge,
+subgroups, exclusive topologies, a Service for each group, TPUs, gang schedulers.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _RECREATES = frozenset({"RecreateGroupOnPodRestart", "RecreateGroupAfterStart"})
 def decide_leader_worker_set(
     item: Object, service: Object | None, leaders: Object | None, pods: Sequence[Object], workers: Mapping[str, Object], now: str
 ) -> Plan:
-    """The next step of a set. `leaders` is its StatefulSet, `workers` are those of its groups by the leader's name,
-    `pods` are of all groups; `now` is RFC 3339.
+    """Return the next step of a set. `leaders` is its StatefulSet, `workers` are the StatefulSets of its groups by the
+    leader's name, `pods` are the pods of all groups; `now` is RFC 3339.
     """
     if is_deleted(item) or (leaders is not None and is_deleted(leaders)):
         return Plan()
@@ -50,7 +50,7 @@ def decide_leader_worker_set(
 
 
 def _differs(leaders: Object, wanted: Object) -> bool:
-    """Whether the set was changed since its StatefulSet was written; defaults in that count for nothing."""
+    """Return whether the set was changed since its StatefulSet was written; the StatefulSet's defaults do not count."""
     revision = leaders["metadata"].get("labels", {}).get(REVISION)
     return bool(revision != wanted["metadata"]["labels"][REVISION] or leaders["spec"].get("replicas") != wanted["spec"]["replicas"])
 
@@ -75,7 +75,7 @@ def _restarts_its_group(item: Object, pod: Object) -> bool:
 
 
 def _belongs(worker: Object, leader: Object, workers: Mapping[str, Object]) -> bool:
-    """Whether a worker is of this leader's group, and not left over from one that had the same name."""
+    """Return whether a worker belongs to this leader's group, and not to an earlier leader of the same name."""
     of_group = workers.get(leader["metadata"]["name"])
     return of_group is not None and is_controlled_by(worker, of_group) and is_controlled_by(of_group, leader)
 
@@ -170,7 +170,9 @@ def _are_available(workers: Object | None) -> bool:
 
 
 def _conditions(item: Object, before: list[Object], *, is_available: bool, now: str) -> list[Object]:
-    """Available and Progressing, of which one is true; one that was never true is left out."""
+    """Return the conditions Available and Progressing, of which one is true; a condition that was never true is left
+    out.
+    """
     said = {"Available": ("AllGroupsReady", "All replicas are ready"), "Progressing": ("GroupsProgressing", "Replicas are progressing")}
     true, other = ("Available", "Progressing") if is_available else ("Progressing", "Available")
     conditions = before

@@ -1,4 +1,4 @@
-"""The one controller of an object, and which objects a controller takes or gives up by its selector."""
+"""The one controller of an object, and the objects that a controller adopts or releases by its selector."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from processkube.kubernetes_api.workloads.pod_states import is_deleted
 
 
 def controller_of(item: Object) -> Object | None:
-    """The owner reference of the object's controller."""
+    """Return the owner reference of the object's controller; None without a controller."""
     return next((one for one in item["metadata"].get("ownerReferences", ()) if one.get("controller")), None)
 
 
@@ -22,7 +22,7 @@ def is_controlled_by(item: Object, owner: Object) -> bool:
 
 
 def reference_to(owner: Object) -> Object:
-    """The reference that an object's controller puts into it."""
+    """Return the reference that an object's controller puts into it."""
     metadata = owner["metadata"]
     return {
         "apiVersion": owner["apiVersion"],
@@ -36,7 +36,7 @@ def reference_to(owner: Object) -> Object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """The objects that belong to a controller, and the writes that make it so."""
+    """The objects that belong to a controller, and the writes that adopt and release objects accordingly."""
 
     items: tuple[Object, ...]
     writes: tuple[Change, ...] = ()

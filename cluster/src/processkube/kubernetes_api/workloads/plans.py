@@ -1,4 +1,4 @@
-"""What a controller decided: writes to make in order, and when to look again."""
+"""A controller's decision: writes to make in order, and when to look again."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from processkube.kubernetes_api.objects.objects import Object
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """Create an object. Its namespace is in its metadata."""
+    """A write that creates an object. The object's namespace is in its metadata."""
 
     item: Object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Put an object in place of the one that was read; its status stays."""
+    """A write that replaces an object that was read; its status stays."""
 
     item: Object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeStatus:
-    """Put the status of an object in place of the one that was read."""
+    """A write that replaces the status of an object that was read."""
 
     item: Object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """Delete an object, with the grace period that it asks for. `propagation` is as in `DeleteOptions`."""
+    """A write that deletes an object, with the object's own grace period. `propagation` is as in `DeleteOptions`."""
 
     item: Object
     propagation: str = ""
@@ -39,7 +39,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tell:
-    """Record an Event about an object."""
+    """A write that records an Event about an object."""
 
     about: Object
     reason: str
@@ -56,4 +56,4 @@ class Plan:
 
     writes: tuple[Write, ...] = field(default=())
     look_again_at: datetime | None = None
-    """A moment at which the same objects ask for something else; None when only a change can."""
+    """A time at which the same objects would lead to another decision; None when only a change can."""

@@ -10,7 +10,7 @@ from processkube.kubernetes_api.writing.pods import FINISHED, is_ready
 
 
 def is_active(pod: Object) -> bool:
-    """Whether a pod counts as a replica: it has not finished and is not being deleted."""
+    """Return whether a pod counts as a replica: it has not finished and is not being deleted."""
     return not is_finished(pod) and not is_deleted(pod)
 
 
@@ -19,7 +19,7 @@ def is_finished(pod: Object) -> bool:
 
 
 def is_deleted(item: Object) -> bool:
-    """Whether the deletion of an object was requested."""
+    """Return whether the deletion of an object was requested."""
     return bool(item["metadata"].get("deletionTimestamp"))
 
 
@@ -28,7 +28,7 @@ def is_terminating(pod: Object) -> bool:
 
 
 def ready_since(pod: Object) -> datetime | None:
-    """The moment at which a ready pod became ready; None for one that is not ready or does not report it."""
+    """Return the time at which a ready pod became ready; None for a pod that is not ready or does not report it."""
     for condition in at_path(pod, "status", "conditions", default=[]):
         if condition.get("type") == "Ready" and condition.get("status") == "True":
             text = condition.get("lastTransitionTime")
@@ -37,7 +37,7 @@ def ready_since(pod: Object) -> datetime | None:
 
 
 def is_available(pod: Object, min_ready_seconds: int, now: datetime) -> bool:
-    """Whether a pod has been ready for `min_ready_seconds`."""
+    """Return whether a pod has been ready for `min_ready_seconds`."""
     if not is_ready(pod):
         return False
     since = ready_since(pod)
@@ -45,6 +45,8 @@ def is_available(pod: Object, min_ready_seconds: int, now: datetime) -> bool:
 
 
 def next_availability(pods: Iterable[Object], min_ready_seconds: int, now: datetime) -> datetime | None:
-    """The first moment at which one of these pods becomes available without a further event."""
+    """Return the first time at which one of these pods becomes available without a further event; None if no
+    pod will.
+    """
     moments = (since + timedelta(seconds=min_ready_seconds) for pod in pods if (since := ready_since(pod)) is not None)
     return min((moment for moment in moments if moment > now), default=None)

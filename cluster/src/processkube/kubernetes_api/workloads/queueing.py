@@ -1,4 +1,4 @@
-"""Keys of objects to look at: each once, some only later, some again after a failure."""
+"""A queue of keys of objects to look at: each key once, some only later, some again after a failure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Item = TypeVar("Item", bound=Hashable)
 
 FIRST_RETRY_SECONDS = 0.005
 LONGEST_RETRY_SECONDS = 1000.0
-"""The longest pause between retries, as in client-go's default rate limiter."""
+"""The longest pause in seconds between retries, as in client-go's default rate limiter."""
 SHORTEST_WAIT_SECONDS = 1.0
-"""The shortest wait of an object for its next timed look, so that no object is looked at all the time."""
+"""The shortest wait in seconds before an object's next timed look, so that no object is looked at all the time."""
 
 
 class WorkQueue(Generic[Item]):
-    """Items in the order in which they came; one that waits already is not added again."""
+    """Items in the order in which they were added; an item that already waits is not added again."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock
@@ -35,7 +35,7 @@ class WorkQueue(Generic[Item]):
         self._defer(item, max(moment, self._clock() + timedelta(seconds=SHORTEST_WAIT_SECONDS)))
 
     def retry(self, item: Item) -> None:
-        """Add the item after a pause that doubles with each failure in a row."""
+        """Add the item after a pause that doubles with each consecutive failure."""
         failures = self._failures.get(item, 0)
         self._failures[item] = failures + 1
         seconds = min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(failures, 30))
@@ -45,7 +45,7 @@ class WorkQueue(Generic[Item]):
         self._failures.pop(item, None)
 
     def take(self) -> Item | None:
-        """The next item whose time has come; None when there is none now."""
+        """Return the next item whose time has come; None when there is none now."""
         while self._later and self._later[0][0] <= self._clock():
             moment, _, due = heapq.heappop(self._later)
             if self._due.get(due) == moment:
@@ -57,7 +57,7 @@ class WorkQueue(Generic[Item]):
         return item
 
     def pause_seconds(self) -> float | None:
-        """Seconds until the next item is due; None when none waits."""
+        """Return the seconds until the next item is due; None when the queue is empty."""
         if self._ready:
             return 0.0
         return max(0.0, (self._later[0][0] - self._clock()).total_seconds()) if self._later else None

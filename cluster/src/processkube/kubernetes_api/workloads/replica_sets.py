@@ -1,4 +1,4 @@
-"""ReplicaSets: as many active pods as the spec says, and a status that counts them.
+"""ReplicaSets: the number of active pods that the spec asks for, and a status that counts them.
 
 It follows pkg/controller/replicaset of Kubernetes.
 """
@@ -17,12 +17,12 @@ from processkube.kubernetes_api.workloads.templates import pod_from
 from processkube.kubernetes_api.writing.pods import is_ready
 
 BURST = 500
-"""Pods created or deleted at one look."""
+"""Maximum number of pods created or deleted at one look."""
 _FAILURE = "ReplicaFailure"
 
 
 def replica_writes(replica_set: Object, pods: Sequence[Object], related: Sequence[Object], now: datetime) -> list[Create | Delete]:
-    """The pods to create or to delete.
+    """Return the pods to create or to delete.
 
     `pods` are those that the ReplicaSet controls, `related` those of all ReplicaSets with the same controller.
     """
@@ -36,7 +36,9 @@ def replica_writes(replica_set: Object, pods: Sequence[Object], related: Sequenc
 
 
 def replica_set_status(replica_set: Object, pods: Sequence[Object], failure: str, now: datetime) -> Object:
-    """The status by the pods that the writes were decided on. `failure` says why a write failed; empty if none did."""
+    """Return the status counted from the pods on which the writes were decided. `failure` says why a write failed;
+    empty if no write failed.
+    """
     spec, before = replica_set["spec"], replica_set.get("status", {})
     active = [pod for pod in pods if is_active(pod)]
     labels = spec["template"].get("metadata", {}).get("labels", {})
@@ -63,6 +65,6 @@ def replica_set_status(replica_set: Object, pods: Sequence[Object], failure: str
 
 
 def look_again_at(replica_set: Object, pods: Sequence[Object], now: datetime) -> datetime | None:
-    """The moment at which one more pod is available, if that takes only time."""
+    """Return the time at which one more pod becomes available without a further event; None if no pod will."""
     least = replica_set["spec"].get("minReadySeconds", 0)
     return next_availability((pod for pod in pods if is_active(pod)), least, now) if least else None

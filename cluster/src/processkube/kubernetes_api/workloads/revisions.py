@@ -1,7 +1,7 @@
-"""Revisions of a StatefulSet's template, which pods are labelled with.
+"""Revisions of a StatefulSet's template, with which pods are labelled.
 
-It follows pkg/controller/history of Kubernetes. As there, a revision's name is a hash; the text that is hashed is
-another, so the same template has another name.
+It follows pkg/controller/history of Kubernetes. As there, a revision's name is a hash; but the hashed text differs, so
+the same template has another name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HASH_LABEL = "controller.kubernetes.io/hash"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revisions:
-    """The revision that pods have and the one they shall get, and the writes that make these objects."""
+    """The revision that pods have and the revision that they should get, and the writes that make these objects."""
 
     current: Object
     update: Object
@@ -65,13 +65,13 @@ def _made(stateful_set: Object, data: Object, number: int, taken: Collection[str
 
 
 def with_template_of(stateful_set: Object, revision: Object) -> Object:
-    """The StatefulSet as it was at a revision."""
+    """Return the StatefulSet as it was at a revision."""
     template = {name: value for name, value in revision["data"]["spec"]["template"].items() if name != "$patch"}
     return {**stateful_set, "spec": {**stateful_set["spec"], "template": template}}
 
 
 def forgotten(stateful_set: Object, known: Sequence[Object], live: Collection[str]) -> list[Delete]:
-    """Deletions of the oldest revisions beyond the limit of the history; those in `live` are in use."""
+    """Return deletions of the oldest revisions beyond the limit of the history; revisions in `live` are in use."""
     idle = sorted((one for one in known if one["metadata"]["name"] not in live), key=lambda one: one["revision"])
     limit = stateful_set["spec"]["revisionHistoryLimit"]
     return [Delete(item=one) for one in idle[: max(0, len(idle) - limit)]]

@@ -1,4 +1,4 @@
-"""What a Deployment says of its rollout: limits, revisions, the ReplicaSet of its template.
+"""A Deployment's facts about its rollout: limits, revisions, the ReplicaSet of its template.
 
 It follows pkg/controller/deployment/util of Kubernetes.
 """
@@ -25,7 +25,7 @@ _NOT_COPIED = frozenset(
 
 
 def replicas_of(item: Object) -> int:
-    """The replicas that a workload's spec asks for."""
+    """Return the number of replicas that a workload's spec asks for."""
     return int(item["spec"]["replicas"])
 
 
@@ -38,18 +38,20 @@ def is_rolling(deployment: Object) -> bool:
 
 
 def max_surge(deployment: Object) -> int:
-    """How many pods there may be beyond the replicas."""
+    """Return the maximum number of pods beyond the replicas."""
     return _limits(deployment)[0] if is_rolling(deployment) else 0
 
 
 def max_unavailable(deployment: Object) -> int:
-    """How many of the replicas need not be available."""
+    """Return the maximum number of replicas that may be unavailable."""
     replicas = replicas_of(deployment)
     return min(_limits(deployment)[1], replicas) if is_rolling(deployment) and replicas else 0
 
 
 def _limits(deployment: Object) -> tuple[int, int]:
-    """Surge and unavailable. Where both come to none, one pod may be unavailable, as nothing could move otherwise."""
+    """Return surge and unavailable. If both are 0, one pod may be unavailable, because the rollout could not proceed
+    otherwise.
+    """
     rolling, replicas = deployment["spec"]["strategy"]["rollingUpdate"], replicas_of(deployment)
     surge = scaled(rolling["maxSurge"], replicas, up=True)
     unavailable = scaled(rolling["maxUnavailable"], replicas, up=False)
@@ -57,7 +59,7 @@ def _limits(deployment: Object) -> tuple[int, int]:
 
 
 def scaled(value: int | str, total: int, *, up: bool) -> int:
-    """A number, or a percentage of `total` rounded up or down."""
+    """Return a number, or a percentage of `total` rounded up or down."""
     if isinstance(value, int):
         return value
     share = int(value.rstrip("%")) * total
@@ -65,24 +67,25 @@ def scaled(value: int | str, total: int, *, up: bool) -> int:
 
 
 def by_age(replica_sets: Iterable[Object]) -> list[Object]:
-    """Oldest first."""
+    """Return the ReplicaSets sorted by age, oldest first."""
     return sorted(replica_sets, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"]))
 
 
 def of_template(deployment: Object, replica_sets: Iterable[Object]) -> Object | None:
-    """The ReplicaSet that has the Deployment's template; the oldest, should there be two."""
+    """Return the ReplicaSet that has the Deployment's template; the oldest if there are several."""
     wanted = deployment["spec"]["template"]
     return next((one for one in by_age(replica_sets) if same_template(one["spec"]["template"], wanted)), None)
 
 
 def revision_of(replica_set: Object) -> int:
-    """The ReplicaSet's number; 0 if its annotation is missing or not a number."""
+    """Return the ReplicaSet's revision number; 0 if its annotation is missing or not a number."""
     text = at_path(replica_set, "metadata", "annotations", default={}).get(REVISION, "0")
     return int(text) if text.isdecimal() else 0
 
 
 def new_replica_set(deployment: Object, replica_sets: Sequence[Object], taken_names: Iterable[str]) -> Object:
-    """The ReplicaSet of the Deployment's template, not yet named among `taken_names`, with as many pods as may be now.
+    """Return a ReplicaSet for the Deployment's template, with a name that is not in `taken_names` and as many pods as
+    are allowed now.
 
     A name that is taken raises the Deployment's `collisionCount`.
     """
@@ -120,7 +123,7 @@ def _name(deployment: Object) -> str:
 
 
 def replicas_of_new(deployment: Object, replica_sets: Iterable[Object], new: Object) -> int:
-    """How many pods the ReplicaSet of the template may have while others have theirs."""
+    """Return the number of pods that the ReplicaSet of the template may have while other ReplicaSets have theirs."""
     wanted = replicas_of(deployment)
     if not is_rolling(deployment):
         return wanted
@@ -130,7 +133,9 @@ def replicas_of_new(deployment: Object, replica_sets: Iterable[Object], new: Obj
 
 
 def annotate(deployment: Object, replica_set: Object, revision: int) -> None:
-    """Copy the Deployment's annotations, and give the ReplicaSet its number; one that it had goes to its history."""
+    """Copy the Deployment's annotations, and give the ReplicaSet its revision number; the ReplicaSet's previous number
+    is added to its history.
+    """
     annotations = replica_set["metadata"].setdefault("annotations", {})
     given = deployment["metadata"].get("annotations", {})
     annotations |= {name: value for name, value in given.items() if name not in _NOT_COPIED}
@@ -146,14 +151,16 @@ def annotate(deployment: Object, replica_set: Object, revision: int) -> None:
 
 
 def annotate_replicas(deployment: Object, replica_set: Object) -> None:
-    """Note how many pods the Deployment asks for, so that a later scaling is recognised and divided up."""
+    """Record the number of pods that the Deployment asks for, so that a later scaling is recognised and distributed."""
     wanted = replicas_of(deployment)
     annotations = replica_set["metadata"].setdefault("annotations", {})
     annotations |= {DESIRED: str(wanted), MOST: str(wanted + max_surge(deployment))}
 
 
 def share_of(deployment: Object, replica_set: Object, to_add: int, added: int) -> int:
-    """How many of `to_add` pods (negative: to remove) this ReplicaSet gets, when others have got `added` of them."""
+    """Return how many of `to_add` pods (negative: to remove) this ReplicaSet gets, when other ReplicaSets have received
+    `added` of them.
+    """
     size = replicas_of(replica_set)
     if not size or to_add == added:
         return 0

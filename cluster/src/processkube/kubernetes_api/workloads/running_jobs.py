@@ -47,7 +47,7 @@ class Jobs:
         return plan.look_again_at
 
     def clear(self, key: Key) -> None:
-        """Take the finalizer from pods of a Job that had this name and is gone."""
+        """Remove the finalizer from pods of a Job that had this name and is gone."""
         namespace, name = key
         for pod in self._store.list(PODS, namespace, (_NAME_LABEL, name)):
             owner = controller_of(pod.object)

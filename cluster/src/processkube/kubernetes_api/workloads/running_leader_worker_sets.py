@@ -52,4 +52,4 @@ class LeaderWorkerSets:
         return [one.object for one in self._store.list(resource, stored.namespace, (SET_NAME, stored.name))]
 
     def clear(self, key: Key) -> None:
-        """Does nothing: the garbage collector removes the objects it controlled."""
+        """Do nothing: the garbage collector removes the objects that the set controlled."""

@@ -26,7 +26,7 @@ from processkube.kubernetes_api.writing.resources import Resources
 
 
 class StatefulSets:
-    """Adopts and releases pods and revisions, and carries out what is decided."""
+    """Adopts and releases pods and revisions, and carries out decisions."""
 
     resource = STATEFUL_SETS
 
@@ -66,7 +66,7 @@ class StatefulSets:
         return list(claimed.items)
 
     def _carry_out(self, stateful_set: Object, write: Write) -> None:
-        """Make a write; record events of pods and claims that come and go, and of refusals."""
+        """Make a write; record events of created and deleted pods and claims, and of refusals."""
         kind = write.item["kind"] if isinstance(write, Create | Delete) else ""
         if kind not in {"Pod", "PersistentVolumeClaim"}:
             self._writer.write(write)
@@ -87,9 +87,9 @@ class StatefulSets:
         self._writer.write(Tell(about=stateful_set, reason=f"Successful{doing}", message=f"{said} {well}"))
 
     def clear(self, key: Key) -> None:
-        """Does nothing: the garbage collector removes the objects it controlled."""
+        """Do nothing: the garbage collector removes the objects that the StatefulSet controlled."""
 
 
 def _may_adopt(stateful_set: Object, orphan: Object) -> bool:
-    """Whether an orphan can be the StatefulSet's: a pod only by its name."""
+    """Return whether an orphan can belong to the StatefulSet; a pod can only with one of its names."""
     return orphan["kind"] != "Pod" or ordinal_of(stateful_set, orphan) is not None

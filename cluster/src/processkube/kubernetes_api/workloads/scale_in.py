@@ -1,4 +1,4 @@
-"""Which pods go first when there are too many: as `ActivePodsWithRanks` of Kubernetes orders them."""
+"""Chooses the pods to delete when there are too many, in the order of Kubernetes' `ActivePodsWithRanks`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 def first_to_go(pods: Iterable[Object], related: Iterable[Object], count: int, now: datetime) -> list[Object]:
-    """The `count` pods to delete. `related` are the pods of all ReplicaSets of the same Deployment, these included."""
+    """Return the `count` pods to delete. `related` are the pods of all ReplicaSets of the same Deployment, these
+    included.
+    """
     given = list(pods)
     if count >= len(given):
         return given
@@ -39,7 +41,9 @@ def first_to_go(pods: Iterable[Object], related: Iterable[Object], count: int, n
 
 
 def _standing(pod: Object, ranks: dict[str, int]) -> tuple[int, int, bool, int, int]:
-    """Without a node, pending, not ready, cheap and beside many of its kind go first."""
+    """Return a pod's sort key: pods go first that have no node, are pending, not ready, cheap, or on a node with many
+    pods of their kind.
+    """
     return (
         int(bool(_node(pod))),
         _PHASES.get(at_path(pod, "status", "phase", default="Pending"), 0),
@@ -50,13 +54,13 @@ def _standing(pod: Object, ranks: dict[str, int]) -> tuple[int, int, bool, int, 
 
 
 def deletion_cost(pod: Object) -> int:
-    """The deletion cost in the pod's annotation; default 0."""
+    """Return the deletion cost in the pod's annotation; default 0."""
     return int(at_path(pod, "metadata", "annotations", default={}).get(DELETION_COST, 0))
 
 
 def _younger_first(one: Object, other: Object, moment: datetime | None, other_moment: datetime | None, now: datetime) -> int:
-    """Keyed by age in powers of two; pods of about the same age go in the order of their uids, which is as good as
-    random.
+    """Compare two pods by age in powers of two; pods of about the same age are ordered by their uids, which is as good
+    as random.
     """
     if moment is None or other_moment is None:
         return -1 if moment is None else 1
@@ -70,7 +74,7 @@ def _magnitude(age: timedelta) -> int:
 
 
 def _restarts(pod: Object) -> tuple[int, int]:
-    """The most restarts of one container, then of one sidecar."""
+    """Return the highest number of restarts of one container, and of one sidecar."""
     statuses = at_path(pod, "status", "containerStatuses", default=[])
     sidecars = {one["name"] for one in at_path(pod, "spec", "initContainers", default=[]) if one.get("restartPolicy") == "Always"}
     beside = [one for one in at_path(pod, "status", "initContainerStatuses", default=[]) if one.get("name") in sidecars]

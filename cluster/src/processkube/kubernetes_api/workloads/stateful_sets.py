@@ -22,7 +22,7 @@ REVISION_LABEL = "controller-revision-hash"
 
 
 def ordinal_of(stateful_set: Object, pod: Object) -> int | None:
-    """The pod's number in the StatefulSet; None for a pod that has another name."""
+    """Return the pod's number in the StatefulSet; None for a pod with another name."""
     found = re.fullmatch(r"(.*)-([0-9]+)", pod["metadata"]["name"])
     return int(found[2]) if found and found[1] == stateful_set["metadata"]["name"] else None
 
@@ -30,9 +30,10 @@ def ordinal_of(stateful_set: Object, pod: Object) -> int | None:
 def decide_stateful_set(
     stateful_set: Object, pods: Sequence[Object], known_revisions: Sequence[Object], claims: Mapping[str, Object], now: datetime
 ) -> Plan:
-    """The next step of a StatefulSet.
+    """Return the next step of a StatefulSet.
 
-    `pods` and `known_revisions` are those it controls; `claims` are the namespace's PersistentVolumeClaims by name.
+    `pods` and `known_revisions` are those that it controls; `claims` are the namespace's PersistentVolumeClaims by
+    name.
     """
     revisions = revisions_of(stateful_set, known_revisions)
     look = _Look(stateful_set, pods, revisions, claims, now)
@@ -70,7 +71,7 @@ class _Look:
             self._roll()
 
     def _fill(self) -> bool:
-        """Create and replace pods upwards. False when the order asks to wait."""
+        """Create and replace pods upwards. Return False when the order requires to wait."""
         for number in self._wanted:
             is_settled = self._settle(number)
             if self._is_ordered and not is_settled:
@@ -78,7 +79,7 @@ class _Look:
         return True
 
     def _settle(self, number: int) -> bool:
-        """Bring one pod on its way; False while those after it must wait."""
+        """Create or correct one pod; return False while the pods after it must wait."""
         pod = self._present.get(number)
         if pod is None:
             self._create(number)
@@ -113,14 +114,14 @@ class _Look:
         self.writes.append(Create(item=with_claims(pod, claims)))
 
     def _claim(self, number: int) -> None:
-        """Create the claims of a pod that are missing, owned as the policy asks."""
+        """Create the missing claims of a pod, with the owners that the policy requires."""
         for claim in claims_of(self._set, number).values():
             if claim["metadata"]["name"] not in self._claims:
                 pod = {"kind": "Pod", "metadata": {"name": f"{self._set['metadata']['name']}-{number}"}}
                 self.writes.append(Create(item=owned_rightly(claim, self._set, pod, is_wanted=True) or claim))
 
     def _revision_for(self, number: int) -> str:
-        """The revision of a new pod: below the partition, the one that pods have."""
+        """Return the revision of a new pod: below the partition, the revision that pods already have."""
         rolling = self._spec["updateStrategy"].get("rollingUpdate")
         is_kept = bool(rolling) and number < self._start + rolling.get("partition", 0)
         return str(self._current if is_kept else self._update)
@@ -140,7 +141,7 @@ class _Look:
                 self.writes.append(Change(item=changed))
 
     def _scale_in(self) -> bool:
-        """Delete the pods that are too many downwards. False when the order asks to wait."""
+        """Delete excess pods downwards. Return False when the order requires to wait."""
         for pod in self._condemned:
             self._hand_over(ordinal_of(self._set, pod) or 0, pod)
         first_unavailable = next((pod for pod in reversed(self._condemned) if self._is_unavailable(pod)), None)
@@ -154,7 +155,7 @@ class _Look:
         return True
 
     def _roll(self) -> None:
-        """Delete the last pod of an older revision, unless one after it is not available yet."""
+        """Delete the last pod of an older revision, unless a pod after it is not available yet."""
         first = (self._spec["updateStrategy"].get("rollingUpdate") or {}).get("partition", 0)
         for number in reversed(self._wanted[first:]):
             pod = self._present.get(number)
@@ -174,7 +175,7 @@ class _Look:
         return is_deleted(pod) or not self._is_available(pod)
 
     def status(self) -> Object:
-        """The status by the pods that were read."""
+        """Return the status counted from the pods that were read."""
         pods = [pod for pod in self._pods if ordinal_of(self._set, pod) is not None]
         living = [pod for pod in pods if not is_deleted(pod)]
         replicas = self._spec["replicas"]
@@ -196,7 +197,7 @@ class _Look:
         }
 
     def look_again_at(self) -> datetime | None:
-        """The moment at which one more pod is available, if that takes only time."""
+        """Return the time at which one more pod becomes available without a further event; None if no pod will."""
         return next_availability(self._pods, self._least, self._now) if self._least else None
 
 

@@ -1,4 +1,4 @@
-"""Pods and hashes from a pod template."""
+"""Pods made from a pod template, and hashes of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def pod_from(template: Object, owner: Object) -> Object:
-    """A pod of this template, controlled by `owner`; the server completes its name."""
+    """Return a pod of this template, controlled by `owner`; the server completes its name."""
     given = template.get("metadata", {})
     metadata: Object = {"namespace": owner["metadata"]["namespace"], "generateName": f"{owner['metadata']['name']}-"}
     metadata |= {name: copy_of(given[name]) for name in ("labels", "annotations", "finalizers") if given.get(name)}
@@ -19,7 +19,7 @@ def pod_from(template: Object, owner: Object) -> Object:
 
 
 def hash_of(template: Object, collisions: int | None) -> str:
-    """A short name of a template: 32-bit FNV-1a, spelled as Kubernetes does.
+    """Return a short name of a template: 32-bit FNV-1a, spelled as in Kubernetes.
 
     It hashes another text than Kubernetes, which hashes Go's memory: the same template has another name there.
     """
@@ -30,7 +30,7 @@ def hash_of(template: Object, collisions: int | None) -> str:
 
 
 def same_template(one: Object, other: Object) -> bool:
-    """Whether two templates are equal but for the label that names a template."""
+    """Return whether two templates are equal except for the label that names a template."""
     return _unnamed(one) == _unnamed(other)
 
 

@@ -1,4 +1,4 @@
-"""The PersistentVolumeClaims of a StatefulSet's pods: their names, and who owns them by the retention policy."""
+"""The PersistentVolumeClaims of a StatefulSet's pods: their names, and their owners by the retention policy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from processkube.kubernetes_api.workloads.owners import reference_to
 
 
 def claims_of(stateful_set: Object, ordinal: int) -> dict[str, Object]:
-    """The claims of one pod, by the name of their volume."""
+    """Return the claims of one pod, by the name of their volume."""
     metadata, spec = stateful_set["metadata"], stateful_set["spec"]
     found = {}
     for template in spec.get("volumeClaimTemplates", ()):
@@ -22,18 +22,18 @@ def claims_of(stateful_set: Object, ordinal: int) -> dict[str, Object]:
 
 
 def with_claims(pod: Object, claims: dict[str, Object]) -> Object:
-    """The pod with a volume per claim, in place of volumes of the same name."""
+    """Return the pod with a volume per claim, in place of volumes of the same name."""
     others = [one for one in pod["spec"].get("volumes", ()) if one["name"] not in claims]
     own = [{"name": name, "persistentVolumeClaim": {"claimName": one["metadata"]["name"]}} for name, one in claims.items()]
     return {**pod, "spec": {**pod["spec"], "volumes": own + others}} if own else pod
 
 
 def owned_rightly(claim: Object, stateful_set: Object, pod: Object, *, is_wanted: bool) -> Object | None:
-    """The claim with the owner that the policy requires; None if it already has that owner. `is_wanted`: its pod should
+    """Return the claim with the owner that the policy requires; None if it needs no change. `is_wanted`: its pod should
     exist.
 
-    A claim goes with the StatefulSet when `whenDeleted` is `Delete`, and with a pod that is scaled in when `whenScaled`
-    is. A claim that another controller owns, or an earlier object of the same name, is left alone.
+    A claim is deleted with the StatefulSet when `whenDeleted` is `Delete`, and with a pod that is scaled in when
+    `whenScaled` is. A claim that another controller owns, or an earlier object of the same name, is left alone.
     """
     policy = stateful_set["spec"]["persistentVolumeClaimRetentionPolicy"]
     references = claim["metadata"].get("ownerReferences", [])
@@ -59,8 +59,8 @@ def owned_rightly(claim: Object, stateful_set: Object, pod: Object, *, is_wanted
 
 
 def is_stale(claim: Object, stateful_set: Object, pod_name: str) -> bool:
-    """Whether a claim still belongs to an earlier pod of this name and will be deleted with it, so a new pod has to
-    wait.
+    """Return whether a claim still belongs to an earlier pod of this name and will be deleted with it, so that a new
+    pod has to wait.
     """
     if stateful_set["spec"]["persistentVolumeClaimRetentionPolicy"]["whenScaled"] == "Retain":
         return False

@@ -1,4 +1,4 @@
-"""Turns a client's object into one that may be stored: decoded, pruned, defaulted, checked. Touches no store."""
+"""Converts a client's object to one that may be stored: decoded, pruned, defaulted, checked. Uses no store."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _custom_faults(kind: ResourceKind, item: Object, old: Object | None) -> list
 
 
 def _required_faults(kind: ResourceKind, item: Object) -> list[Cause]:
-    """Missing required fields of a built-in kind.
+    """Return the missing required fields of a built-in kind.
 
     The status is not checked, as on the real server: controllers fill it in.
     """

@@ -15,7 +15,7 @@ from processkube.kubernetes_api.writing.services import default_service, service
 from processkube.kubernetes_api.writing.workloads import default_job, default_workload, job_faults, share_faults, workload_faults
 
 Siblings = Callable[[], Collection[Object]]
-"""Returns the other objects of the same kind; called only by the kinds that need them."""
+"""A function that returns the other objects of the same kind; called only by the kinds that need them."""
 
 
 def default_builtin(item: Object, old: Object | None, siblings: Siblings) -> None:
@@ -31,7 +31,7 @@ def default_builtin(item: Object, old: Object | None, siblings: Siblings) -> Non
 
 
 def first_status(item: Object) -> Object | None:
-    """The status of a new object; None for kinds that begin without one."""
+    """Return the status of a new object; None for kinds without an initial status."""
     match item["kind"]:
         case "Pod":
             return initial_status(item)
@@ -51,7 +51,7 @@ def first_status(item: Object) -> Object | None:
 
 
 def builtin_faults(item: Object, old: Object | None) -> list[Cause]:
-    """Faults that the schema does not find."""
+    """Return the faults that the schema does not find."""
     check = _CHECKS.get(item["kind"])
     return check(item, old) if check else []
 
@@ -146,7 +146,7 @@ def _claim_faults(item: Object, old: Object | None) -> list[Cause]:
 
 
 def _fixed_claim(claim: Object) -> Object:
-    """The part of a claim's spec that no update may change; here no volume is ever named."""
+    """Return the part of a claim's spec that no update may change; no volume is ever named here."""
     return {name: value for name, value in claim.get("spec", {}).items() if name not in {"resources", "volumeAttributesClassName"}}
 
 
@@ -173,7 +173,9 @@ def _priority_faults(item: Object, old: Object | None) -> list[Cause]:
 
 
 def _revision_faults(item: Object, old: Object | None) -> list[Cause]:
-    """A revision's data never change. The server compares texts, so the order of keys counts too."""
+    """Return the faults of a changed revision, whose data must never change. The server compares texts, so the order of
+    keys counts too.
+    """
     if old is not None and json.dumps(item.get("data")) != json.dumps(old.get("data")):
         return [invalid_value("data", item.get("data"), "field is immutable")]
     return []

@@ -1,6 +1,6 @@
 """Lets users change from `kubectl apply` to `kubectl apply --server-side` without conflicts.
 
-kubectl's client-side apply leaves its last manifest in an annotation. Server-side apply under the manager name kubectl
+kubectl's client-side apply stores its last manifest in an annotation. Server-side apply under the manager name kubectl
 may take over the fields of that manifest that nobody changed since, and keeps the annotation up to date.
 """
 
@@ -14,7 +14,9 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def inherited_fields(live: Object, manager: str, schema: Object) -> FieldSet:
-    """Fields set by the last client-side apply that no other manager has changed since; none for other managers."""
+    """Return the fields set by the last client-side apply that no other manager has changed since; empty for managers
+    other than kubectl.
+    """
     text = at_path(live, "metadata", "annotations", LAST_APPLIED)
     if manager != MANAGER or text is None:
         return frozenset()

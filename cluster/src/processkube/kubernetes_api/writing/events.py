@@ -1,7 +1,7 @@
-"""What an Event must say, by the rules of its older group and the stricter ones of `events.k8s.io`.
+"""The rules for an Event's content, in its older group and the stricter ones of `events.k8s.io`.
 
-As in `ValidateEventCreate` and `ValidateEventUpdate` of Kubernetes 1.36. Faults name the fields of the older group,
-except for `reportingComponent`, as the real server's do.
+They follow `ValidateEventCreate` and `ValidateEventUpdate` of Kubernetes 1.36. Faults name the fields of the older
+group, except for `reportingComponent`, as the real server's do.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _FIXED = ("regarding", "reason", "note", "type", "eventTime", "action", "related
 
 
 def event_faults(event: Object, old: Object | None) -> list[Cause]:
-    """Faults of a new or changed Event."""
+    """Return the faults of a new or changed Event."""
     older = event["apiVersion"] == "v1"
     faults = _common_faults(event, older=older)
     if older:

@@ -22,14 +22,16 @@ _UNOWNED_METADATA = frozenset(
 
 
 def owned_part(item: Object) -> Object:
-    """The object without the fields that no manager can own: its identity and the fields that the server keeps."""
+    """Return the object without the fields that no manager can own: its identity and the fields that the server
+    maintains.
+    """
     metadata = {name: value for name, value in item.get("metadata", {}).items() if name not in _UNOWNED_METADATA}
     rest = {name: value for name, value in item.items() if name not in {"apiVersion", "kind", "metadata"}}
     return {"metadata": metadata, **rest} if metadata else rest
 
 
 def steps_of_list(items: list[Any], schema: Object | None) -> dict[str, Any] | None:
-    """Step → item for lists whose items can be owned one by one; None for atomic lists."""
+    """Return each item by its step, for lists whose items can be owned one by one; None for atomic lists."""
     if keys := list_keys(schema):
         found = {}
         for item in items:
@@ -43,7 +45,7 @@ def steps_of_list(items: list[Any], schema: Object | None) -> dict[str, Any] | N
 
 
 def field_set(value: Any, schema: Object | None, prefix: Path = ()) -> set[Path]:
-    """All paths of a value: its leaves, and also the items of keyed lists."""
+    """Return all paths of a value: its leaves, and also the items of keyed lists."""
     if isinstance(value, dict) and value and (schema or {}).get(MAP_TYPE) != "atomic":
         paths: set[Path] = set()
         for name, member in value.items():
@@ -60,7 +62,7 @@ def field_set(value: Any, schema: Object | None, prefix: Path = ()) -> set[Path]
 
 
 def changed_fields(old: Any, new: Any, schema: Object | None, prefix: Path = ()) -> set[Path]:
-    """The paths of `new` whose value is new or different from `old`."""
+    """Return the paths of `new` whose value is new or different from `old`."""
     if old == new:
         return set()
     pairs: Iterable[tuple[str, Any, Any, Object | None]]
@@ -88,7 +90,7 @@ def changed_fields(old: Any, new: Any, schema: Object | None, prefix: Path = ())
 
 
 def to_fields_v1(paths: Iterable[Path]) -> Object:
-    """Convert paths to the nested form of managedFields; a "." member marks a path that has paths below it."""
+    """Return paths in the nested form of managedFields; a "." member marks a path that has paths below it."""
     root: Object = {}
     for path in sorted(paths, key=len):
         node = root
@@ -110,7 +112,7 @@ def _mark(node: Object, prefix: Path, members: set[Path]) -> None:
 
 
 def from_fields_v1(node: Object, prefix: Path = ()) -> set[Path]:
-    """The inverse of `to_fields_v1`."""
+    """Return the paths of a nested form: the inverse of `to_fields_v1`."""
     paths: set[Path] = set()
     for step, below in node.items():
         if step == ".":
@@ -123,7 +125,7 @@ def from_fields_v1(node: Object, prefix: Path = ()) -> set[Path]:
 
 
 def value_at(value: Any, path: Path, schema: Object | None) -> Any:
-    """The value at a path, or None."""
+    """Return the value at a path, or None."""
     for step in path:
         if step.startswith("f:"):
             if not isinstance(value, dict):
@@ -160,7 +162,7 @@ def remove_path(value: Any, path: Path, schema: Object | None) -> None:
 
 
 def path_text(path: Path) -> str:
-    """A path as conflict messages print it: `.spec.containers[name="a"].image`."""
+    """Return a path as conflict messages print it: `.spec.containers[name="a"].image`."""
     text = ""
     for step in path:
         if step.startswith("f:"):

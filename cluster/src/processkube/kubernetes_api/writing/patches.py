@@ -53,7 +53,7 @@ def json_patch(target: Object, operations: Any) -> Object:
 
 
 def in_order(document: Any) -> Any:
-    """The same with all keys sorted, as the real server writes an object after a strategic merge patch."""
+    """Return the document with all keys sorted, as the real server writes an object after a strategic merge patch."""
     if isinstance(document, dict):
         return {name: in_order(document[name]) for name in sorted(document)}
     return [in_order(item) for item in document] if isinstance(document, list) else document
@@ -118,7 +118,7 @@ def _merge_lists(current: Any, patch: list[Any], schema: Object | None) -> list[
 
 
 def _ordered(items: list[Any], order: list[Any], keys: tuple[str, ...]) -> list[Any]:
-    """Sort the items that `order` names into its order; the others keep their order, at the end."""
+    """Return the items with those that `order` names first, in its order; the others keep their order, at the end."""
     key = keys[0] if keys else None
     wanted = [entry.get(key) if key and isinstance(entry, dict) else entry for entry in order]
 

@@ -1,7 +1,8 @@
-"""What the admission plugins ServiceAccount and Priority ask of a new pod, and add: its account and its priority class
-must exist; and what the webhook of LeaderWorkerSets adds to pods of a group.
+"""What admission requires of a new pod and adds to it. The plugins ServiceAccount and Priority require that its account
+and its priority class exist; the webhook of LeaderWorkerSets adds to the pods of a group.
 
-The first does not add the volume with the account's token: processkube's kubelet mounts one for pods that ask for it.
+ServiceAccount does not add the volume with the account's token here: processkube's kubelet mounts a token for pods that
+ask for it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ ACCOUNTS = "serviceaccounts"
 
 
 def admit_account(store: Store, pod: Object, name: str) -> None:
-    """Raise Forbidden for a new pod whose account does not exist; otherwise it may pull images as its account may."""
+    """Raise Forbidden for a new pod whose account does not exist; otherwise add the account's secrets for pulling
+    images.
+    """
     namespace, spec = pod["metadata"]["namespace"], pod["spec"]
     wanted = spec["serviceAccountName"]
     account = store.get(ACCOUNTS, namespace, wanted)

@@ -1,4 +1,6 @@
-"""Pods: the fields that the server fills in, the faults it refuses, and how it reads a pod's condition."""
+"""Pods: the fields that the server fills in, the faults for which it refuses them, and how it reads a pod's
+condition.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,13 @@ from processkube.kubernetes_api.objects.objects import Object, at_path, copy_of
 
 DEFAULT_GRACE_SECONDS = 30
 DEFAULT_ACCOUNT = "default"
-"""The service account that every namespace has, and that a pod has which names none."""
+"""The service account that every namespace has, and that a pod gets if it names no account."""
 FINISHED = frozenset({"Succeeded", "Failed"})
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 DEFAULT_TOLERATION_SECONDS = 300
-"""How long a pod stays bound to a node that is not ready or unreachable, unless it says otherwise."""
+"""Seconds for which a pod stays bound to a node that is not ready or unreachable, unless its spec says otherwise."""
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-"""The annotation by which a ReplicaSet deletes cheap pods first."""
+"""The annotation by which a ReplicaSet deletes pods of low cost first."""
 _WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]*|-[0-9]+")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
@@ -31,7 +33,7 @@ _MUTABLE_SPEC = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec
 
 
 def default_pod_spec(spec: Object) -> None:
-    """Fill in the defaults of a pod spec in place, be it a pod's or that of a template."""
+    """Fill in the defaults of a pod spec in place, whether it is a pod's or a template's."""
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS)
@@ -60,7 +62,7 @@ def _default_volume(volume: Object) -> None:
 
 
 def _default_field(source: Object) -> None:
-    """A field of the pod is read in a version of the API."""
+    """Fill in the API version by which a field of the pod is read."""
     if "fieldRef" in source:
         source["fieldRef"].setdefault("apiVersion", "v1")
 
@@ -82,7 +84,9 @@ def _default_container(container: Object) -> None:
 
 
 def _default_requests(resources: Object) -> None:
-    """A pod asks for what it is limited to; in a template, requests stay unset, as the pods made from it get them."""
+    """Set a pod's missing requests to its limits; in a template, requests stay unset, because the pods made from it get
+    them.
+    """
     for name, limit in (resources.get("limits") or {}).items():
         resources.setdefault("requests", {}).setdefault(name, limit)
 
@@ -110,13 +114,13 @@ def default_pod(pod: Object) -> None:
 
 
 def _default_host_ports(container: Object) -> None:
-    """On the host's network, a container's port is a port of the node."""
+    """Set the host ports: on the host's network, a container's port is a port of the node."""
     for port in container.get("ports", ()):
         port.setdefault("hostPort", port.get("containerPort"))
 
 
 def _default_tolerations(spec: Object) -> None:
-    """What the admission plugin DefaultTolerationSeconds adds."""
+    """Add the tolerations of the admission plugin DefaultTolerationSeconds."""
     given = spec.get("tolerations", [])
     covered = {one.get("key", "") for one in given if one.get("effect", "") in {"", "NoExecute"}}
     for taint in (NOT_READY, UNREACHABLE):
@@ -145,7 +149,9 @@ def qos_class(pod: Object) -> str:
 
 
 def pod_spec_faults(spec: Object, path: str, further_volumes: Collection[str] = ()) -> list[Cause]:
-    """Faults of a pod's spec at `path`. `further_volumes` come from elsewhere, such as a StatefulSet's claims."""
+    """Return the faults of a pod's spec at `path`. `further_volumes` come from elsewhere, such as a StatefulSet's
+    claims.
+    """
     causes: list[Cause] = []
     if not spec.get("containers"):
         causes.append(required_value(f"{path}.containers"))
@@ -200,7 +206,7 @@ def _deletion_cost_faults(pod: Object) -> list[Cause]:
 
 
 def _frozen_part(pod: Object) -> Object:
-    """The part of a pod's spec that no update may change."""
+    """Return the part of a pod's spec that no update may change."""
     spec: Object = copy_of(pod.get("spec", {}))
     for name in ("activeDeadlineSeconds", "tolerations", "schedulingGates", "terminationGracePeriodSeconds"):
         spec.pop(name, None)
@@ -216,7 +222,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def grace_seconds(pod: Object, requested: int | None) -> int:
-    """Seconds that a deletion waits for the kubelet; 0 for a pod that runs nowhere."""
+    """Return the seconds for which a deletion waits for the kubelet; 0 for a pod that runs nowhere."""
     if not at_path(pod, "spec", "nodeName") or at_path(pod, "status", "phase") in FINISHED:
         return 0
     if requested is not None:

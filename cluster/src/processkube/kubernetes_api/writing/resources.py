@@ -45,7 +45,7 @@ from processkube.kubernetes_api.writing.server_side_apply import (
 from processkube.kubernetes_api.writing.typed_patches import refuse_untyped
 
 SCALE = "scale"
-"""The subresource whose writes change the object itself, in one field."""
+"""The subresource whose writes change one field of the object itself."""
 
 _SERVER_KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 _OBJECT_CHANGED = "the object has been modified; please apply your changes to the latest version and try again"
@@ -72,11 +72,11 @@ class Written:
 
 
 Change = Callable[[Object], object]
-"""Makes the new body of an object from its current one, and must not change the current one."""
+"""A function that makes the new body of an object from its current one, which it must not change."""
 
 
 class Resources:
-    """The write path. Requests that read use the store directly."""
+    """The write path. Read requests use the store directly."""
 
     def __init__(self, store: Store, registry: Registry, clock: Clock, randomness: random.Random) -> None:
         self.store = store
@@ -140,7 +140,9 @@ class Resources:
     def apply(
         self, kind: ResourceKind, namespace: str, name: str, body: object, options: WriteOptions, *, subresource: str = ""
     ) -> Written:
-        """Server-side apply. Without force, raises Conflict when other managers own fields that it would change."""
+        """Apply a body server-side. Without force, raises Conflict when other managers own fields that it
+        would change.
+        """
         if isinstance(body, dict):
             refuse_untyped(kind, namespace, name, body)
         decoded = decode_object(kind, body, options.field_validation)
@@ -209,9 +211,10 @@ class Resources:
         return Written(object=item, created=True, warnings=warnings)
 
     def create_default_account(self, namespace: str) -> None:
-        """Give a namespace the service account that every one has.
+        """Give a namespace the service account that every namespace has.
 
-        In a cluster a controller does, and a pod's admission waits for it; here the namespace has it from the start.
+        In a cluster a controller does this, and a pod's admission waits for it; here the namespace has the account from
+        the start.
         """
         found, kind = self.store.get("namespaces", "", namespace), self.registry.find("", "v1", ACCOUNTS)
         if found is None or found.object["metadata"].get("deletionTimestamp") or self.store.get(ACCOUNTS, namespace, DEFAULT_ACCOUNT):
@@ -263,7 +266,7 @@ class Resources:
         return Written(object=to_external(kind, result.object), warnings=warnings)
 
     def _confined(self, kind: ResourceKind, old: Object, new: Object, subresource: str) -> Object:
-        """The new object, with the fields that this request may not change taken from the old one."""
+        """Return the new object, with the fields that this request may not change taken from the old one."""
         if subresource == "status":
             result: Object = copy_of(old)
             result.pop("status", None)
@@ -355,7 +358,7 @@ class Resources:
             item["status"] = established_status(item, timestamp(self.clock()))
 
     def _manager(self, kind: ResourceKind, options: WriteOptions, operation: str, subresource: str = "") -> Manager:
-        """The manager that a write is recorded under.
+        """Return the manager under which a write is recorded.
 
         It has no time for the scale subresource: the real server keeps those times apart from the object's, and loses
         them when it puts the entries back.
@@ -383,12 +386,12 @@ def _details(kind: ResourceKind, name: str) -> Object:
 
 
 def _desired(kind: ResourceKind, item: Object) -> Any:
-    """The part of an object whose changes raise its generation."""
+    """Return the part of an object whose changes raise its generation."""
     return {name: value for name, value in item.items() if name not in {"metadata", "status"}}
 
 
 def _is_released(item: Object) -> bool:
-    """Whether an object that is being deleted has nothing more to wait for."""
+    """Return whether an object that is being deleted has nothing more to wait for."""
     metadata = item["metadata"]
     waits = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
     if item["kind"] == "Namespace":

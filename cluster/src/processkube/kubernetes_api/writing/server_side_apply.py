@@ -42,7 +42,7 @@ class Manager:
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
-        """What identifies a manager; for plain writes also the version of the kind."""
+        """Return what identifies a manager; for plain writes this includes the version of the kind."""
         return (self.name, self.operation, self.subresource, "" if self.operation == APPLY else self.api_version)
 
 
@@ -66,9 +66,9 @@ def read_ownership(managed_fields: Sequence[Object]) -> Ownership:
 
 
 def write_ownership(owners: Ownership) -> list[Object]:
-    """The entries in the server's order; managers that own nothing are left out.
+    """Return the entries in the server's order; managers that own nothing are left out.
 
-    Applies come first, then entries are sorted by time (none comes first), name, version and subresource.
+    Applies come first, then entries are sorted by time (entries without a time first), name, version and subresource.
     """
     entries = []
     kept = [owner for owner in owners.values() if owner[1]]
@@ -92,9 +92,9 @@ def _rank(manager: Manager) -> tuple[str, ...]:
 
 
 def record_update(owners: Ownership, manager: Manager, old: Object, new: Object, schema: Object) -> Ownership:
-    """The ownership after a plain write.
+    """Return the ownership after a plain write.
 
-    The manager alone owns the fields that it changed; nobody owns the fields that it removed.
+    Only the manager owns the fields that it changed; nobody owns the fields that it removed.
     """
     before, after = owned_part(old), owned_part(new)
     changed = changed_fields(before, after, schema)

@@ -1,6 +1,6 @@
-"""Refuses a body of server-side apply that does not fit its kind's schema, before anything is pruned from it.
+"""Refuses a body of server-side apply that does not match its kind's schema, before anything is pruned from it.
 
-The real server makes a typed value of the body, as structured-merge-diff does: a member that the schema does not
+The real server converts the body to a typed value with structured-merge-diff. A member that the schema does not
 declare, and two items of a list with the same keys, are faults there, whatever `fieldValidation` says.
 """
 
@@ -18,7 +18,7 @@ from processkube.kubernetes_api.writing.field_sets import path_text
 
 
 class TypedPatchFailed(ApiError):
-    """The real server answers 500, and no reason."""
+    """The real server answers 500 without a reason to such a body."""
 
     code, reason = 500, ""
 
@@ -52,7 +52,7 @@ def _faults(value: Any, schema: Object, path: str, *, keys_have_defaults: bool) 
 
 
 def _list_faults(items: list[Any], schema: Object, path: str, *, keys_have_defaults: bool) -> Iterator[str]:
-    """Faults of a list's items. The keys of all built-in kinds have defaults, be they empty."""
+    """Yield the faults of a list's items. The keys of all built-in kinds have defaults, some of them empty."""
     inner, keys, seen = item_schema(schema) or {}, list_keys(schema), set()
     properties = inner.get("properties", {})
     for index, item in enumerate(items):

@@ -25,7 +25,7 @@ _OF_STATEFUL_SETS = (
     + ", ".join(f"'{name}'" for name in _MUTABLE_OF_STATEFUL_SETS[:-1])
     + f" and '{_MUTABLE_OF_STATEFUL_SETS[-1]}' are forbidden"
 )
-"""The server's own sentence."""
+"""The real server's own message."""
 _JOB_LABELS = "batch.kubernetes.io/"
 _ROLLING = {"maxUnavailable": "25%", "maxSurge": "25%"}
 
@@ -96,7 +96,7 @@ def _number_faults(spec: Object) -> list[Cause]:
 
 
 def _strategy_faults(strategy: Object) -> list[Cause]:
-    """Faults of a Deployment's strategy."""
+    """Return the faults of a Deployment's strategy."""
     rolling: Any = strategy.get("rollingUpdate")
     field = "spec.strategy.rollingUpdate"
     if strategy["type"] == "Recreate":
@@ -115,7 +115,7 @@ def _strategy_faults(strategy: Object) -> list[Cause]:
 
 
 def _stateful_faults(spec: Object) -> list[Cause]:
-    """Faults of what only a StatefulSet has."""
+    """Return the faults of the fields that only a StatefulSet has."""
     causes: list[Cause] = []
     if (management := spec["podManagementPolicy"]) not in {"OrderedReady", "Parallel"}:
         causes.append(invalid_value("spec.podManagementPolicy", management, "must be 'OrderedReady' or 'Parallel'"))
@@ -133,7 +133,7 @@ def _stateful_faults(spec: Object) -> list[Cause]:
 
 
 def share_faults(field: str, value: int | str) -> list[Cause]:
-    """Faults of a value that is a number or a percentage."""
+    """Return the faults of a value that must be a number or a percentage."""
     if isinstance(value, int):
         return [invalid_value(field, value, "must be greater than or equal to 0")] if value < 0 else []
     if value.endswith("%") and value[:-1].isdigit():
@@ -146,7 +146,7 @@ def _plain_number(value: int | str) -> int:
 
 
 def _fixed_part(stateful_set: Object) -> Object:
-    """The part of a StatefulSet's spec that no update may change."""
+    """Return the part of a StatefulSet's spec that no update may change."""
     return {name: value for name, value in stateful_set.get("spec", {}).items() if name not in _MUTABLE_OF_STATEFUL_SETS}
 
 
@@ -171,7 +171,7 @@ def default_job(item: Object) -> None:
 
 
 def _own_labels(job: Object) -> dict[str, str]:
-    """The labels that the server adds to a Job's pods."""
+    """Return the labels that the server adds to a Job's pods."""
     own = {"controller-uid": job["metadata"]["uid"], "job-name": job["metadata"].get("name", "")}
     return {f"{prefix}{name}": value for prefix in ("", _JOB_LABELS) for name, value in own.items()}
 
@@ -185,7 +185,9 @@ def _select_own_pods(job: Object) -> None:
 
 
 def _job_selector_faults(job: Object) -> list[Cause]:
-    """What a client asks of the labels beside the uid must be true of every Job's pods, as of those that it made."""
+    """Return the faults of a Job's selector: unless it is manual, it must match the labels that the server adds to the
+    Job's pods.
+    """
     selector = job["spec"].get("selector")
     if (faults := label_selector_faults(selector, "spec.selector")) or job["spec"].get("manualSelector"):
         return faults

@@ -1,9 +1,11 @@
 """A made-up cost report, divided by the product's own rule."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
-from fairlead.costs.allocation import Life, Price, Use, Work, allocate
+from fairlead.costs.allocation import Life, Use, Work, allocate
 from fairlead.costs.money import HOUR_MICROSECONDS, MICRO
+from fairlead.costs.prices import Price
 from fairlead.instances import Role
 from fairlead_api.costs.reporting import OTHERS, Sums
 from fairlead_api.costs.reporting import report as report_of
@@ -19,11 +21,12 @@ NAMES = {
 
 
 def report(by: CostGroup, start: datetime, end: datetime) -> CostReport:
-    """Three instances of the role both over the range, busy for a third of it."""
+    """Three instances of the role both, busy for a third of the range, at a measured price in its first hour."""
     start = start.replace(minute=0, second=0, microsecond=0)
     first, hours = int(start.timestamp()) // 3600, max(1, int((end - start) / timedelta(hours=1)))
     lives = [Life(pod=pod, role=Role.BOTH, began=first * HOUR_MICROSECONDS) for pod in "abc"]
-    price = Price(role=Role.BOTH, since=0, micros_per_hour=2_500_000, currency="EUR")
+    declared = Price(role=Role.BOTH, since=(first + 1) * HOUR_MICROSECONDS, micros_per_hour=2_500_000, currency="EUR")
+    prices = [replace(declared, since=0, measured=True), declared]
     work = {
         (Role.BOTH, first + hour): Work(busy=HOUR_MICROSECONDS * (1 + hour % 2), prefilling=HOUR_MICROSECONDS // 3) for hour in range(hours)
     }
@@ -37,7 +40,7 @@ def report(by: CostGroup, start: datetime, end: datetime) -> CostReport:
         ]
         for hour in range(hours)
     }
-    found = allocate(lives, [price], work, uses, first * HOUR_MICROSECONDS, (first + hours) * HOUR_MICROSECONDS)
+    found = allocate(lives, prices, work, uses, first * HOUR_MICROSECONDS, (first + hours) * HOUR_MICROSECONDS)
     sums = Sums(unpriced=HOUR_MICROSECONDS // 2)
     (sums.add_roles if by is CostGroup.ROLE else sums.add)(found)
     sums.scheduled["EUR"] += 7 * MICRO * HOUR_MICROSECONDS

@@ -1,0 +1,86 @@
+"""Prices of instance hours: declared ones in force until the next, and measured ones where none is declared."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fairlead.costs.money import HOUR_MICROSECONDS
+from fairlead.instances import Role
+
+LEAST_MICROSECONDS = 1_000_000
+"""Shortest sum of lives that gets a price: a pod's cost over less time says nothing of an hour."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """The price of a role's instances from `since` on (microseconds since 1970), until the role's next price.
+    `micros_per_hour` None = no price. `measured`: a cost tool's figure, not one of the pool's spec.
+    """
+
+    role: Role
+    since: int
+    micros_per_hour: int | None
+    currency: str = ""
+    measured: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stay:
+    """How long an instance had a role within an hour, in microseconds."""
+
+    instance: str
+    role: Role
+    microseconds: int
+
+
+def measured_prices(costs: Mapping[str, int], stays: Iterable[Stay]) -> dict[Role, int]:
+    """Micro-units per instance hour of each role, from what instances cost in one hour (micro-units, by instance).
+
+    The price is the cost of all the role's instances over their time, so the time at that price adds up to the cost.
+    The cost of an instance that changed its role is divided by time. A role without a known cost has no price.
+    """
+    of_instances: dict[str, dict[Role, int]] = defaultdict(lambda: defaultdict(int))
+    for stay in stays:
+        of_instances[stay.instance][stay.role] += stay.microseconds
+    amounts, times = defaultdict[Role, int](int), defaultdict[Role, int](int)
+    for instance, roles in of_instances.items():
+        total = sum(roles.values())
+        for role, microseconds in roles.items():
+            times[role] += microseconds
+            if instance in costs and total:
+                amounts[role] += costs[instance] * microseconds * HOUR_MICROSECONDS // total
+    return {role: (2 * amount + times[role]) // (2 * times[role]) for role, amount in amounts.items() if times[role] >= LEAST_MICROSECONDS}
+
+
+def in_force(declared: Iterable[Price], measured: Iterable[Price]) -> list[Price]:
+    """One list of prices, in order of their time: in each hour the measured price if the spec declares none.
+
+    A measured price is of the hour that begins at its `since`.
+    """
+    of_declared, of_measured = _by_role(declared), _by_role(measured)
+    return [price for role in Role for price in _of_role(role, of_declared[role], of_measured[role])]
+
+
+def _by_role(prices: Iterable[Price]) -> Mapping[Role, list[Price]]:
+    found: dict[Role, list[Price]] = defaultdict(list)
+    for price in sorted(prices, key=lambda one: one.since):
+        found[price.role].append(price)
+    return found
+
+
+def _of_role(role: Role, declared: Sequence[Price], measured: Sequence[Price]) -> list[Price]:
+    if not measured:
+        return list(declared)
+    hours = {price.since: price for price in measured}
+    edges = {edge for since in hours for edge in (since, since + HOUR_MICROSECONDS)} | {price.since for price in declared}
+    found, own, waiting = list[Price](), Price(role=role, since=0, micros_per_hour=None), list(reversed(declared))
+    for edge in sorted(edges):
+        while waiting and waiting[-1].since <= edge:
+            own = waiting.pop()
+        price = own if own.micros_per_hour is not None else hours.get(edge - edge % HOUR_MICROSECONDS, own)
+        found.append(_from(price, edge))
+    return found
+
+
+def _from(price: Price, since: int) -> Price:
+    return Price(role=price.role, since=since, micros_per_hour=price.micros_per_hour, currency=price.currency, measured=price.measured)
