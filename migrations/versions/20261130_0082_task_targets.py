@@ -1,15 +1,15 @@
 """Targets of whole tasks, and what judges a task by them: the class of its first turn, and whether its last was answered.
 
-Revision: 0080_task_targets
-Revises: 0079_shadows
+Revision: 0082_task_targets
+Revises: 0080_measured_prices
 """
 
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
 
-revision = "0080_task_targets"
-down_revision = "0079_shadows"
+revision = "0082_task_targets"
+down_revision = "0080_measured_prices"
 branch_labels = None
 depends_on = None
 
