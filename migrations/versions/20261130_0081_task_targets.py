@@ -1,6 +1,6 @@
 """Targets of whole tasks, and what judges a task by them: the class of its first turn, and whether its last was answered.
 
-Revision: 0082_task_targets
+Revision: 0081_task_targets
 Revises: 0080_measured_prices
 """
 
@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
 
-revision = "0082_task_targets"
+revision = "0081_task_targets"
 down_revision = "0080_measured_prices"
 branch_labels = None
 depends_on = None
