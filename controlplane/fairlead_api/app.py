@@ -85,7 +85,7 @@ PLAIN = (
 
 
 class Cluster(ClusterGateway, PodCluster, Protocol):
-    """All calls to the Kubernetes API, but those by which people are known."""
+    """Clients of the Kubernetes API, except those that authenticate people."""
 
 
 def create_api(
@@ -97,10 +97,10 @@ def create_api(
     simulator: Sequence[str] = (),
     ports: AutoscalerPorts | None = None,
 ) -> FastAPI:
-    """The API alone. `cluster` replaces the Kubernetes API of `settings.kubeconfig`; the database may take `patience`
-    times as long as usual before it counts as busy or away. `simulator` is the command of a process that simulates
-    jobs (`fairlead_client.simulation_jobs`); without it nothing is simulated. `clock` replaces the database's.
-    `ports` are those for other people's autoscalers.
+    """Create the API alone. `clock` replaces the database's clock, and `cluster` the Kubernetes API of
+    `settings.kubeconfig`. The database may take `patience` times as long as usual before it counts as busy or
+    unreachable. `simulator` is the command of a process that simulates jobs (`fairlead_client.simulation_jobs`); if it
+    is empty, nothing is simulated. `ports` are the ports for other people's autoscalers.
     """
     infra, kubernetes = infra_of(settings, clock, patience, simulator), KubernetesCluster(settings.kubeconfig)
     callers = access.access_of(infra, kubernetes)

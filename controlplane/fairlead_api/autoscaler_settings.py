@@ -12,14 +12,14 @@ CERT_FILES = "FAIRLEAD_AUTOSCALERS_TLS_CERT_FILE, FAIRLEAD_AUTOSCALERS_TLS_KEY_F
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoscalerSettings:
-    """The ports and their certificate; None = no such port."""
+    """The ports for other people's autoscalers, and their certificates. None stands for no such port."""
 
     scaler_port: int | None = field(
         default=None,
         metadata=variable(
             "FAIRLEAD_SCALER_PORT",
             Whole("port", 1, 65535),
-            "port of the external scaler that KEDA asks by gRPC, at the host of `--host`",
+            "port of the external scaler that KEDA calls by gRPC, at the host of `--host`",
             "whoever reaches it reads the wanted numbers and the SLO headroom of all pools; docs/scaling.md",
             default_shown="none",
         ),
@@ -52,7 +52,7 @@ class AutoscalerSettings:
     )
 
     def check(self) -> None:
-        """Raises InvalidInput for settings that do not fit together."""
+        """Raises InvalidInput for settings that contradict each other."""
         if (self.cert_file is None) != (self.key_file is None):
             raise InvalidInput(CERT_FILES, str(self.cert_file or self.key_file), "set both or neither")
         if self.metrics_port is not None and self.cert_file is None:

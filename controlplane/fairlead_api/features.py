@@ -63,9 +63,9 @@ class Infra:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """What a subject adds: routes, tasks that run until the process ends, listeners to notices of other processes
-    (`on_gap`: some notices may be missing), jobs that run in the background, and `ports` of its own; both while their
-    context is open.
+    """The contribution of one subject to the API: routes, tasks that run until the process ends, and listeners to
+    notices of other processes (`on_gap` is called if some notices may be missing). The contexts `jobs` and `ports` run
+    background jobs and serve the subject's own ports while they are open.
     """
 
     routes: Sequence[Routes]
@@ -77,7 +77,7 @@ class Feature:
 
 
 def infra_of(settings: Settings, clock: Callable[[], datetime] | None, patience: float, simulator: Sequence[str]) -> Infra:
-    """The infrastructure that the settings describe; the database may take `patience` times as long as usual."""
+    """Return the infrastructure that the settings describe. The database may take `patience` times as long as usual."""
     pulse, share = Pulse(settings.database_url, patience, older()), settings.share_seconds
     reads, reports, control, background, jobs = (
         Database(one.patient(patience), pulse, settings.router_live_seconds) for one in (READS, REPORTS, CONTROL, UPKEEP, JOBS)

@@ -24,7 +24,7 @@ def read_settings(environment: Mapping[str, str]) -> DatabaseSettings:
 @click.command()
 @click.option("--wait-for-database", type=NumberOption(), default=60.0, show_default=True, help="Seconds to wait for the database.")
 def main(wait_for_database: float) -> None:
-    """Migrate the database. Safe to repeat; waits while another process does so."""
+    """Migrate the database. Safe to repeat; waits while another process migrates it."""
     with one_line_errors("migrations"):
         settings = begin(read_settings)
         await_database(settings.url, wait_for_database)

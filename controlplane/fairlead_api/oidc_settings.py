@@ -1,5 +1,5 @@
-"""Settings of sign-in by an identity provider (OpenID Connect), read once from the environment, and the roles that they
-give to the provider's people and groups.
+"""Settings of sign-in by an identity provider (OpenID Connect), read once from the environment, and the roles that the
+settings give to the provider's people and groups.
 """
 
 import csv
@@ -14,10 +14,10 @@ from fairlead_process.environment import variable
 from fairlead_process.kinds import Parsed, Text
 
 OIDC = "oidc"
-"""Source of identities of the identity provider."""
+"""The source of identities of the identity provider."""
 
 NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-"""A namespace's name, as Kubernetes takes it."""
+"""A namespace's name, as Kubernetes accepts it."""
 
 EVERYBODY = "*"
 """Stands for every person that the identity provider signs in."""
@@ -25,7 +25,7 @@ EVERYBODY = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenRole:
-    """A role of one person or group, in `namespace`, or in all namespaces if that is None."""
+    """A role of one person or group in `namespace`, or in all namespaces if `namespace` is None."""
 
     role: AccessRole
     who: str
@@ -40,7 +40,7 @@ class GivenRoles:
     to_groups: tuple[GivenRole, ...] = ()
 
     def of(self, name: str, groups: Iterable[str]) -> tuple[AccessRole, Rights]:
-        """A person's highest role for all namespaces, and higher roles in single namespaces."""
+        """Return a person's highest role for all namespaces, and higher roles in single namespaces."""
         member_of = frozenset(groups)
         held = [one for one in self.to_people if one.who in {name, EVERYBODY}] + [one for one in self.to_groups if one.who in member_of]
         everywhere, single = AccessRole.NONE, Rights()
@@ -63,7 +63,9 @@ _EXAMPLE = "write role:name or role@namespace:name with a role of viewer, operat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OidcSettings:
-    """The identity provider that signs people in, and the roles that they get. `issuer` and `client_id` go together."""
+    """The identity provider that signs people in, and the roles that people get. `issuer` and `client_id` must be given
+    together.
+    """
 
     issuer: str | None = field(
         default=None,
@@ -109,7 +111,7 @@ class OidcSettings:
             "FAIRLEAD_OIDC_NAME_CLAIM",
             Text("a claim"),
             "the claim that names a person in rights and audit",
-            "`email` counts only if the provider says `email_verified`; `sub` never changes and says little",
+            "`email` counts only if the provider says `email_verified`; `sub` never changes, but people do not recognise it",
         ),
     )
     groups_claim: str = field(
@@ -143,7 +145,7 @@ class OidcSettings:
         return GivenRoles(to_people=self.to_people, to_groups=self.to_groups)
 
     def check(self, mode: str) -> None:
-        """Raises InvalidInput if a setting is missing in this mode of sign-in, or has no meaning in it."""
+        """Raises InvalidInput if this mode of sign-in needs a missing setting, or has no use for a given one."""
         if mode != "oidc":
             if self != OidcSettings():
                 raise InvalidInput("FAIRLEAD_AUTH_MODE", mode, "write oidc, or remove the variables FAIRLEAD_OIDC_…")
@@ -154,7 +156,7 @@ class OidcSettings:
 
 
 def parse_issuer(text: str) -> str:
-    """An https URL, or an http one on this machine, unchanged. Raises ValueError, InvalidInput."""
+    """Return an https URL, or an http URL of this machine, unchanged. Raises ValueError, InvalidInput."""
     parts = urlsplit(text)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or parts.username:
         raise ValueError(text)
@@ -164,7 +166,7 @@ def parse_issuer(text: str) -> str:
 
 
 def parse_scopes(text: str) -> str:
-    """Scopes with single spaces. Raises ValueError without `openid`."""
+    """Return the scopes with single spaces. Raises ValueError without `openid`."""
     scopes = text.split()
     if "openid" not in scopes:
         raise ValueError(text)
@@ -179,8 +181,8 @@ def _entries(variable_name: str, text: str) -> list[str]:
 
 
 def parse_given(variable_name: str, text: str) -> tuple[GivenRole, ...]:
-    """`role:name,role@namespace:name,…` → roles. An entry with a comma in it, such as a group's LDAP name, stands in
-    double quotes. Raises InvalidInput for the first one that cannot be used.
+    """Parse `role:name,role@namespace:name,…` into roles. An entry that contains a comma, such as a group's LDAP name,
+    must be in double quotes. Raises InvalidInput for the first invalid entry.
     """
     found = []
     for number, part in enumerate((one.strip() for one in _entries(variable_name, text) if one.strip()), 1):

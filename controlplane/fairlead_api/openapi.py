@@ -10,18 +10,20 @@ from fairlead_api.http.documenting import openapi
 from fairlead_api.settings import Settings
 
 _LINES = {"paths": 2, "components": 2}
-"""Number of levels that are written with a line per member: each operation and each schema is one line."""
+"""Number of levels of each part that are written with one line per member. So each operation and each schema is one
+line.
+"""
 
 
 def document() -> str:
-    """The document in its stored form, in which a small change is a small diff; keys keep their order."""
+    """Return the document in its stored form, in which a small change is a small diff. Keys keep their order."""
     api = create_api(Settings(database_url="postgresql+psycopg://nobody@localhost/none"))
     members = (f" {json.dumps(name)}: {_opened(value, _LINES.get(name, 0), 1)}" for name, value in openapi(api).items())
     return "{\n" + ",\n".join(members) + "\n}\n"
 
 
 def _opened(value: Any, levels: int, depth: int) -> str:
-    """The value as JSON, with one line per member in its first `levels` levels."""
+    """Return the value as JSON, with one line per member in its first `levels` levels."""
     if levels == 0 or not isinstance(value, dict) or not value:
         return json.dumps(value, ensure_ascii=False)
     indent = " " * (depth + 1)

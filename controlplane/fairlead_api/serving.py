@@ -27,12 +27,14 @@ from fairlead_process.option_types import NumberOption
 from fairlead_process.starting import bind
 
 COLLECTED_AFTER = (50_000, 10, 10)
-"""Thresholds of the garbage collector: new objects before a search of the youngest generation, and such searches before
-one of the older generations.
+"""Thresholds of the garbage collector: new objects before a collection of the youngest generation, and such collections
+before one of the older generations.
 """
 
 CONNECTIONS = 4096
-"""Connections of people, routers and operators; each may need one of its own, to the Kubernetes API for instance."""
+"""Maximum number of connections of people, routers and operators. Each may need another connection, for example to the
+Kubernetes API.
+"""
 
 _LOOPBACK = ("127.", "localhost", "::1")
 
@@ -48,11 +50,11 @@ class Place:
     host: str
     port: int
     wait_for_database: float
-    """Seconds."""
+    """Maximum seconds to wait for the database at the start."""
 
 
 def where_to_serve(command: Callable[[Place], None]) -> Callable[..., None]:
-    """Gives a click command `--host`, `--port` and `--wait-for-database`, passed to it as one Place."""
+    """Give a click command `--host`, `--port` and `--wait-for-database`, which are passed to it as one Place."""
 
     @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
     @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.")
@@ -67,7 +69,7 @@ def where_to_serve(command: Callable[[Place], None]) -> Callable[..., None]:
 
 
 def serve(settings: Settings, place: Place, app: Callable[[Settings, str, AutoscalerPorts], ASGIApp]) -> None:
-    """Serves until a signal. `app` makes the served app from the settings, its URL and the ports for autoscalers.
+    """Serve until a signal. `app` makes the served app from the settings, its URL and the ports for autoscalers.
 
     Raises InvalidInput for an error in the settings or on the command line, DatabaseAway.
     """
@@ -94,8 +96,8 @@ def serve(settings: Settings, place: Place, app: Callable[[Settings, str, Autosc
 
 
 def await_database(url: str, seconds: float) -> None:
-    """Return once the database takes a connection. Raises DatabaseAway after `seconds`, InvalidInput for a database
-    with an encoding in which not all texts can be stored.
+    """Return once the database accepts a connection. Raises DatabaseAway after `seconds`, InvalidInput for a database
+    with an encoding that cannot store all texts.
     """
     deadline = time.monotonic() + seconds
     while True:

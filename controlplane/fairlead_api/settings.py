@@ -24,11 +24,11 @@ ROLES = tuple(role.value for role in AccessRole if role is not AccessRole.NONE)
 """The roles that a token may have."""
 
 MOST_DAYS = 36_500
-"""Longest retention: a hundred years, which counts as permanent."""
+"""Maximum retention in days: a hundred years, which counts as permanent."""
 
 DATABASE_SCHEME = "postgresql+psycopg://"
 _OTHER_SCHEMES = ("postgresql://", "postgres://")
-"""Other URL schemes that libpq accepts, as found in secrets of Postgres operators and providers."""
+"""Other URL schemes that libpq accepts. They occur in secrets of Postgres operators and providers."""
 
 
 DATABASE_URL = variable(
@@ -61,18 +61,20 @@ def _days(kept: str, default: int, goes: str, costs: str) -> Any:
 
 
 ROLLED_UP = ("load_samples_days", "rollups_10s_days", "rollups_1m_days")
-"""The rows of each setting, except the first, are computed from the rows of the previous setting."""
+"""Retention settings in the order of their rollups: the rows of each, except the first, are computed from the rows of
+the previous one.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How many days each kind of row is kept."""
+    """Number of days for which each kind of row is kept."""
 
     load_samples_days: int = _days(
         "LOAD_SAMPLES",
         2,
         "load per second and instance, arrivals and SLO kept per second",
-        "heatmaps by the second; older ones show 10 s",
+        "heatmaps by the second; older heatmaps show 10 s",
     )
     rollups_10s_days: int = _days(
         "ROLLUPS_10S",
@@ -90,9 +92,9 @@ class Retention:
         "COST",
         400,
         "lives of instances, their prices, and what each key, class and session used of them per hour",
-        "cost of that time, by whatever",
+        "cost of that time, by pool, key, class or session",
     )
-    decisions_days: int = _days("DECISIONS", 7, "sampled decisions", "why a request went where it went")
+    decisions_days: int = _days("DECISIONS", 7, "sampled decisions", "why a request was sent to its instance")
     traffic_days: int = _days(
         "TRAFFIC", 1, "recorded requests: lengths and hashes, no text", "what-if on the traffic of that time, and turns of session trees"
     )
@@ -104,7 +106,7 @@ class Retention:
         "HISTORY",
         180,
         "migrations, re-routes, former holders of sessions, ended sessions",
-        "where a session was; its present holder and the last move stay",
+        "which instances held a session earlier; its present holder and its last move stay",
     )
     routing_tables_days: int = _days(
         "ROUTING_TABLES",
@@ -119,8 +121,8 @@ class Retention:
     credentials_days: int = _days("CREDENTIALS", 30, "web sessions and login links that ended", "nothing")
 
     def __post_init__(self) -> None:
-        """Raises InvalidInput if finer rows are kept longer than coarser ones: a late report rebuilds coarser rows from
-        finer ones.
+        """Raises InvalidInput if finer rows are kept longer than coarser rows, because a late report rebuilds coarser
+        rows from finer ones.
         """
         kept = [(one.metadata["variable"].name, getattr(self, one.name)) for one in fields(self) if one.name in ROLLED_UP]
         for (finer, least), (name, days) in pairwise(kept):
@@ -132,11 +134,11 @@ class Retention:
 class Settings:
     """Settings of the control API.
 
-    `background` off = no jobs (tests run them by hand). A set of pool summaries is shared for `share_seconds`; the
-    figures of five minutes in them for four times as long, or forty times as long as they take where that is more (at
-    most ten times as long as summaries), and beyond that until they are computed again, at most twenty times as long.
-    What all instances of a pool had in a long stretch that ends now is read again after thirty times `share_seconds`,
-    and returned for at most 120 times as long.
+    `background` off = no jobs (tests run them explicitly). All times of caches follow from `share_seconds`. A set of
+    pool summaries is shared for `share_seconds`. Its figures of five minutes are shared for four times as long, or for
+    forty times as long as they take to compute if that is longer (at most ten times as long as summaries); then they
+    are used until they are computed again, at most twenty times as long. Figures of all instances of a pool over a long
+    stretch that ends now are read again after thirty times `share_seconds`, and returned for at most 120 times as long.
     """
 
     database_url: str = field(repr=False, metadata=DATABASE_URL)
@@ -269,7 +271,7 @@ class Settings:
     share_seconds: float = 0.5
 
     def __post_init__(self) -> None:
-        """Raises InvalidInput for settings that do not fit together."""
+        """Raises InvalidInput for settings that contradict each other."""
         self.oidc.check(self.auth_mode)
         self.autoscalers.check()
 
@@ -280,7 +282,9 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
 
 
 def parse_bootstrap_tokens(text: str) -> tuple[BootstrapToken, ...]:
-    """`role:name:secret,…` → tokens. No part of an entry appears in an error: its parts may be in another order."""
+    """Parse `role:name:secret,…` into tokens. Errors show no part of an entry, because the parts may be in another
+    order.
+    """
     tokens = []
     for number, part in enumerate((part for part in text.split(",") if part.strip()), 1):
         pieces = part.strip().split(":", 2)
@@ -305,7 +309,7 @@ _OTHER_FORMS = (
 
 
 def _database_url(text: str) -> str:
-    """Raises InvalidInput, which shows nothing of the text: it has a password."""
+    """Raises InvalidInput, which shows nothing of the text, because it contains a password."""
     wanted = f"write {DATABASE_SCHEME}user:password@host:5432/database"
     scheme, _, rest = text.partition("://")
     if f"{scheme}://" not in (DATABASE_SCHEME, *_OTHER_SCHEMES) or not rest:
@@ -318,8 +322,8 @@ def _database_url(text: str) -> str:
 
 
 def _is_read_as_meant(rest: str) -> bool:
-    """Whether libpq takes no part of a user or password, with special characters as they are, for a host, a port or a
-    database: it would show that part in its errors.
+    """Return whether libpq reads the URL as intended. If a user or password contains unencoded special characters,
+    libpq may take a part of it for a host, a port or a database, and would show that part in its errors.
     """
     try:
         parts = conninfo_to_dict(f"postgresql://{rest}")

@@ -1,6 +1,6 @@
 """Every table of the database, as SQLAlchemy Core metadata. Migrations are generated from it and checked against it.
 
-`pools` keeps one row per namespace and name, even after a deletion, so that versions of routing tables never go back.
+`pools` keeps one row per namespace and name, even after a deletion, so that versions of routing tables never decrease.
 Times are UTC. The large tables (`PARTITIONED`) are partitioned by UTC day; `infra.partitions` makes and drops the days.
 Each subject describes its own tables; no statement belongs here. The danger here: a column changed without a migration;
 a test compares both.
@@ -85,6 +85,6 @@ RETIRED: "frozenset[tuple[str, str]]" = frozenset()
 """Columns (table and column) that this version neither reads nor writes, while the previous version still does.
 
 Such a column exists in the database but in no table here, so that no statement names it. It must be nullable or have a
-default, because new rows do not set it. A migration of a later release, marked `contract`, drops it; then its line is
-removed here.
+default, because new rows do not set it. A migration of a later release, marked `contract`, drops the column; then its
+entry is removed here.
 """

@@ -59,7 +59,7 @@ def _bounds_outside(spec: Any) -> Iterator[tuple[str, object]]:
 
 
 def unknown_task_classes(spec: Any) -> Iterator[tuple[str, object]]:
-    """Each entry of slo.task for a class that the spec does not declare, with its path."""
+    """Yield each entry of slo.task for a class that the spec does not declare, with its path."""
     known = {DEFAULT_CLASS, *(one.name for one in spec.priority_classes)}
     return ((f"slo.task[{place}].name", target.name) for place, target in enumerate(spec.slo.task) if target.name not in known)
 

@@ -41,9 +41,10 @@ class ContextTooLong(SimulatorError):
 
 
 class TraceInvalid(SimulatorError):
-    """One line of a trace (or the whole file, then `line` is 0) cannot be used.
+    """A line of a trace that cannot be used, or the whole file (then `line` is 0).
 
-    Parts of `field` and `problem` may be the file's, of any length and sign: the message is short, and one line.
+    Parts of `field` and `problem` may be quoted from the file, with any length and characters: the message is short,
+    and one line.
     """
 
     def __init__(self, file: str, line: int, field: str, problem: str) -> None:
@@ -61,23 +62,23 @@ def _one_line(text: str, longest: int) -> str:
 
 
 class RecordsUnusable(SimulatorError):
-    """Records cannot be used; the message names them, what they lack, and what to record instead."""
+    """Records that cannot be used; the message names the records, what they lack, and what to record instead."""
 
 
 class EngineFileInvalid(SimulatorError):
-    """A file of an engine model cannot be used; the message names file and field."""
+    """A file of an engine model that cannot be used; the message names file and field."""
 
 
 class TimelineInvalid(SimulatorError):
-    """A timeline cannot be used; the message names file, event and field."""
+    """A timeline that cannot be used; the message names file, event and field."""
 
 
 class ScalingInvalid(SimulatorError):
-    """A scaling file cannot be used; the message names file and field."""
+    """A scaling file that cannot be used; the message names file and field."""
 
 
 class WorkloadImpossible(SimulatorError):
-    """A workload cannot be run; the message says which request, why, and what to change."""
+    """A workload that cannot be run; the message says which request, why, and what to change."""
 
 
 class OutputUnwritable(SimulatorError):
@@ -88,4 +89,4 @@ class OutputUnwritable(SimulatorError):
 
 
 class CellFailed(Exception):
-    """The message says which run of an experiment failed, and why."""
+    """A run of an experiment that failed; the message says which run, and why."""

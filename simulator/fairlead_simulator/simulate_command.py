@@ -1,5 +1,5 @@
-"""`fairlead simulate`: a trace through the routers' own policies on model engines; figures as a table, JSON and
-plots.
+"""`fairlead simulate`: runs a trace through the routers' own policies on model engines, and shows figures as a table,
+JSON and plots.
 """
 
 from collections.abc import Sequence
@@ -77,7 +77,10 @@ _DEFAULT_RATES = "0.5x,0.75x,1x,1.25x,1.5x"
     help="Names, with parameters as name:key=value;key=value; endpoint-picker:config=FILE runs an EndpointPickerConfig.",
 )
 @click.option(
-    "--early-rejection", default="disabled", show_default=True, help="disabled, load, predicted, after-prefill; several compare them."
+    "--early-rejection",
+    default="disabled",
+    show_default=True,
+    help="disabled, load, predicted or after-prefill; separate several by commas.",
 )
 @click.option("--requests", type=_COUNT, help="Only the first N requests.")
 @click.option("--warmup", type=WholeOption(0, 1_000_000_000), default=0, show_default=True, help="The first N requests are not measured.")
@@ -269,7 +272,7 @@ def _simulate(options: dict[str, Any]) -> None:
 
 
 def _check_routers(spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> None:
-    """Options that need several routers are refused for one router."""
+    """Refuse options that need several routers if there is only one."""
     if spec.routers == 1 and spec.clients != "in-turn":
         raise click.UsageError("--clients spreads requests over routers; say how many with --routers")
     if spec.routers == 1 and spec.asking_seconds is not None:
@@ -277,7 +280,7 @@ def _check_routers(spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> No
     if spec.told_seconds is not None and (spec.routers == 1 or spec.asking_seconds is not None):
         raise click.UsageError("--told-delay is for several routers that decide for themselves; give --routers, and no --asking-delay")
     if spec.asking_seconds is None and any(isinstance(event, PartRouters) for event in timeline):
-        raise click.UsageError("--timeline: part-routers parts routers that ask one of them; give --routers and --asking-delay")
+        raise click.UsageError("--timeline: part-routers needs routers of which one decides; give --routers and --asking-delay")
 
 
 def _kv_events(options: dict[str, Any], spec: SimulatedPool) -> KvEventQuality | None:
@@ -294,7 +297,7 @@ def _kv_events(options: dict[str, Any], spec: SimulatedPool) -> KvEventQuality |
 
 
 def _engine(options: dict[str, Any]) -> EnginePreset:
-    """The preset, or the fitted engine of a file."""
+    """Return the preset, or the fitted engine of a file."""
     if options["engine"] is None:
         return preset(options["preset_name"])
     if click.get_current_context().get_parameter_source("preset_name") is ParameterSource.COMMANDLINE:
@@ -308,7 +311,9 @@ def _with_host_cache(engine: EnginePreset, tokens: int | None, load: float | Non
     if tokens is None or load is None:
         return engine
     if engine.dram_tokens is not None:
-        raise click.UsageError(f"--host-cache stands behind a cache on the GPU, and {engine.name!r} keeps its cache in host memory")
+        raise click.UsageError(
+            f"--host-cache needs an engine with its cache on the GPU, and {engine.name!r} keeps its cache in host memory"
+        )
     return replace(engine, host_tokens=tokens, dram_seconds_per_token=1 / load)
 
 
@@ -350,7 +355,7 @@ def _pool_spec(options: dict[str, Any]) -> SimulatedPool:
 
 def _workload(options: dict[str, Any], spec: SimulatedPool) -> Workload:
     if options["warmup_rate"] is not None and not options["warmup"]:
-        raise click.UsageError("--warmup-rate is that of the first requests; say how many with --warmup")
+        raise click.UsageError("--warmup-rate is the rate of the first requests; give their number with --warmup")
     longest = spec.preset.max_input_tokens if options["max_input"] is None else options["max_input"] or None
     workload = load_workload(
         read_trace(options["trace"]),
@@ -362,7 +367,7 @@ def _workload(options: dict[str, Any], spec: SimulatedPool) -> Workload:
         raise InputUnusable(f"{options['trace']}: no request is shorter than {longest} tokens; raise --max-input")
     if options["warmup"] >= len(workload.rows):
         raise InputUnusable(
-            f"--warmup {options['warmup']} leaves none of {len(workload.rows)} requests to measure; write at most {len(workload.rows) - 1}"
+            f"--warmup {options['warmup']} leaves no request of {len(workload.rows)} to measure; write at most {len(workload.rows) - 1}"
         )
     return workload
 

@@ -28,7 +28,9 @@ from fairlead_simulator.workloads.kinds import KINDS
 _RATE = NumberOption(most=1e6, positive=True)
 _COUNT = WholeOption(1, 1_000_000_000)
 TYPICAL_TOKENS = 2_000
-"""Length of the prompt by which routers know from the beginning how fast a simulated engine is."""
+"""Prompt length in tokens at which the prefill speed of a simulated engine is computed, which routers know from the
+beginning.
+"""
 
 
 @click.group()
@@ -66,7 +68,7 @@ def describe_command(file: Path, requests: int | None, old_spelling: bool, as_js
 
 
 @traces.command("generate")
-@click.option("--kind", type=click.Choice(list(KINDS)), default="conversation", show_default=True, help="What the requests are like.")
+@click.option("--kind", type=click.Choice(list(KINDS)), default="conversation", show_default=True, help="Kind of the requests.")
 @click.option("--requests", type=_COUNT, default=1000, show_default=True, help="How many.")
 @click.option("--rate", type=_RATE, help="Requests per second; default: the kind's own rate.")
 @click.option("--seed", type=WholeOption(-(2**63), 2**63 - 1), default=0, show_default=True, help="The same seed makes the same trace.")
@@ -85,15 +87,19 @@ def generate_command(kind: str, requests: int, rate: float | None, seed: int, me
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--from", "source_form", type=click.Choice([*FORMS]), help="Format of FILE; default: detected from its content.")
 @click.option("--to", "target_form", type=click.Choice([*FORMS][:2]), default="jsonl", show_default=True, help="The form to write.")
-@click.option("--block-size", type=WholeOption(1, 65_536), help="Tokens that an id of FILE stands for, if not 512, or 16 of alibaba.")
+@click.option("--block-size", type=WholeOption(1, 65_536), help="Tokens per block id of FILE; default: 512, or 16 for alibaba.")
 @click.option("--sort", is_flag=True, help="Sort rows by time, instead of refusing a file that is not sorted.")
-@click.option("--spread", type=click.Choice(["none", "even", "random"]), default="none", show_default=True, help="Rows of equal stamps.")
+@click.option("--spread", type=click.Choice(["none", "even", "random"]), default="none", show_default=True, help="How equal stamps spread.")
 @click.option("--rate", type=_RATE, help="Stretch times to this many requests per second; needed if FILE has no times.")
 @click.option(
-    "--speed", type=NumberOption(most=1e6, positive=True), default=1.0, show_default=True, help="Or a factor by which to speed it up."
+    "--speed",
+    type=NumberOption(most=1e6, positive=True),
+    default=1.0,
+    show_default=True,
+    help="Factor by which to speed the trace up, instead of --rate.",
 )
 @click.option("--max-input", type=_COUNT, help="Drop rows with prompts this long or longer.")
-@click.option("--requests", type=_COUNT, help="Keep only the first N of the rest.")
+@click.option("--requests", type=_COUNT, help="Keep only the first N of the remaining rows.")
 @click.option("--seed", type=WholeOption(-(2**63), 2**63 - 1), default=0, show_default=True, help="Of random spreading.")
 @click.option("--out", type=click.Path(path_type=Path), help="File to write; default: standard output.")
 def convert_command(
@@ -133,13 +139,13 @@ def convert_command(
 @traces.command("host-cache")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
-    "--tokens", type=_COUNT, multiple=True, required=True, help="Tokens of a cache in each instance's host memory; several times."
+    "--tokens", type=_COUNT, multiple=True, required=True, help="Tokens of a cache in each instance's host memory; may be repeated."
 )
 @click.option("--host-load", type=_RATE, required=True, help="Tokens per second that an engine loads from it.")
 @click.option("--preset", "preset_name", default="vllm-h100-8b", show_default=True, help="Engine, with its prefix cache on the GPU.")
 @click.option("--instances", type=WholeOption(1, 512), default=8, show_default=True, help="Instances of the pool.")
-@click.option("--kv-tokens", type=_COUNT, help="Tokens of KV cache on the GPU, if not the preset's.")
-@click.option("--kv-bytes", type=_COUNT, help="Bytes of a token in the KV cache, to say sizes in GB; without it they are in tokens.")
+@click.option("--kv-tokens", type=_COUNT, help="Tokens of the KV cache on the GPU; default: the preset's.")
+@click.option("--kv-bytes", type=_COUNT, help="Bytes of a token in the KV cache, to show sizes in GB; default: in tokens.")
 @click.option("--requests", type=_COUNT, default=5000, show_default=True, help="Only the first N rows.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def host_cache_command(
@@ -176,7 +182,7 @@ def host_cache_command(
     for one in found:
         click.echo(words(one, kv_bytes))
     if kv_bytes is None:
-        click.echo("The size of a token in the KV cache is not known: --kv-bytes says it.", err=True)
+        click.echo("The size of a token in the KV cache is not known; give it with --kv-bytes.", err=True)
 
 
 def _write(rows: Iterable[TraceRow], out: Path | None, form: str) -> None:

@@ -1,7 +1,7 @@
-"""`python -m fairlead_simulator.what_if`: simulates a job of the control API, which reads the lines it prints.
+"""`python -m fairlead_simulator.what_if`: simulates a job of the control API, which reads the lines that it prints.
 
-The job and its runs come on standard input (`fairlead_client.simulation_jobs`); when that closes, nobody waits for any
-more figures and the process ends at once.
+The job and its runs are read from standard input (`fairlead_client.simulation_jobs`). When standard input closes, no
+reader waits for further figures, and the process ends at once.
 """
 
 import gc
@@ -59,8 +59,9 @@ Tell = Callable[[JobLine], None]
 
 
 def run_job(job: SimulationJob, runs: Iterable[JobRun], tell: Tell) -> None:
-    """Simulate runs of the job in order, as they come, each with the requests as they are; a run with a seed of its own
-    other than 0 with their sessions' starts exchanged. Raises WorkloadImpossible, and InvalidInput for parameters."""
+    """Simulate runs of the job in order, as they arrive, each with the requests as they are; a run with a seed other
+    than 0 exchanges the start times of its sessions. Raises WorkloadImpossible, and InvalidInput for parameters.
+    """
     engine, words = engine_of(job.target)
     workload, notes = workload_of(job.requests, engine)
     ideal, _ = ideal_hits(workload)
@@ -77,13 +78,14 @@ def run_job(job: SimulationJob, runs: Iterable[JobRun], tell: Tell) -> None:
 
 
 def engine_of(target: SimulatedTarget) -> tuple[EnginePreset, str]:
-    """The engine's model with the KV cache and the prefill speed of the pool's instances, and what it is, in words.
+    """Return the engine's model with the KV cache and the prefill speed of the pool's instances, and its description in
+    words.
 
     Engines that are simulated themselves behave as they do when they are served.
     """
     base, known = preset(target.engine.value), target.prefill_tokens_per_second
     if target.simulated is not None:
-        words = f"Engines: simulated ones as the pool declares them, which compute {known:,.0f} prompt tokens/s."
+        words = f"Engines: simulated as the pool declares them; they compute {known:,.0f} prompt tokens/s."
         return _as_served(base, target, target.simulated), words
     if target.fitted is not None:
         fitted = replace(with_costs(base, target.fitted), kv_tokens=target.kv_cache_tokens, dram_tokens=None)
@@ -102,8 +104,9 @@ def engine_of(target: SimulatedTarget) -> tuple[EnginePreset, str]:
 def with_steps_of(
     target: SimulatedTarget, engine: EnginePreset, workload: Workload, ideal: Sequence[int], weight: float
 ) -> tuple[EnginePreset, str]:
-    """The engine with decode steps as they were measured while these requests came, and that in words; as it is where
-    they were not, or are known better: by a fit, or of engines that are simulated themselves.
+    """Return the engine with decode steps scaled to the times measured while these requests arrived, and that in words.
+    The engine is unchanged if no times were measured, or if its steps are known better: from a fit, or because the
+    pool's engines are simulated.
     """
     step, instances = target.decode_step_seconds, target.decoding_instances
     if step is None or not instances or target.fitted is not None or target.simulated is not None:
@@ -117,7 +120,7 @@ def with_steps_of(
 
 
 def _as_served(base: EnginePreset, target: SimulatedTarget, spec: SimulatedSpec) -> EnginePreset:
-    """The engine model that serves as the simulated engine's server does with these figures."""
+    """Return the engine model that serves as the simulated engine's server does with these figures."""
     at_one = replace(
         base,
         block_tokens=gcd(spec.block_size, PREFIX_BLOCK_TOKENS),  # prompts are known in prefix blocks, which engine blocks divide
@@ -130,7 +133,7 @@ def _as_served(base: EnginePreset, target: SimulatedTarget, spec: SimulatedSpec)
 
 
 def workload_of(requests: Sequence[TraceRequest], engine: EnginePreset) -> tuple[Workload, list[str]]:
-    """The requests that an engine can serve, and what was done to them, in words. Raises WorkloadImpossible."""
+    """Return the requests that an engine can serve, and in words what was changed. Raises WorkloadImpossible."""
     fitting = [one for one in requests if _fits(one, engine)]
     notes = []
     if len(fitting) < len(requests):
@@ -150,7 +153,9 @@ def _fits(one: TraceRequest, engine: EnginePreset) -> bool:
 
 
 def alone_seconds(requests: Sequence[TraceRequest], workload: Workload, ideal: Sequence[int], engine: EnginePreset) -> list[float | None]:
-    """`JobLine.alone`, from the hits of an endless cache for the requests that fit, which are the workload's rows."""
+    """Return `JobLine.alone`: the prefill seconds of each request with the hits of an endless cache, None for requests
+    that do not fit. The requests that fit are the workload's rows.
+    """
     fitting = iter(
         engine.prefill.seconds(max(1, row.input_length - hit), row.input_length) for row, hit in zip(workload.rows, ideal, strict=True)
     )
@@ -158,7 +163,7 @@ def alone_seconds(requests: Sequence[TraceRequest], workload: Workload, ideal: S
 
 
 def _row(number: int, one: TraceRequest) -> TraceRow:
-    """A trace row of the request. A block without an id is equal to no other block."""
+    """Return a trace row of the request. A block without an id equals no other block."""
     missing = -(-one.input_length // BLOCK_TOKENS) - len(one.hash_ids)
     own = tuple(-(number * 4096 + place + 1) for place in range(missing))
     return TraceRow(
@@ -221,14 +226,18 @@ def _simulated(workload: Workload, ideal: Sequence[int], job: SimulationJob, eng
 
 
 _WHOLE = 1.001
-"""Requests that each recorded one stands for, where all were recorded."""
+"""Upper limit of a job's weight, the number of requests per recorded request, at which all requests count as
+recorded.
+"""
 LOADED_TIMES = 10.0
-"""How many times as fast as it computes tokens an engine is assumed to load them from host memory."""
+"""Assumed ratio of the speed at which an engine loads tokens from host memory to the speed at which it
+computes them.
+"""
 
 
 def _host_cache(workload: Workload, job: SimulationJob, spec: SimulatedPool, tokens: int) -> HostCache | None:
-    """What a host cache would add. None where the cache is not on the GPU, in pools of prefill and decode, and where
-    only some sessions were recorded: between two of a session's requests others came that are not known.
+    """Return the gain of a host cache. None if the cache is not on the GPU, in pools of prefill and decode instances,
+    and if only some sessions were recorded: between two requests of a session, unknown requests were served.
     """
     if not spec.instances or spec.preset.dram_tokens is not None or job.weight > _WHOLE:
         return None
@@ -258,13 +267,13 @@ def _nothing_but(one: HostCache | None, run: JobRun, rate: float) -> RunFigures:
 
 
 def parts_by_time(begin: int, end: int) -> list[range]:
-    """Indexes of jobs from `begin` to before `end`, in order."""
+    """Return the indexes of jobs from `begin` to before `end`, divided into parts in order of time."""
     return [range(*pair) for pair in pairwise(begin + (end - begin) * part // PARTS for part in range(PARTS + 1))]
 
 
 def parts_by_session(jobs: Sequence[Job]) -> list[set[int]]:
-    """Indexes of the jobs, each session whole in one part; a job without a session counts as one. Empty if there are
-    too few sessions.
+    """Return the indexes of the jobs, divided into parts with each session whole in one part; a job without a session
+    counts as one. Empty if there are too few sessions.
     """
     places: dict[str | int, int] = {}
     parts: list[set[int]] = [set() for _ in range(PARTS)]
@@ -280,7 +289,9 @@ def _parts(outcome: RunResult, ideal: Sequence[int], targets: Targets, parts: Se
 
 
 def changes_of(change: PoolChange, at: float) -> tuple[tuple[TimelineEvent, ...], SimulatedScaling | None]:
-    """The events that change a pool `at` a time, and the rules by which it changes itself all the time."""
+    """Return the events that change a pool at the time `at`, and the rules by which the pool scales itself all the
+    time.
+    """
     events: list[TimelineEvent] = []
     startup = change.startup_seconds
     if change.replicas is not None:
@@ -357,7 +368,7 @@ class _Progress:
 
 
 def main() -> None:
-    """Read the job, simulate each run that is asked for, and leave when the input closes."""
+    """Read the job, simulate each requested run, and end when the input closes."""
     gc.disable()  # reading makes millions of objects and no cycles
     lines = os.fdopen(sys.stdin.fileno(), "rb", closefd=False)  # not sys.stdin's, which Python closes when it ends
     line = lines.readline()

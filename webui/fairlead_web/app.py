@@ -47,7 +47,7 @@ from fairlead_web.text.outside_links import NO_LINKS, LinkPatterns
 
 Compiled = tuple[Pattern[str], str, dict[str, Convertor[Any]]]
 PAGE_MODULES = tuple(import_module(f"{page_modules.__name__}.{one.name}") for one in iter_modules(page_modules.__path__))
-"""Every module of pages; its `ROUTES` lists its paths (`errors` has none)."""
+"""Every module of pages. Its `ROUTES` lists its paths (`errors` has no paths)."""
 
 MOST_FORM_BYTES = 1024 * 1024
 """Maximum number of bytes of a form without an upload."""
@@ -68,11 +68,12 @@ def create_web_app(
     clusters: ClusterSettings = NO_CLUSTERS,
     metrics: WebMetrics | None = None,
 ) -> ASGIApp:
-    """The web UI as an ASGI app. `api_transport` reaches the API in this process; None: over the network at `api_urls`.
+    """Create the web UI as an ASGI app. `api_transport` reaches the API in this process; with None, the API is called
+    over the network at `api_urls`.
 
-    `public_url` is the address that people open; with `secure_cookies` None, its scheme decides. `links` lead to
-    other tools, `clusters` are those that a page shows beside this one. Requests count in `metrics`. Raises
-    InvalidInput for an address that cannot be used.
+    `public_url` is the address that people open; with `secure_cookies` None, its scheme decides whether cookies are
+    secure. `links` lead to other tools, and `clusters` are shown by a page beside this cluster. Requests are counted in
+    `metrics`. Raises InvalidInput for an address that cannot be used.
     """
     metrics = metrics or WebMetrics()
     settings, assets = web_settings(public_url, secure_cookies), load_assets()
@@ -152,7 +153,7 @@ def _routes(site: Site, base: str) -> list[BaseRoute]:
 
 
 def framed(handler: Handler) -> Handler:
-    """The handler of a page. The data of its frame is requested at once; a file has no frame."""
+    """Return the handler of a page, which requests the data of the page's frame at once. A file has no frame."""
 
     async def handle(visit: Visit) -> Response:
         with visit.asking_ahead() as asking:
@@ -162,11 +163,11 @@ def framed(handler: Handler) -> Handler:
 
 
 def signed_in(site: Site, path: str, handler: Handler, *, people_wait: bool = True) -> Callable[[Request], Awaitable[Response]]:
-    """The handler, open only to people with a session. With `people_wait` it takes precedence over renderings for open
-    pages.
+    """Return the handler, open only to people with a session. With `people_wait` it takes precedence over renderings
+    for open pages.
 
     Writes need the session's form token. Failed calls of the API become error pages or problem documents. The route's
-    own `path` decides which, because an address may end in a session's id of any form.
+    own `path` decides which of the two, because an address may end in a session's id of any form.
     """
     shared = path.endswith(SHARED)
     for_programs = path.endswith(errors.LISTY)
@@ -203,7 +204,7 @@ def signed_in(site: Site, path: str, handler: Handler, *, people_wait: bool = Tr
 
 
 def bounded(request: Request, most: int) -> Request:
-    """The request; reading its body raises HTTPException 413 if it has more than `most` bytes."""
+    """Return the request. Reading its body raises HTTPException 413 if it has more than `most` bytes."""
     seen = 0
 
     async def receive() -> Message:
@@ -219,7 +220,7 @@ def bounded(request: Request, most: int) -> Request:
 
 
 async def parts(handlers: Sequence[tuple[Compiled, Handler]], visit: Visit, address: str, names: tuple[str, ...], stamp: str) -> bytes:
-    """The named parts of the page at `address`, as this person may see them.
+    """Render the named parts of the page at `address`, as this person may see them.
 
     Raises ClientError if they cannot be rendered. Requests with the same stamp, from people with the same rights, share
     one rendering.
@@ -254,7 +255,7 @@ async def parts(handlers: Sequence[tuple[Compiled, Handler]], visit: Visit, addr
 
 
 def shared_key(visit: Visit) -> tuple[object, ...]:
-    """The key under which two requests share an answer. It excludes `tick`, whose only purpose is to prevent browsers
+    """Return the key by which requests share an answer. It excludes the parameter `tick`, which only prevents browsers
     from showing an old picture.
     """
     params = tuple(sorted((name, value) for name, value in visit.here.params.items() if name != "tick"))

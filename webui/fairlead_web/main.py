@@ -1,5 +1,5 @@
-"""`python -m fairlead_web.main --host H --port P`: the web UI alone, in front of a control API reached over the
-network; settings from the environment.
+"""`python -m fairlead_web.main --host H --port P`: the web UI alone, in front of a control API that it reaches over the
+network. Settings come from the environment.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from fairlead_web.frame.metrics import WebMetrics
 from fairlead_web.frame.settings import read_settings
 
 CONNECTIONS = 2048
-"""Browsers' connections; each may need one to the control API."""
+"""Maximum number of browsers' connections; each may need a connection to the control API."""
 
 OPERATORS = DoorPlan(name="operators", wanted=64)
 

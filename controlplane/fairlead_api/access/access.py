@@ -24,16 +24,15 @@ from fairlead_client.resources.audit import AuditAction, AuditResult
 _log = logging.getLogger(__name__)
 
 GRACE = timedelta(minutes=10)
-"""Seconds for which a known identity is trusted while the database is unreachable.
-
-Only for reading: nothing can be written then.
+"""How long a known identity is trusted while the database is unreachable. Such an identity may only read, since nothing
+can be written then.
 """
 
 
 BURST_SECONDS = 10
 
 KUBERNETES = "kubernetes"
-"""Source of identities of the cluster."""
+"""The source of identities that the Kubernetes cluster authenticates."""
 
 BOOTSTRAP = "bootstrap"
 """Source of an identity whose token is given by the environment."""
@@ -42,8 +41,8 @@ ANYBODY = "none"
 """Source of an identity that open mode accepts without a credential."""
 
 SHARE_SECONDS = 1.0
-"""Seconds for which a looked-up credential is reused, unless a process reports that a credential ended. A page makes
-ten requests.
+"""Seconds for which a looked-up credential is reused, unless a process reports that a credential ended. Without this
+cache, the ten requests of one page would each look the credential up.
 """
 
 MOST_NAMESPACES = 100
@@ -52,9 +51,10 @@ MOST_NAMESPACES = 100
 class Access:
     """Use cases of access control.
 
-    `open_to_all` accepts everybody as admin (loopback only). A person's credential may make `requests_per_second` (0 =
-    any number), and a burst of BURST_SECONDS' worth at once. With `cluster`, tokens of the Kubernetes cluster are
-    accepted too; with `given`, so are people from the identity provider, with these roles.
+    With `open_to_all`, everybody is accepted as admin (loopback only). A person's credential may make
+    `requests_per_second` (0 = unlimited), and a burst of BURST_SECONDS' worth at once. With `cluster`, tokens of the
+    Kubernetes cluster are accepted too. With `given`, people from the identity provider are accepted, with the roles
+    that `given` gives them.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Access:
         return self._cluster is not None
 
     async def identify(self, secret: str | None, now: datetime) -> tuple[Identity, bytes]:
-        """The identity and key of a secret's holder.
+        """Return the identity and key of a secret's holder.
 
         Raises NotAuthenticated; StoreUnavailable if the database is unreachable and the caller was not seen recently.
         """
@@ -111,7 +111,7 @@ class Access:
         return await self._refreshed(identity, now), key
 
     async def _looked_up(self, key: bytes, kind: str, now: datetime) -> Identity:
-        """The holder of a token or web session. Raises NotAuthenticated, StoreUnavailable."""
+        """Return the identity behind an API token or a web session. Raises NotAuthenticated, StoreUnavailable."""
         held = await self._store.identify(key, kind, now)
         if held is None:
             self._seen.pop(key, None)
@@ -123,7 +123,7 @@ class Access:
         return held.identity
 
     async def _of_cluster(self, secret: str, key: bytes, now: datetime) -> Identity:
-        """The identity of a Kubernetes token. Raises NotAuthenticated, ClusterUnavailable."""
+        """Return the identity of a Kubernetes token. Raises NotAuthenticated, ClusterUnavailable."""
         if self._cluster is None or secret.startswith("fll_"):
             raise NotAuthenticated("token-invalid", "the token is not known")
         known = self._reviewed.get(key)
@@ -140,7 +140,7 @@ class Access:
         return await self._refreshed(nobody, now)
 
     async def _refreshed(self, identity: Identity, now: datetime) -> Identity:
-        """The identity with its current rights, if it comes from the cluster or the identity provider.
+        """Return the identity with its current rights, if the identity is from the cluster or the identity provider.
 
         A web session is valid only as long as the login that opened it. Raises NotAuthenticated.
         """
@@ -160,14 +160,16 @@ class Access:
         return replace(identity, role=granted.role, namespaces=granted.namespaces)
 
     def provided(self, identity: Identity) -> Identity:
-        """A person from the identity provider, with the roles that the settings give. Raises NotAuthenticated."""
+        """Return the identity of a person from the identity provider with the roles that the settings give. Raises
+        NotAuthenticated.
+        """
         if self._given is None:
             raise NotAuthenticated("token-invalid", "this API no longer accepts logins of the identity provider")
         role, namespaces = self._given.of(identity.subject, identity.groups)
         return replace(identity, role=role, namespaces=namespaces)
 
     def require_pace(self, identity: Identity, key: bytes, now: datetime) -> None:
-        """Raises TooMany for a person's credential with too many requests. Processes have no limit."""
+        """Raise TooMany if a person's credential makes too many requests. Processes have no limit."""
         if self._pace is not None and identity.role in RISING:
             self._pace.take(key, now)
 
@@ -186,10 +188,10 @@ class Access:
     async def require(
         self, caller: Caller, role: AccessRole, target: str, now: datetime, namespace: str | None = None, *, somewhere: bool = False
     ) -> None:
-        """Raises Denied (and records it) unless the caller's role reaches `role`: in `namespace`; in all namespaces if
-        that is None; or, with `somewhere`, in any namespace.
+        """Raises Denied (and records it) unless the caller's role reaches `role` in `namespace`. If `namespace` is
+        None, the role must reach `role` in all namespaces, or with `somewhere` in at least one.
 
-        Only a caller with exactly that role reaches a machine's role, except in open mode.
+        The roles of machines are not ordered: only a caller with exactly that role has it, except in open mode.
         """
         who = caller.identity
         if self._is_anybody(who) or who.reaches(role, namespace) or (somewhere and who.reaches_somewhere(role)):
@@ -202,8 +204,8 @@ class Access:
     async def require_router(self, caller: Caller, router: str, target: str, now: datetime) -> None:
         """Raises Denied (and records it) unless the caller may speak for `router`.
 
-        A token named `edge` speaks for `edge` and every `edge-…`. So one token serves all replicas of a Deployment,
-        and no router can report as another's.
+        A token named `edge` speaks for the router `edge` and for every router `edge-…`. So one token serves all
+        replicas of a Deployment, and no router can report as another's.
         """
         name = caller.identity.subject
         if self._is_anybody(caller.identity) or router == name or router.startswith(f"{name}-"):
@@ -222,8 +224,8 @@ class Access:
             )
 
     async def note(self, draft: AuditDraft, now: datetime) -> None:
-        """Records an event that is not part of another change; the answer is sent even if the database
-        is unreachable.
+        """Record an event that is not part of another change. The caller gets its answer even if the database is
+        unreachable.
         """
         try:
             await self._store.record(draft, now)
@@ -231,13 +233,13 @@ class Access:
             _log.warning("audit entry not stored", extra={"action": draft.action, "actor": draft.actor, "error": str(error)})
 
     async def require_admin_of(self, caller: Caller, role: AccessRole, namespaces: Rights, target: str, now: datetime) -> None:
-        """Checks that callers give rights only where they are admin. Raises InvalidInput, Denied (and records it)."""
+        """Check that the caller is admin wherever it gives rights. Raises InvalidInput, Denied (and records it)."""
         _check_namespaces(namespaces)
         for namespace in (*namespaces, *(() if role is AccessRole.NONE else (None,))):
             await self.require(caller, AccessRole.ADMIN, target, now, namespace)
 
     def forget_seen(self) -> None:
-        """Drop all remembered identities: a credential ended, here or in another process."""
+        """Drop all remembered identities, because a credential ended in this or another process."""
         self._seen.clear()
         self._identified.forget()
 

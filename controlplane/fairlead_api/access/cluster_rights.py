@@ -22,23 +22,26 @@ ASKED = (
     (AccessRole.OPERATOR, "patch", "scale"),
     (AccessRole.VIEWER, "list", ""),
 )
-"""Role, verb and subresource of `inferencepools`, the highest role first: `patch` pools makes an admin, `patch` their
-scale an operator, `list` them a viewer."""
+"""A role with the verb and subresource of `inferencepools` that gives it, the highest role first: whoever may `patch`
+pools is an admin, whoever may `patch` their scale an operator, whoever may `list` them a viewer.
+"""
 
 FRESH = timedelta(seconds=10)
-"""Seconds for which an answer about a caller's rights counts."""
+"""How long the cluster's answer about a caller's rights is reused."""
 
 KEPT = timedelta(minutes=10)
-"""Seconds for which the answer counts while the Kubernetes API is unreachable."""
+"""How long the cluster's answer about a caller's rights is reused while the Kubernetes API is unreachable."""
 
 MOST_NAMESPACES = 200
-"""Maximum number of pool namespaces for which rights are asked one by one, in order of name."""
+"""Maximum number of pool namespaces for which rights are requested one by one, in order of name."""
 _AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterUser:
-    """The user that the API server recognized. `expires_at` is that of the token, None if the token has none."""
+    """The user that the API server recognized. `expires_at` is the time at which the token expires, None if it does
+    not.
+    """
 
     name: str
     groups: tuple[str, ...]
@@ -46,10 +49,10 @@ class ClusterUser:
 
 
 class ClusterReviews(Protocol):
-    """The API server's reviews. Both raise ClusterUnavailable and Denied."""
+    """Reviews of tokens and rights by the API server. Both methods raise ClusterUnavailable and Denied."""
 
     async def user_of(self, token: str) -> ClusterUser | None:
-        """TokenReview: the token's user, None for an invalid token."""
+        """Return the token's user by a TokenReview; None for an invalid token."""
 
     async def allows(self, user: ClusterUser, verb: str, subresource: str, namespace: str) -> bool:
         """SubjectAccessReview of `inferencepools`; an empty namespace means all of them."""
@@ -74,11 +77,11 @@ class ClusterRights:
         self._asking = asyncio.Semaphore(_AT_ONCE)
 
     async def user_of(self, token: str) -> ClusterUser | None:
-        """The token's user. Raises ClusterUnavailable, Denied."""
+        """Return the token's user. Raises ClusterUnavailable, Denied."""
         return await self._reviews.user_of(token)
 
     async def of(self, user: ClusterUser, now: datetime) -> Granted:
-        """The user's rights, at most FRESH old, or KEPT while the API server is away.
+        """Return the user's rights. They are at most FRESH old, or at most KEPT while the API server is unreachable.
 
         Raises ClusterUnavailable, StoreUnavailable.
         """
@@ -121,8 +124,8 @@ _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 class KubernetesReviews:
-    """Implements `access.cluster_rights.ClusterReviews`. `audience`: the audience that tokens must have;
-    None: the API server itself.
+    """Implements `access.cluster_rights.ClusterReviews`. `audience` is the audience that tokens must have; None stands
+    for the API server itself.
     """
 
     def __init__(self, cluster: Kubernetes, audience: str | None) -> None:
@@ -156,7 +159,7 @@ class KubernetesReviews:
 
 
 def expiry(token: str) -> datetime | None:
-    """When a token that the API server accepted expires, if it is a JWT that says so."""
+    """Return when a token that the API server accepted expires; None if the token is not a JWT with an expiry."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

@@ -36,9 +36,10 @@ class AccessStore(Protocol):
     """Credentials in the database. Every write appends its audit entry in the same transaction."""
 
     async def identify(self, key: bytes, kind: str, now: datetime) -> Held | None:
-        """The holder of the API token (`flt`) or web session (`fls`) with this hash, None unless it is valid now.
+        """Return the holder of the API token (`flt`) or web session (`fls`) with this hash; None if the credential is
+        not valid now.
 
-        Records that it was used.
+        Records that the credential was used.
         """
 
     async def redeem(self, key: bytes, session: bytes, login: Login, now: datetime) -> Identity | None:
@@ -53,13 +54,13 @@ class AccessStore(Protocol):
     async def add_link(self, key: bytes, request: LoginLinkRequest, expires_at: datetime, caller: Caller, now: datetime) -> None: ...
 
     async def sessions(self, cursor: str | None, limit: int, owner: Identity | None, now: datetime) -> Page[WebSessionItem]:
-        """Live web sessions, newest first; if `owner` is given, only the owner's."""
+        """List the live web sessions, newest first; with `owner`, only the owner's sessions."""
 
     async def revoke_session(self, session_id: str, owner: Identity | None, caller: Caller, now: datetime) -> None:
-        """Ends a web session; if `owner` is given, only one of the owner. Raises NotFound."""
+        """End a web session; with `owner`, only a session of that owner. Raises NotFound."""
 
     async def tokens(self, cursor: str | None, limit: int, within: Sight) -> Page[TokenItem]:
-        """Tokens, newest first; only those whose rights all lie `within` these namespaces."""
+        """List tokens, newest first, limited to tokens whose rights all lie `within` these namespaces."""
 
     async def add_token(self, item: TokenItem, key: bytes, caller: Caller, now: datetime) -> None: ...
 

@@ -90,7 +90,7 @@ def is_foreign(request: Request) -> bool:
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether a host, with or without port, is this machine, whatever name server is used."""
+    """Return whether a host, with or without port, is this machine, whatever name server is used."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
         return name == "localhost" or ip_address(name).is_loopback
@@ -99,7 +99,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def address_of(request: Request) -> str:
-    """The address of the calling person or program. The web UI in the same process passes on the address of its
+    """Return the address of the calling person or program. The web UI in the same process passes on the address of its
     visitor.
     """
     host = request.client.host if request.client else "unknown"
@@ -107,8 +107,9 @@ def address_of(request: Request) -> str:
 
 
 def bearer(request: Request) -> str | None:
-    """The token of the Authorization header, or of X-Fairlead-Token where a proxy takes that one for itself, as the
-    Kubernetes API's does; None without both. Raises NotAuthenticated for other schemes.
+    """Return the token of the Authorization header; or of X-Fairlead-Token, for proxies that use the Authorization
+    header themselves, as the Kubernetes API's proxy does. None without both headers. Raises NotAuthenticated for other
+    schemes.
     """
     if (own := request.headers.get(TOKEN_HEADER)) is not None:
         return own.strip() or None
@@ -129,11 +130,12 @@ class Guard:
         self._clock = clock
 
     def needs(self, role: AccessRole, *, somewhere: bool = False) -> Callable[[Request], Awaitable[Caller]]:
-        """A dependency that returns the caller if its role reaches `role`, else answers 403.
+        """Return a dependency that returns the caller if its role reaches `role`, and answers 403 if not.
 
-        The role is needed in the namespace that the path names. If the path names none, it is needed in all namespaces;
-        or, with `somewhere`, in any, and then the endpoint must limit its answer to what the caller may see
-        (`Caller.sight`). A pool among the parameters of such an endpoint must be in a namespace with the role.
+        The role is needed in the namespace that the path names. If the path names no namespace, the role is needed in
+        all namespaces, or with `somewhere` in at least one. An endpoint with `somewhere` must limit its answer to what
+        the caller may see (`Caller.sight`); a pool among its parameters must be in a namespace where the caller has the
+        role.
         """
 
         async def dependency(request: Request) -> Caller:
@@ -145,8 +147,8 @@ class Guard:
         return dependency
 
     async def still_knows(self, request: Request, caller: Caller) -> bool:
-        """Whether the credential of a long request still gives the rights that it gave at the start. If the API cannot
-        check that, the rights are assumed to stand.
+        """Return whether the credential of a long request still gives the rights that it gave at the start. If the API
+        cannot check that, the rights are assumed to be unchanged.
         """
         try:
             identity: Identity = await request.state.identify()
@@ -157,7 +159,9 @@ class Guard:
         return (identity.role, identity.namespaces) == (caller.identity.role, caller.identity.namespaces)
 
     async def require(self, request: Request, caller: Caller, role: AccessRole, pool: str | None) -> None:
-        """Raises Denied unless the caller's role reaches `role` where the pool is; with None, in all namespaces."""
+        """Raises Denied unless the caller's role reaches `role` in the pool's namespace, or in all namespaces if `pool`
+        is None.
+        """
         namespace = None if pool is None else pool.partition("/")[0]
         await self._access.require(caller, role, _target(request), self._clock(), namespace)
 
@@ -167,7 +171,9 @@ class Guard:
 
 
 def namespace_of(request: Request, *, somewhere: bool) -> str | None:
-    """The namespace that the path names, or with `somewhere` the parameter `pool`; None if neither is given."""
+    """Return the namespace that the path names, or with `somewhere` the namespace of the parameter `pool`. None if
+    neither is given.
+    """
     if "namespace" in request.path_params:
         return str(request.path_params["namespace"])
     pool = request.query_params.get("pool") if somewhere else None
@@ -179,6 +185,8 @@ def _target(request: Request) -> str:
 
 
 async def understood(request: Request) -> None:
-    """Raises Conflict if the caller's release is too far from this one; the same call may succeed later."""
+    """Raises Conflict if the caller's release and this API's release are too far apart. The same call may succeed
+    later.
+    """
     if (problem := protocol.too_far(request.headers.get(protocol.HEADER))) is not None:
         raise Conflict("protocol-too-far", problem)

@@ -29,7 +29,9 @@ from fairlead_client.tls import client_context
 from fairlead_process.json_documents import DEEPEST, decode_json, nests_deeper
 
 SIGNED_BY_KEY_PAIR = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
-"""Accepted signature algorithms, if the provider offers them. A shared secret would not prove which side signed."""
+"""Accepted signature algorithms, if the provider offers them. Algorithms with a shared secret are left out, because
+they would not prove which of the two parties signed.
+"""
 
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
@@ -38,7 +40,7 @@ LEEWAY_SECONDS = 60
 
 
 class NoSuchKey(Exception):
-    """The token is signed with an unknown key: the provider may have new ones."""
+    """The token is signed with an unknown key, because the provider may have new keys."""
 
 
 class BadToken(Exception):
@@ -55,7 +57,7 @@ class Expected:
 
 
 def checked(token: str, keys: Mapping[str, Any], algorithms: Sequence[str], expected: Expected, now: datetime) -> dict[str, Any]:
-    """The claims of an ID token. `keys` is the provider's JWK set. Raises NoSuchKey, BadToken."""
+    """Return the claims of an ID token. `keys` is the provider's JWK set. Raises NoSuchKey, BadToken."""
     if len(token) > LONGEST_TOKEN:
         raise BadToken(f"the ID token is invalid: it has more than {LONGEST_TOKEN} characters")
     if any(nests_deeper(part, DEEPEST) for part in _parts(token)):
@@ -84,14 +86,14 @@ def checked(token: str, keys: Mapping[str, Any], algorithms: Sequence[str], expe
 
 
 def _parts(token: str) -> list[bytes]:
-    """Head and claims; other than base64 is left to the library."""
+    """Decode the head and the claims. Empty if they are not base64: the library reports that error."""
     with suppress(ValueError):
         return [urlsafe_b64decode(part.encode() + b"==") for part in token.split(".")[:2]]
     return []
 
 
 def _usable(keys: Iterable[Any]) -> KeySet:
-    """The keys that can be used; others are passed over (RFC 7517, section 5). Raises NoSuchKey if none is left."""
+    """Return the usable keys, and skip others (RFC 7517, section 5). Raises NoSuchKey if no key is usable."""
     found = []
     for key in islice(keys, MOST_KEYS):
         # whatever is wrong with one key, in the words of any library, is no reason to refuse the others
@@ -106,9 +108,9 @@ _log = logging.getLogger(__name__)
 
 METADATA_SECONDS = 600.0
 TIMEOUT_SECONDS = 10.0
-"""Within this time an answer of the provider must have come whole."""
+"""Seconds within which an answer of the provider must be complete."""
 LARGEST_ANSWER = 1024 * 1024
-"""Bytes of one answer of the provider: its metadata, keys, tokens, or user information."""
+"""Maximum number of bytes of one answer of the provider: its metadata, keys, tokens, or user information."""
 AGAIN_SECONDS = 10
 """Seconds to wait before the next try."""
 
@@ -116,9 +118,9 @@ PLAIN_JSON = {"accept": "application/json"}
 
 MOST_GROUPS = 1000
 MOST_KEYS = 100
-"""Keys of the provider that are looked at: each costs time at every sign-in."""
+"""Maximum number of the provider's keys that are read; each key costs time at every sign-in."""
 LONGEST_TOKEN = 256 * 1024
-"""Characters of an ID token."""
+"""Maximum number of characters of an ID token."""
 LONGEST_NAME = 200
 LONGEST_ADDRESS = 2000
 REFUSED = "identity-provider-refused"
@@ -175,7 +177,9 @@ class OpenIdProvider:
         return self._with_role(claims)
 
     def _with_role(self, claims: Mapping[str, Any]) -> Person:
-        """The person. One without a role whose groups did not come is refused, as the groups may be why."""
+        """Return the person with these claims. Refuses a person without a role whose groups are missing, because the
+        groups may be the reason.
+        """
         person, missing = self._named(claims), self._without_groups(claims)
         if missing is None:
             return person
@@ -186,7 +190,7 @@ class OpenIdProvider:
         return person
 
     def _without_groups(self, claims: Mapping[str, Any]) -> str | None:
-        """Why the person's groups are not known, or not all; None if they are, or are not asked for."""
+        """Return why the person's groups are missing or incomplete. None if they are complete, or not needed."""
         claim = self._settings.groups_claim
         if not self._settings.to_groups:
             return None
@@ -202,7 +206,7 @@ class OpenIdProvider:
             and not isinstance(listed, str)
             and not (isinstance(listed, list) and all(isinstance(one, str) for one in listed))
         ):
-            return f"the identity provider sends {claim!r} as {type(listed).__name__} of something else than names; let it send names"
+            return f"the identity provider sends {claim!r} as {type(listed).__name__} that has other things than names; let it send names"
         return None
 
     def _named(self, claims: Mapping[str, Any]) -> Person:
@@ -222,7 +226,7 @@ class OpenIdProvider:
         return Person(name=name, groups=tuple(one for one in groups if isinstance(one, str) and why_odd(one) is None)[:MOST_GROUPS])
 
     async def _claims(self, metadata: _Metadata, tokens: Mapping[str, Any], nonce: str, now: datetime) -> dict[str, Any]:
-        """The claims of the ID token. Raises BadToken, IdentityProviderUnavailable."""
+        """Return the claims of the ID token. Raises BadToken, IdentityProviderUnavailable."""
         token = tokens.get("id_token")
         if not isinstance(token, str):
             raise BadToken("the identity provider gave no ID token; is `openid` among FAIRLEAD_OIDC_SCOPES?")
@@ -263,7 +267,7 @@ class OpenIdProvider:
         raise NotAuthenticated(REFUSED, f"the identity provider refused the code: {told}; sign in again")
 
     async def _completed(self, document: Mapping[str, Any], tokens: Mapping[str, Any], claims: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The claims, completed with those that only the userinfo endpoint returns. Raises NotAuthenticated."""
+        """Return the claims, with missing claims added from the userinfo endpoint. Raises NotAuthenticated."""
         place, token = document.get("userinfo_endpoint"), tokens.get("access_token")
         if not _is_address(place) or not isinstance(token, str):
             return claims
@@ -275,8 +279,8 @@ class OpenIdProvider:
         return {**found, **claims}
 
     async def _known(self, after: float | None = None) -> _Metadata:
-        """The provider's metadata, if read later than `after`, else read now. While the provider is unreachable, older
-        metadata is used.
+        """Return the provider's metadata: the stored metadata if they were read later than `after`, otherwise metadata
+        read now. While the provider is unreachable, older metadata are used.
         """
         async with self._reading:
             known, now = self._metadata, self._monotonic()
@@ -303,7 +307,9 @@ class OpenIdProvider:
     async def _ask(
         self, method: str, url: str, headers: Mapping[str, str] | None = None, form: Mapping[str, str] | None = None
     ) -> tuple[int, Mapping[str, Any]]:
-        """Status and JSON object. Raises IdentityProviderUnavailable."""
+        """Send a request to the provider and return the status and the JSON object of its answer. Raises
+        IdentityProviderUnavailable.
+        """
         try:
             status, content = await self._read_whole(method, url, {**PLAIN_JSON, **(headers or {})}, form)
             found = decode_json(content, _ANY) if content else {}
@@ -320,7 +326,9 @@ class OpenIdProvider:
         return status, found
 
     async def _read_whole(self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None) -> tuple[int, bytes]:
-        """Status and body. Raises TimeoutError, UnboundedAnswer."""
+        """Send a request and return the status and the complete body of the answer. Raises TimeoutError,
+        UnboundedAnswer.
+        """
         async with (
             asyncio.timeout(TIMEOUT_SECONDS),
             BoundedClient(LARGEST_ANSWER, trust_env=True, timeout=TIMEOUT_SECONDS, transport=self._transport, verify=self._tls) as http,
@@ -334,19 +342,19 @@ class OpenIdProvider:
 
 
 def _words(document: Mapping[str, Any], name: str, usual: str) -> list[str]:
-    """The words of a list; the usual one where the provider names none."""
+    """Return the strings of a list in the provider's metadata, or `usual` alone if the provider lists none."""
     found = document.get(name)
     return [one for one in found if isinstance(one, str)] if found and isinstance(found, list) else [usual]
 
 
 def _shown(value: object) -> str:
-    """What the provider says, for a message: at most 300 characters on one line."""
+    """Return a value from the provider as text for a message: at most 300 characters on one line."""
     text = value if isinstance(value, str) else str(value) if isinstance(value, int | float | Exception | None) else type(value).__name__
     return "".join(sign if sign.isprintable() else "?" for sign in text[:300])
 
 
 def _text(document: Mapping[str, Any], name: str) -> str:
-    """An address of the provider. Raises IdentityProviderUnavailable."""
+    """Return an address from the provider's metadata. Raises IdentityProviderUnavailable."""
     found = document.get(name)
     if not _is_address(found):
         raise IdentityProviderUnavailable(f"the identity provider names no {name} that can be used", AGAIN_SECONDS)

@@ -1,4 +1,4 @@
-"""Credentials of programs, made, listed and revoked by people: API tokens, and keys of the gateway's clients, which
+"""Credentials of programs, which people make, list and revoke: API tokens, and keys of the gateway's clients, which
 routers check.
 """
 
@@ -20,7 +20,7 @@ from fairlead_client.resources.pages import Page
 
 
 class Tokens:
-    """`new_secret` makes random text of 256 bits."""
+    """Use cases of API tokens. `new_secret` makes random text of 256 bits."""
 
     def __init__(self, store: AccessStore, access: Access, new_secret: Callable[[], str]) -> None:
         self._store = store
@@ -28,8 +28,8 @@ class Tokens:
         self._new_secret = new_secret
 
     async def page(self, cursor: str | None, limit: int, caller: Caller) -> Page[TokenItem]:
-        """The tokens that the caller may revoke: those whose rights are limited to namespaces where the caller is
-        admin.
+        """Return the tokens that the caller may revoke: tokens whose rights are limited to namespaces where the caller
+        is admin.
         """
         return await self._store.tokens(cursor, limit, caller.identity.where(AccessRole.ADMIN))
 
@@ -75,20 +75,24 @@ class Tokens:
 
 
 MOST_KEYS = 10_000
-"""Maximum number of keys that are not revoked: each change sends all of them to every router."""
+"""Maximum number of keys that are not revoked. The number is bounded because each change sends all keys to every
+router.
+"""
 MOST_DAYS = 3650
 MOST_SCOPES = 100
 MOST_PER_MINUTE = 10**12
 LONGEST_NAME = 200
 SHOWN_CHARACTERS = 8
-"""Characters of a secret that are shown, `flk_` included: enough to recognize it, with 232 bits still secret."""
+"""Number of characters of a secret that are shown, including `flk_`: enough to recognize the secret, with 232 bits
+still hidden.
+"""
 
 STEPS = ((60, timedelta(hours=6)), (3600, timedelta(days=14)), (86_400, timedelta.max))
-"""Step lengths of usage charts in seconds, each with the longest range for which it is used."""
+"""Step lengths of usage charts in seconds, each with the maximum range for which it is used."""
 
 
 def step_of(start: datetime, end: datetime) -> int:
-    """The step length of a usage chart: a minute, an hour or a day, depending on the range. Pure."""
+    """Return the step length of a usage chart: a minute, an hour or a day, depending on the range. Pure."""
     return next(step for step, longest in STEPS if end - start <= longest)
 
 
@@ -118,8 +122,8 @@ def new_key(request: GatewayKeyRequest, secret: str, caller: Caller, now: dateti
 
 
 def changed_key(key: GatewayKey, change: GatewayKeyChange, now: datetime) -> GatewayKey:
-    """The key after a change of some of its fields. A currency and a soft end go with the last budget. Raises
-    InvalidInput. Pure.
+    """Return the key after a change of some of its fields. A key without any budget has neither a currency nor a soft
+    end. Raises InvalidInput. Pure.
     """
     given = {name: value for name in _FIELDS if (value := getattr(change, name)) is not None}
     days = given.pop("days", None)
@@ -139,7 +143,9 @@ _FIELDS = tuple(item.name for item in fields(GatewayKeyChange))
 
 
 def _without_ends(given: dict[str, Any]) -> dict[str, Any]:
-    """The fields as a request says them; None stands for no limit, and for the default class."""
+    """Return the fields of a request with 0 and empty text replaced by None, which stands for no limit or for the
+    default class.
+    """
     return {name: None if value in {0, ""} and name != "explain" and name != "name" else value for name, value in given.items()}
 
 
@@ -147,18 +153,18 @@ MOST_HOURS = 720
 
 
 def check_rotation(rotation: GatewayKeyRotation) -> None:
-    """Raises InvalidInput."""
+    """Raises InvalidInput for a number of hours outside of 0 to MOST_HOURS."""
     if not 0 <= rotation.hours <= MOST_HOURS:
         raise InvalidInput("hours", rotation.hours, f"write 0 to {MOST_HOURS}")
 
 
 def _budgets(key: GatewayKey | GatewayKeyRequest) -> list[str]:
-    """The names of its budgets."""
+    """Return the names of the key's budgets."""
     return [name for name in ("budget_day", "budget_month") if getattr(key, name) is not None]
 
 
 def _check_budgets(request: GatewayKeyRequest) -> None:
-    """Raises InvalidInput."""
+    """Raises InvalidInput for budgets that cannot be used."""
     given = _budgets(request)
     for name in given:
         if micros_of(name, getattr(request, name)) == 0:

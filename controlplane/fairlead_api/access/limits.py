@@ -1,4 +1,4 @@
-"""Limits the rate of a caller's actions, and how many refusals of one caller get an audit entry each. Pure."""
+"""Limits the rate of a caller's actions, and the number of refusals per caller that get their own audit entry. Pure."""
 
 import math
 from collections import OrderedDict
@@ -9,10 +9,10 @@ from fairlead_api.infra.audit_chain import AuditDraft
 from fairlead_api.infra.errors import TooMany
 
 BURST = 10
-"""Number of refusals of one caller that get an audit entry each."""
+"""Number of refusals of one caller that may get their own audit entry in quick succession."""
 
 REFILL_SECONDS = 60.0
-"""Seconds until one more refusal may get an entry."""
+"""Seconds until one more refusal may get its own audit entry."""
 
 MAX_CALLERS = 1000
 
@@ -33,8 +33,8 @@ class DenialBudgets:
     def spend(self, caller: object, now: datetime) -> int | None:
         """Count one refusal.
 
-        Returns None if it must only be counted; otherwise it gets an entry, and the result is the number of earlier
-        refusals that were only counted.
+        Returns None if the refusal gets no audit entry. Otherwise it gets one, and the result is the number of earlier
+        refusals that got none.
         """
         budget = self._budgets.pop(caller, None) or _Budget(left=float(BURST), at=now)
         self._budgets[caller] = budget
@@ -51,12 +51,14 @@ class DenialBudgets:
 
 
 def with_count(draft: AuditDraft, counted: int) -> AuditDraft:
-    """The entry, with the number of the caller's earlier refusals that were only counted."""
+    """Return the entry with the number of the caller's earlier refusals that got no entry."""
     return replace(draft, after={"refusals_counted_before": counted}) if counted else draft
 
 
 MOST_KNOWN = 10_000
-"""Maximum number of remembered allowances, the most recently used; a forgotten caller starts with a full one."""
+"""Maximum number of allowances that are remembered, the most recently used. A forgotten caller starts with a full
+allowance.
+"""
 
 
 class Allowances:
@@ -70,23 +72,25 @@ class Allowances:
         return len(self._left)
 
     def has(self, who: object, now: datetime) -> bool:
-        """Whether something is left."""
+        """Return whether something is left of the allowance of `who`."""
         return self._filled(who, now) >= 1.0
 
     def require(self, who: object, now: datetime) -> None:
-        """Raises TooMany while nothing is left."""
+        """Raise TooMany if nothing is left of the allowance of `who`."""
         left = self._filled(who, now)
         if left < 1.0:
             seconds = max(1, math.ceil((1.0 - left) / self._per_second))
             raise TooMany(self._code, "too many in a short time", seconds)
 
     def take(self, who: object, now: datetime) -> None:
-        """Checks and spends in one step: simultaneous calls get no more than consecutive ones. Raises TooMany."""
+        """Check and spend one unit of the allowance in one step, so that simultaneous calls get no more than
+        consecutive calls. Raises TooMany.
+        """
         self.require(who, now)
         self.spend(who, now)
 
     def spend(self, who: object, now: datetime) -> None:
-        """Spends one, if any is left."""
+        """Spend one unit of the allowance, if any is left."""
         self._keep(who, self._filled(who, now) - 1.0, now)
 
     def _keep(self, who: object, left: float, now: datetime) -> None:

@@ -35,24 +35,26 @@ from fairlead_client.resources.audit import AuditAction, AuditResult
 from fairlead_client.resources.pages import Page
 
 FAILED_LOGINS = 10
-"""Failed logins of one address before it must wait."""
+"""Number of failed logins of one address before the address must wait."""
 
 FAILED_LOGIN_SECONDS = 10.0
-"""Seconds until one more login may fail."""
+"""Seconds until one more login of a waiting address may fail."""
 
 DOUBTED_AT_ONCE = 4
-"""Logins of addresses with too many failures that are looked at at once."""
+"""Maximum number of logins that are checked at the same time, from addresses with too many failures."""
 
 WARN_AGAIN = timedelta(hours=1)
 
 ALIKE = ("LATIN", "CYRILLIC", "GREEK", "COPTIC", "ARMENIAN", "CHEROKEE", "LISU")
-"""Scripts with letters that look the same; nobody's name has letters of two of them."""
+"""Scripts with letters that look the same. No real name mixes letters of two of these scripts."""
 
 logger = logging.getLogger(__name__)
 
 
 def why_odd(name: str) -> str | None:
-    """Why a name could be taken for another one that it is not, as the end of a sentence; None for others."""
+    """Return why a name could be mistaken for a different name, as the end of a sentence; None for an
+    unambiguous name.
+    """
     if name != name.strip():
         return "must not begin or end with a space"
     if not name.isprintable() or any(letter.isspace() and letter != " " for letter in name):
@@ -80,14 +82,16 @@ class IdentityProvider(Protocol):
         """The address by which the provider names itself."""
 
     async def described(self) -> OidcProvider:
-        """The address to which the login sends a browser."""
+        """Return the provider, with the address to which the login sends a browser."""
 
     async def person(self, answer: OidcLoginRequest, now: datetime) -> Person:
         """Exchanges the code that a browser brought back. Raises NotAuthenticated."""
 
 
 class Logins:
-    """`new_secret` makes random text of 256 bits. With `provider`, people sign in there too."""
+    """Use cases of signing in and out. `new_secret` makes random text of 256 bits. With `provider`, people can also
+    sign in at the identity provider.
+    """
 
     def __init__(self, store: AccessStore, access: Access, new_secret: Callable[[], str], provider: IdentityProvider | None = None) -> None:
         self._store = store
@@ -101,7 +105,7 @@ class Logins:
 
     @property
     def modes(self) -> tuple[LoginMode, ...]:
-        """The available ways to log in."""
+        """The ways to log in that are available."""
         if self._access.open_to_all:
             return (LoginMode.OPEN,)
         further = {LoginMode.KUBERNETES: self._access.knows_cluster, LoginMode.OIDC: self._provider is not None}
@@ -109,11 +113,11 @@ class Logins:
 
     @property
     def issuer(self) -> str | None:
-        """The identity provider's address, if there is one."""
+        """The identity provider's address; None without an identity provider."""
         return self._provider.issuer if self._provider is not None else None
 
     async def login(self, secret: str, login: Login, now: datetime) -> WebSession:
-        """A web session for a login link (used up by this) or an API token.
+        """Return a web session for a login link (used up by this) or an API token.
 
         Raises NotAuthenticated, Denied; TooMany for a wrong secret of an address with too many failures.
         """
@@ -139,11 +143,11 @@ class Logins:
         return WebSession(token=token, identity=identity, expires_at=expires_at)
 
     async def provider(self) -> OidcProvider:
-        """The identity provider. Raises NotFound where there is none, IdentityProviderUnavailable."""
+        """Return the identity provider. Raises NotFound if there is none, IdentityProviderUnavailable."""
         return await self._asked().described()
 
     async def login_by_provider(self, answer: OidcLoginRequest, login: Login, now: datetime) -> WebSession:
-        """A web session for a person that the identity provider signed in, with or without a role here.
+        """Open a web session for a person that the identity provider signed in, with or without a role in Fairlead.
 
         Raises NotFound if there is no provider, NotAuthenticated, IdentityProviderUnavailable; TooMany if the provider
         refuses a login from an address with too many failures.
@@ -189,13 +193,13 @@ class Logins:
         return LoginLink(token=token, path=f"/login?token={token}", expires_at=expires_at)
 
     async def sessions(self, cursor: str | None, limit: int, caller: Caller, now: datetime) -> Page[WebSessionItem]:
-        """Live web sessions: all of them for an admin in all namespaces, else the caller's own."""
+        """List live web sessions: all of them for an admin in all namespaces, otherwise the caller's own."""
         found = await self._store.sessions(cursor, limit, _owner(caller), now)
         mine = caller.key.hex()[:ID_DIGITS]
         return replace(found, items=[replace(item, current=item.id == mine) for item in found.items])
 
     async def revoke_session(self, session_id: str, caller: Caller, now: datetime) -> None:
-        """Ends a web session; only an admin in all namespaces may end other people's. Raises NotFound."""
+        """End a web session. Only an admin in all namespaces may end other people's sessions. Raises NotFound."""
         try:
             await self._store.revoke_session(session_id, _owner(caller), caller, now)
         finally:
@@ -203,9 +207,10 @@ class Logins:
 
     @asynccontextmanager
     async def _one_try(self, login: Login, now: datetime) -> AsyncIterator[None]:
-        """Checks the secret however many failures its address has: a person with a valid secret must not wait because
-        of other people's failures, and nobody guesses 256 bits. A wrong secret costs a failure. Raises TooMany instead
-        of NotAuthenticated if no failure is left; such addresses are answered a few at a time.
+        """Check a secret, whatever the number of failures from its address: a person with a valid secret must not wait
+        because of other people's failures, and nobody guesses 256 bits. A wrong secret counts as a failure. Once no
+        failure is left, a wrong secret raises TooMany instead of NotAuthenticated, and the address's secrets are
+        checked a few at a time.
         """
         async with self._doubted if not self._failures.has(login.address, now) else nullcontext():
             try:
@@ -218,7 +223,9 @@ class Logins:
                 raise
 
     def _warn(self, login: Login, now: datetime) -> None:
-        """All failures from one address are either one person's, or everybody's behind a proxy that is not believed."""
+        """Log a warning if all failures come from one address: either one person fails, or all people come through a
+        proxy whose forwarding headers are not trusted.
+        """
         if len(self._failures) > 1 or (self._warned_at is not None and now - self._warned_at < WARN_AGAIN):
             return
         self._warned_at = now

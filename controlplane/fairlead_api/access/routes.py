@@ -64,7 +64,7 @@ def access_routes(guard: Guard, logins: Logins, api_tokens: Tokens, clock: Calla
 
     @routes.get("/login-modes")
     async def login_modes() -> LoginModes:
-        """The ways to log in that are offered here. Needs no token."""
+        """The ways to log in that this API offers. Needs no token."""
         return LoginModes(modes=logins.modes, audience=audience, issuer=logins.issuer)
 
     @routes.post("/login", dependencies=[Depends(known_fields(LoginRequest))])
@@ -74,7 +74,7 @@ def access_routes(guard: Guard, logins: Logins, api_tokens: Tokens, clock: Calla
 
     @routes.get("/login/oidc")
     async def oidc_provider() -> OidcProvider:
-        """Where a browser is sent to sign in at the identity provider; needs no bearer token."""
+        """The address to which a browser is sent to sign in at the identity provider; needs no bearer token."""
         return await logins.provider()
 
     @routes.post("/login/oidc", dependencies=[Depends(known_fields(OidcLoginRequest))])
@@ -110,7 +110,7 @@ def access_routes(guard: Guard, logins: Logins, api_tokens: Tokens, clock: Calla
 
     @routes.post("/tokens", status_code=201, dependencies=[Depends(known_fields(TokenRequest))])
     async def create_token(body: TokenRequest, caller: Admin) -> TokenItem:
-        """A new API token; its secret is shown here and never again. Its rights must lie where the caller is admin."""
+        """Makes an API token, limited to rights where the caller is admin. Only this answer contains its secret."""
         return await api_tokens.create(body, caller, clock())
 
     @routes.delete("/tokens/{token_id}", status_code=204)
@@ -133,7 +133,7 @@ def gateway_key_routes(guard: Guard, keys: PostgresGatewayKeys, new_secret: Call
     listing(routes, "/gateway-keys", GatewayKey, viewer, all_keys)
 
     async def get_gateway_key_usage(key_id: str, start: From = None, end: To = None) -> Ask:
-        """Requests, tokens and refusals of a key; the last 24 hours unless asked otherwise.
+        """Requests, tokens and refusals of a key, by default over the last 24 hours.
 
         By minute for ranges up to 6 hours, by hour up to 14 days, otherwise by UTC day.
         """
@@ -147,31 +147,37 @@ def gateway_key_routes(guard: Guard, keys: PostgresGatewayKeys, new_secret: Call
 
     @routes.post("/gateway-keys", status_code=201, dependencies=[Depends(known_fields(GatewayKeyRequest))])
     async def create_gateway_key(body: GatewayKeyRequest, caller: Operator) -> GatewayKey:
-        """A new key; its secret is shown here and never again. Routers know it at once."""
+        """Makes a key. Only this answer contains its secret. Routers accept it at once."""
         secret, now = f"flk_{new_secret()}", clock()
         return await keys.add(new_key(body, secret, caller, now), digest(secret), caller, now)
 
     @routes.patch("/gateway-keys/{key_id}", response_model=GatewayKey, dependencies=[Depends(known_fields(GatewayKeyChange))])
     async def change_gateway_key(key_id: str, body: GatewayKeyChange, caller: Operator) -> Any:
-        """Changes what a key opens, its limits, its class or its end; its secret stays. Routers know it at once."""
+        """Changes the pools that a key gives access to, its limits, its class or its expiry. The secret stays the same.
+        Routers apply the change at once.
+        """
         return answer(await keys.change(key_id, body, caller, clock()))
 
     @routes.post("/gateway-keys/{key_id}/rotate", response_model=GatewayKey, dependencies=[Depends(known_fields(GatewayKeyRotation))])
     async def rotate_gateway_key(key_id: str, body: GatewayKeyRotation, caller: Operator) -> Any:
-        """A new secret for a key, shown here and never again; the former one is accepted for some hours more."""
+        """Gives a key a new secret, which only this answer contains. The former secret is accepted for some
+        more hours.
+        """
         check_rotation(body)
         return answer(await keys.rotate(key_id, f"flk_{new_secret()}", body, caller, clock()))
 
     @routes.delete("/gateway-keys/{key_id}", status_code=204)
     async def revoke_gateway_key(key_id: str, caller: Operator) -> None:
-        """Revokes a key permanently. Routers refuse it at once, or as soon as they are connected again."""
+        """Revokes a key permanently. Connected routers refuse the key at once, others as soon as they are connected
+        again.
+        """
         await keys.revoke(key_id, caller, clock())
 
     return routes
 
 
 def access_of(infra: Infra, kubernetes: Kubernetes) -> Access:
-    """The access control that the settings describe."""
+    """Return the access control that the settings describe."""
     settings, stored = infra.settings, PostgresAccess(infra.control)
     bootstrap = tuple(
         Bootstrap(role=AccessRole(token.role), name=token.name, key=digest(token.secret)) for token in settings.bootstrap_tokens
@@ -189,7 +195,9 @@ def access_of(infra: Infra, kubernetes: Kubernetes) -> Access:
 
 
 def feature(infra: Infra, guard: Guard, access: Access) -> Feature:
-    """Signing in, credentials and gateway keys. Revoked credentials are forgotten at once."""
+    """Return the feature of signing in, credentials and gateway keys. Revoked credentials are dropped from the cache at
+    once.
+    """
     settings, stored, new_secret = infra.settings, PostgresAccess(infra.control), partial(secrets.token_urlsafe, 32)
     logins = Logins(stored, access, new_secret, _identity_provider(settings.oidc) if settings.auth_mode == "oidc" else None)
 

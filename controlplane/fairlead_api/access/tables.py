@@ -106,4 +106,4 @@ gateway_key_use = Table(
     count_column("output_tokens"),
     Index(None, "minute"),
 )
-"""Use of each key by minute and router; `refusal` is empty for requests that went to a pool."""
+"""Use of each key by minute and router. `refusal` is empty for requests that were sent to a pool."""

@@ -1,4 +1,4 @@
-"""Reads the findings about all pools, or about one, ranked by harm; and trends as rows."""
+"""Reads findings about all pools or about one, ranked by harm; and trends as rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +20,8 @@ from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 
 
 def loads(measured: PoolMeasures, roles: Mapping[str, Role], signals: PoolSignals, facts: TableFacts) -> dict[str, float]:
-    """For each instance, the larger of prefill load over TTFT and decode load over TPOT, as far as it computes that
-    part and its speed was measured.
+    """Return, for each instance, the larger of prefill load over TTFT and decode load over TPOT. A load counts only if
+    the instance does that kind of work and its speed was measured.
 
     Computed like `RoleSignals.prefill_load` and `decode_load`, which are means over instances.
     """
@@ -49,7 +49,7 @@ def _measured(one: InstanceMeasures) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situations:
-    """Situations of one moment; `complete` is false if there are more pools than one answer covers."""
+    """Situations of pools at one moment; `complete` is false if there are more pools than one answer covers."""
 
     window_seconds: float
     pools: Sequence[PoolSituation]
@@ -60,11 +60,11 @@ class SituationReader(Protocol):
     """The source of situations."""
 
     async def situations(self, pool: PoolKey | None, now: datetime) -> Situations:
-        """The situations of all existing pools, or of one. Raises NotFound for a pool that does not exist."""
+        """Return the situations of all existing pools, or of one. Raises NotFound for a pool that does not exist."""
 
 
 class Advising:
-    """Reads advice; simultaneous callers share one answer."""
+    """Reads advice; callers at the same time share one answer."""
 
     def __init__(self, reader: SituationReader, recent: Recent) -> None:
         self._reader = reader
@@ -80,7 +80,7 @@ class Advising:
 
 
 def report(everything: Situations, now: datetime, sight: Sight = None) -> AdviceReport:
-    """The findings about visible pools, as resources. Pure."""
+    """Return the findings about visible pools, as resources. Pure."""
     within = [one for one in everything.pools if sight is None or one.pool.partition("/")[0] in sight]
     seen = replace(everything, pools=within)
     return AdviceReport(
@@ -114,7 +114,7 @@ def _evidence(evidence: Evidence, now: datetime) -> AdviceEvidence:
 
 
 def plan_request(remedy: Remedy) -> PlanRequest:
-    """The request for the plan that makes a remedy's change."""
+    """Return the request for the plan that makes a remedy's change."""
     return PlanRequest(
         kind=PlanKind(remedy.kind),
         replicas=remedy.replicas,
@@ -127,7 +127,7 @@ def plan_request(remedy: Remedy) -> PlanRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendStep:
-    """The outcomes of a pool's requests in the step that begins at `at`."""
+    """Outcomes of a pool's requests in the step that begins at `at`."""
 
     pool: str
     at: datetime

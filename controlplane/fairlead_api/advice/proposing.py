@@ -1,10 +1,10 @@
-"""Use case: what the operator advises, as it does in the modes `Advise`, and the schedules that a forecast proposes
-become proposals: stored plans that wait.
+"""Use case: turns the operator's advice (in the modes `Advise`) and the schedules that a forecast proposes into
+proposals, which are stored plans that wait.
 
 A proposal is a plan like a person's: it has the effect, the simulation, the patch for Git and the undo of any plan, and
-somebody with the role for it applies it. This job only makes it, once for each change that is advised, and withdraws it
-when the advice is withdrawn or asks for another change. A change that cannot be planned now, because the Kubernetes API
-is away or refuses it, is tried again at the next look.
+a person with the needed role applies it. This job makes one proposal for each advised change, and withdraws it when
+the advice is withdrawn or advises another change. A change that cannot be planned now, because the Kubernetes API is
+unreachable or refuses it, is tried again in the next round.
 """
 
 import logging
@@ -33,7 +33,7 @@ _ITSELF = Caller(
 
 
 class Planner(Protocol):
-    """Makes plans, lists those that wait, and withdraws them."""
+    """Makes plans, lists waiting plans, and withdraws them."""
 
     async def plan(
         self, pool: PoolKey, request: PlanRequest, caller: Caller, now: datetime, *, proposal: Proposal | None = None
@@ -45,20 +45,20 @@ class Planner(Protocol):
 
 
 Wanted = Sequence[tuple[str, Proposal]]
-"""Proposals by pool."""
+"""Wanted proposals, each with the name of its pool."""
 
 
 class Source(Protocol):
-    """Where proposals come from. A proposal is withdrawn only by the source that `owns` its request."""
+    """A source of proposals. It withdraws a proposal only if it `owns` the proposal's request."""
 
     def owns(self, request: PlanRequest) -> bool: ...
 
     async def proposals(self, now: datetime) -> tuple[Wanted, Container[str]]:
-        """What is proposed now, and the pools of which that is known."""
+        """Return the proposals wanted now, and the pools for which the source could determine its proposals."""
 
 
 class Advised:
-    """The source of what the operator advises. `others` own requests that are not its own."""
+    """The source of proposals from the operator's advice. Requests that `others` own do not belong to this source."""
 
     def __init__(self, reader: SituationReader, *others: Source) -> None:
         self._reader = reader
@@ -73,13 +73,13 @@ class Advised:
 
 
 def advised(everything: Situations) -> Wanted:
-    """The proposals that the operator's advice asks for now, by pool. Pure."""
+    """Return the proposals, by pool, that follow from the operator's advice now. Pure."""
     found = [one for one in advise(everything.pools) if one.cause is Cause.SCALING_ADVISED]
     return [(one.pool, Proposal(because=one.sentence, request=plan_request(one.remedy))) for one in found if one.remedy is not None]
 
 
 def outdated(waiting: Sequence[Plan], wanted: Wanted, examined: Container[str]) -> Sequence[Plan]:
-    """Proposals of the examined pools that nothing advises any more. Pure."""
+    """Return the waiting proposals of the examined pools that no advice supports any more. Pure."""
     kept = [(pool, one.request) for pool, one in wanted]
     return [one for one in waiting if one.proposal and one.pool in examined and (one.pool, one.proposal.request) not in kept]
 
@@ -92,7 +92,7 @@ class Proposing:
         self._plans = plans
 
     async def look(self, now: datetime) -> None:
-        """One look at all pools."""
+        """Check all pools once."""
         wanted, examined = await self._source.proposals(now)
         waiting = [one for one in await self._plans.waiting(now) if one.proposal and self._source.owns(one.proposal.request)]
         for plan in outdated(waiting, wanted, examined):

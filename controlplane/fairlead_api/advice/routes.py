@@ -34,14 +34,14 @@ LONGEST = timedelta(days=90)
 
 
 class TrendReading:
-    """Reads trends; simultaneous callers with the same steps share one answer."""
+    """Reads trends; callers at the same time who need the same steps share one answer."""
 
     def __init__(self, reader: PostgresTrends, recent: Recent) -> None:
         self._reader = reader
         self._recent = recent
 
     async def trends(self, start: str, end: str, now: datetime, sight: Sight = None) -> Trends:
-        """Raises InvalidInput naming the query field."""
+        """Return trends of the visible pools. Raises InvalidInput naming the query field."""
         begun, ended = parse_range(start, end, now)
         begun, ended = begun or now, min(ended or now, now)
         if begun >= ended:
@@ -56,7 +56,7 @@ class TrendReading:
 
 
 def advice_routes(guard: Guard, advising: Advising, trends: TrendReading, clock: Callable[[], datetime]) -> Routes:
-    """Advice and trends under /v1."""
+    """Return the routes of advice and trends under /v1."""
     routes = Routes(prefix="/v1", tags=["advice"])
     viewer, anywhere = guard.needs(AccessRole.VIEWER), guard.needs(AccessRole.VIEWER, somewhere=True)
 
@@ -67,7 +67,7 @@ def advice_routes(guard: Guard, advising: Advising, trends: TrendReading, clock:
     document(routes, "/advice", AdviceReport, anywhere, get_advice, Advice, lambda found: found.items)
 
     async def get_pool_advice(namespace: str, name: str) -> Ask:
-        """Findings about one pool, like those about all."""
+        """Findings about one pool, in the same form as the findings about all pools."""
         return lambda sight: advising.advice(PoolKey(namespace=namespace, name=name), clock())
 
     document(routes, "/pools/{namespace}/{name}/advice", AdviceReport, viewer, get_pool_advice, Advice, lambda found: found.items)
@@ -87,17 +87,17 @@ def advice_routes(guard: Guard, advising: Advising, trends: TrendReading, clock:
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Advice and trends."""
+    """Return the feature of advice and trends."""
     advising, trends = Advising(PostgresSituations(infra.reads), infra.recent), TrendReading(PostgresTrends(infra.reads), infra.recent)
     return Feature(routes=(advice_routes(guard, advising, trends, infra.clock),))
 
 
 def proposing_of(infra: Infra, plans: Plans, forecasts: Source) -> tuple[Proposing, Proposing]:
-    """The background jobs that make plans of what the operator advises, and of forecasts."""
+    """Return the two background jobs that make proposals: from the operator's advice, and from forecasts."""
     return Proposing(Advised(PostgresSituations(infra.background), forecasts), plans), Proposing(forecasts, plans)
 
 
 def sizing_of(infra: Infra) -> Sizing:
-    """The background job that simulates pools that miss their objectives."""
+    """Return the background job that simulates pools that miss their objectives."""
     store = PostgresSizings(infra.background)
     return Sizing(PostgresSituations(infra.background), store, partial(secrets.token_hex, 8), enabled=infra.simulates)

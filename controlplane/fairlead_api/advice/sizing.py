@@ -1,7 +1,7 @@
-"""Use case: simulates pools that miss their objectives, so that advice offers tried numbers, not a guess.
+"""Use case: simulates pools that miss their objectives, so that advice gives simulated numbers instead of guesses.
 
-A job checks all pools from time to time. The result of a simulation stays valid for some minutes, so that all readers
-of all pages see the same numbers. The next simulation keeps the number unless it lies outside the new range.
+A job checks all pools periodically. The result of a simulation stays valid for some minutes, so that all readers of
+all pages see the same number. The next simulation keeps the number unless it lies outside the new range.
 """
 
 import math
@@ -42,13 +42,13 @@ class SizingStore(Protocol):
     async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> float: ...
 
     async def add_sizing(self, trial: SizingTrial, now: datetime) -> None:
-        """Queues the simulation, unless one of the pool is in progress; deletes simulations that are
-        no longer useful.
+        """Queue the simulation, unless another simulation of the pool is in progress. Delete simulations that are no
+        longer useful.
         """
 
 
 class Sizing:
-    """Queues simulations for pools that miss their objectives. `enabled`: whether some process simulates."""
+    """Queues simulations for pools that miss their objectives. `enabled` is true if some process runs simulations."""
 
     def __init__(self, reader: SituationReader, store: SizingStore, new_id: Callable[[], str], *, enabled: bool) -> None:
         self._reader = reader
@@ -96,7 +96,9 @@ class Sizing:
         await self._store.add_sizing(trial, now)
 
     async def _most(self, pool: PoolKey, window: tuple[datetime, datetime]) -> int:
-        """How many recorded requests are simulated: more than the usual number if these cover too little time."""
+        """Return the maximum number of recorded requests to simulate: MOST_SIZED if that many cover enough time,
+        otherwise MOST.
+        """
         seconds = await self._store.recorded_seconds(pool, *window, MOST_SIZED)
         return MOST_SIZED if seconds >= LEAST_SECONDS else MOST
 
@@ -124,15 +126,15 @@ def is_due(pool: PoolSituation) -> bool:
 
 
 def busiest(pool: PoolSituation, present: PoolAtPresent) -> Role | None:
-    """The role with the highest need relative to its instances; the first role if nothing was measured. None without a
-    serving instance.
+    """Return the role with the highest need relative to its instances, or the first role if nothing was measured. None
+    without a serving instance.
     """
     roles = [one.role for one in pool.roles if present.instances.get(one.role)]
     return max(roles, key=lambda role: (_needed(pool, role) or 0.0) / present.instances[role], default=None)
 
 
 def asked_of(pool: PoolSituation, present: PoolAtPresent, role: Role, startup_seconds: float) -> Asked:
-    """The simulation to request for a role."""
+    """Return the simulation to request for a role."""
     needed, routing = _needed(pool, role), present.facts.routing
     seen, found = pool.role(role), pool.simulated
     held = None if found is None or found.role is not role else enough_instances(found)
@@ -153,14 +155,16 @@ def asked_of(pool: PoolSituation, present: PoolAtPresent, role: Role, startup_se
 
 
 def _speed(present: PoolAtPresent) -> float | None:
-    """The measured speed of an instance; simulated instances have the speed that they declare."""
+    """Return an instance's measured prefill speed in tokens per second, or the declared speed of simulated instances.
+    None if the speed was not measured.
+    """
     if present.simulated is not None:
         return present.facts.engine.declared.prefill_tokens_per_second.value
     return present.capability.prefill_tokens_per_second.observed
 
 
 def _as_measured(present: PoolAtPresent, pool: PoolSituation, role: Role) -> PoolAtPresent:
-    """The pool with the prefill speed from the last half minute's work, if routers have measured none yet."""
+    """Return the pool with the prefill speed of the last half minute, if routers have not measured the speed yet."""
     signals = _signals(pool, role)
     if signals is None or not signals.prefill_tokens_per_second:
         return present

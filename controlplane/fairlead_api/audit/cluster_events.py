@@ -1,5 +1,5 @@
-"""Who changed what: classifies the actors of audit entries and decides who may read an entry, and turns events of the
-Kubernetes API's own audit log (audit.k8s.io/v1) into changes of pools. Pure.
+"""Classifies the actors of audit entries, decides who may read an entry, and turns events of the Kubernetes API's own
+audit log (audit.k8s.io/v1) into changes of pools. Pure.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,27 +21,30 @@ CLUSTER = "cluster"
 """The role of entries about changes that were seen in the cluster."""
 
 MACHINES = ("autoscaler", "controller", "operator")
-"""Words in the field managers of programs that change objects automatically: `horizontal-pod-autoscaler`,
-`argocd-controller`, `kustomize-controller`. Others, such as `kubectl-edit`, are the tools of people."""
+"""Words in the field managers of programs that change objects automatically, such as `horizontal-pod-autoscaler`,
+`argocd-controller` and `kustomize-controller`. Other field managers, such as `kubectl-edit`, are tools of people.
+"""
 
 
 def kind_of(role: str, action: str, source: str) -> AuditKind:
-    """The kind of actor. The index `ix_audit_log_human` implements the same rule in SQL."""
+    """Return the kind of actor. The index `ix_audit_log_human` implements the same rule in SQL."""
     itself = role in SYSTEM_ROLES or action.startswith(OPERATOR_EVENT)
     machine = role == CLUSTER and any(word in source for word in MACHINES)
     return AuditKind.SYSTEM if itself or machine else AuditKind.HUMAN
 
 
 def in_sight(subject: str, sight: Sight) -> bool:
-    """Whether a caller with access to these namespaces may read an entry about this object, such as `default/chat`."""
+    """Return whether a caller with access to these namespaces may read an entry about this object, such as
+    `default/chat`.
+    """
     namespace, slash, _ = subject.partition("/")
     return sight is None or (bool(slash) and namespace in sight)
 
 
 GROUP, RESOURCE = "fairlead.dev", "inferencepools"
 DEEPEST_OBJECTS = 500
-"""Maximum nesting depth of an EventList including the written objects: any object of the cluster, even a CRD with its
-schema.
+"""Maximum nesting depth of an EventList, including the written objects. It leaves room for any object of the cluster,
+even for a CRD with its schema.
 """
 CHANGING = frozenset({"create", "update", "patch"})
 OF_SPEC = ("", "scale")
@@ -96,10 +99,10 @@ _lists, _events = msgspec.json.Decoder(_EventList), msgspec.json.Decoder(_Event)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterChange:
-    """A write by the API server to a pool's object, and its user.
+    """A write by the API server to a pool's object, and the user who made it.
 
-    `generation` is None if the answer has none: a scale is answered by a Scale. `actor` is the authenticated user,
-    `acted_as` the user whom that one impersonated.
+    `generation` is None if the API server's answer has none, as for a scale, which is answered by a Scale. `actor` is
+    the authenticated user, and `acted_as` the user whom `actor` impersonated.
     """
 
     audit_id: str
@@ -141,16 +144,16 @@ def read_events(content: bytes) -> tuple[list[ClusterChange], int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """An object as it was when a difference of its spec was first seen."""
+    """The version and generation of an object when a difference of its spec was first seen."""
 
     version: int
     generation: int
 
 
 def changers(changes: Iterable[ClusterChange], since: Seen, until: Seen) -> list[ClusterChange]:
-    """The changes of one object that led to the revision seen at `until`, in order; `since` is when the previous
-    revision was seen. Each change of the spec has a new generation; a write with the same generation changed something
-    else.
+    """Return the changes of one object, in order, that led to the revision seen at `until`. `since` is when the
+    previous revision was seen. Each change of the spec has a new generation; a write with the same generation changed
+    something else.
     """
     found: list[ClusterChange] = []
     generation, version = since.generation, since.version
@@ -166,7 +169,7 @@ def changers(changes: Iterable[ClusterChange], since: Seen, until: Seen) -> list
 
 
 def actors(changes: Sequence[ClusterChange]) -> str:
-    """The users who made the changes, each once, in order."""
+    """Return the users who made the changes, each once, in order."""
     return ", ".join(dict.fromkeys(one.actor if one.acted_as is None else f"{one.actor} as {one.acted_as}" for one in changes))
 
 

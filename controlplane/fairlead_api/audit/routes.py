@@ -47,7 +47,7 @@ from fairlead_client.resources.audit import (
 _log = logging.getLogger(__name__)
 
 MOST_BYTES = 32 * 1024 * 1024
-"""Maximum number of bytes of a list; the API server's own limit for one that it truncates is 10 MiB."""
+"""Maximum number of bytes of an event list. The API server's own limit for a truncated list is 10 MiB."""
 _BODY = {
     "type": "object",
     "required": ["apiVersion", "kind", "items"],
@@ -92,10 +92,10 @@ def cluster_audit_routes(guard: Guard, store: PostgresClusterChanges, clock: Cal
 
 
 class Signer:
-    """Signs exports with an Ed25519 key; without one, exports have a chain and no signature."""
+    """Signs exports with an Ed25519 key. Without a key, exports have a hash chain but no signature."""
 
     def __init__(self, seed: str | None) -> None:
-        """Raises InvalidInput for a key of another form."""
+        """Raises InvalidInput if the key is malformed."""
         found = None if seed is None else seed_of(seed)
         if seed is not None and found is None:
             raise InvalidInput("FAIRLEAD_AUDIT_SIGNING_KEY", None, "write 32 random bytes in base64: `openssl rand -base64 32`")
@@ -107,14 +107,14 @@ class Signer:
         return None if self._key is None else self._key.public_key().public_bytes_raw().hex()
 
     def sign(self, message: bytes) -> str | None:
-        """The signature in hexadecimal."""
+        """Return the signature in hexadecimal."""
         return None if self._key is None else self._key.sign(message).hex()
 
 
 async def export_lines(
     chunks: AsyncIterator[Sequence[dict[str, Any]]], signer: Signer, start: datetime, end: datetime
 ) -> AsyncIterator[bytes]:
-    """The lines of an export of [start, end); the first chunk has the hash before the first entry."""
+    """Yield the lines of an export of [start, end). The first chunk contains the hash before the first entry."""
     head: dict[str, Any] = {"format": FORMAT, "start": start.isoformat(), "end": end.isoformat(), "key": signer.public_key}
     last, count = None, 0
     async for chunk in chunks:
@@ -129,7 +129,7 @@ async def export_lines(
 
 
 def _line(document: dict[str, Any]) -> bytes:
-    """In the form that is hashed, in which numbers of any size stay as they are."""
+    """Encode a document in the form in which entries are hashed, which keeps numbers of any size exact."""
     return canonical(document).encode() + b"\n"
 
 
@@ -138,7 +138,7 @@ KeptChain = Annotated[str | None, Query(pattern="^[0-9a-f]{64}$")]
 
 
 def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit, signer: Signer, clock: Callable[[], datetime]) -> Routes:
-    """The audit log under /v1."""
+    """Return the routes of the audit log under /v1."""
     routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
@@ -160,7 +160,7 @@ def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit
     async def get_verification(caller: Viewer, head_id: KeptId = None, head_chain: KeptChain = None) -> Any:
         """Checks the whole hash chain, up to its newest head.
 
-        If a head kept from `/v1/audit/head` is given, it is checked too.
+        Also checks a head that the caller kept from `/v1/audit/head`, if one is given.
         """
         if (head_id is None) != (head_chain is None):
             raise InvalidInput("head_id" if head_id is None else "head_chain", None, "give head_id and head_chain together, or neither")
@@ -169,7 +169,7 @@ def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit
 
     @routes.get("/audit/head", response_model=AuditHead)
     async def get_head(caller: Viewer) -> Any:
-        """The newest entry's place in the chain. Keep it outside this database to prove later that the log is
+        """The newest entry's position in the hash chain. Keep it outside this database to prove later that the log is
         unchanged.
         """
         head = await verifier.head()
@@ -179,8 +179,8 @@ def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit
 
     @routes.get("/audit/export", response_class=Response, responses=described_answer("application/jsonl"))
     async def get_audit_export(caller: Viewer, start: From = None, end: To = None) -> Response:
-        """The entries of a range with their hash chain, signed: a file that anybody verifies without this API
-        (`fairlead audit verify FILE`). The last 30 days unless asked otherwise.
+        """The entries of a range with their hash chain, signed; by default of the last 30 days. Anybody can verify the
+        file without this API (`fairlead audit verify FILE`).
         """
         now = clock()
         begun, ended = parse_range(start or "now-30d", end or "now", now)
@@ -194,8 +194,8 @@ def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit
     async def get_audit_facets(
         caller: Annotated[Caller, Depends(seeing)], pool: str | None = None, start: From = None, end: To = None
     ) -> Any:
-        """How many entries of a range each action, actor and result has, the most frequent first; the last 7 days
-        unless asked otherwise.
+        """How many entries of a range each action, actor and result has, the most frequent first; by default over the
+        last 7 days.
         """
         now = clock()
         begun, ended = parse_range(start or "now-7d", end or "now", now)
@@ -212,7 +212,7 @@ def audit_routes(guard: Guard, reader: PostgresAuditLog, verifier: PostgresAudit
 
 
 def audit_view_routes(guard: Guard, stored: PostgresAuditViews, clock: Callable[[], datetime]) -> Routes:
-    """/v1/audit-views: everybody saves their own; operators share."""
+    """Return the routes of /v1/audit-views. Everybody saves their own views; operators can share views."""
     routes = Routes(prefix="/v1/audit-views", tags=["history"])
     Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER, somewhere=True))]  # noqa: N806 - it is a type
 
@@ -223,15 +223,17 @@ def audit_view_routes(guard: Guard, stored: PostgresAuditViews, clock: Callable[
 
     @routes.get("", response_model=AuditViews)
     async def get_audit_views(caller: Viewer) -> Any:
-        """Saved views of the audit log, by name: one's own, and those that others share: of a pool with everybody who
-        sees it, without a pool with everybody who sees all pools. They are at most 100.
+        """Saved views of the audit log, by name, at most 100: the caller's own views, and views that others share.
+        Everybody who sees a shared view's pool sees the view; a shared view without a pool is seen by everybody who
+        sees all pools.
         """
         return answer(AuditViews(views=await stored.views(caller)))
 
     @routes.post("", status_code=201, dependencies=[Depends(known_fields(AuditViewRequest))])
     async def save_audit_view(body: AuditViewRequest, request: Request, caller: Viewer) -> AuditView:
-        """Saves filters of the audit log under a name: at most 50 of a person. To share one, the caller needs the role
-        operator where its pool is, or in all namespaces if it has no pool; at most 50 are shared.
+        """Saves filters of the audit log under a name: at most 50 of a person. To share a view, the caller needs the
+        role operator in the namespace of the view's pool, or in all namespaces if the view has no pool. At most 50
+        views are shared.
         """
         now = clock()
         made = new_view(f"view-{secrets.token_hex(8)}", body, caller, now)
@@ -240,7 +242,9 @@ def audit_view_routes(guard: Guard, stored: PostgresAuditViews, clock: Callable[
 
     @routes.patch("/{view_id}", dependencies=[Depends(known_fields(AuditViewChange))])
     async def change_audit_view(view_id: str, body: AuditViewChange, request: Request, caller: Viewer) -> AuditView:
-        """Renames a view, shares it, or stops sharing it. Another person's needs the role admin."""
+        """Renames a view, shares it, or stops sharing it. To change another person's view, the caller needs the role
+        admin.
+        """
         view = await stored.view(view_id, caller)
         after = changed(view, body)
         await allow(request, caller, view, after)
@@ -248,7 +252,7 @@ def audit_view_routes(guard: Guard, stored: PostgresAuditViews, clock: Callable[
 
     @routes.delete("/{view_id}", status_code=204)
     async def delete_audit_view(view_id: str, request: Request, caller: Viewer) -> None:
-        """Deletes a view; another person's needs the role admin."""
+        """Deletes a view. To delete another person's view, the caller needs the role admin."""
         view = await stored.view(view_id, caller)
         await allow(request, caller, view, None)
         await stored.delete(view, caller, clock())
@@ -257,7 +261,7 @@ def audit_view_routes(guard: Guard, stored: PostgresAuditViews, clock: Callable[
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """The audit log, its saved views, and the webhook of the Kubernetes API's own."""
+    """Return the feature of the audit log, its saved views, and the webhook for the Kubernetes API's own audit log."""
     return Feature(
         routes=(
             audit_view_routes(guard, PostgresAuditViews(infra.control), infra.clock),

@@ -1,5 +1,5 @@
-"""The audit log as the public API lists it; and the authors of changes of pools, from the Kubernetes API's audit log,
-which revisions name.
+"""The audit log as the public API lists it; and the authors of pool changes, from the Kubernetes API's audit log, which
+revisions name.
 """
 
 from collections import Counter
@@ -46,7 +46,7 @@ class AuditFilter:
 
 
 LOOKED_BACK = 20
-"""Number of newest revisions of a pool whose author a late event may still name."""
+"""Number of newest revisions of a pool to which a late event may still add the author."""
 NEVER = Seen(version=0, generation=0)
 
 
@@ -57,8 +57,8 @@ class PostgresClusterChanges:
         self._database = database
 
     async def add(self, changes: Sequence[ClusterChange], now: datetime) -> int:
-        """Stores new changes, and names their users on revisions that so far have only a field manager; returns the
-        number stored.
+        """Stores new changes, and names their users on revisions that so far have only a field manager. Returns the
+        number of stored changes.
         """
         if not changes:
             return 0
@@ -78,7 +78,9 @@ class PostgresClusterChanges:
 
 
 async def author_of(connection: AsyncConnection, pool_id: int, uid: str, until: Seen) -> str | None:
-    """The users that made the spec seen at `until`, the pool's next revision; None if no audit event names them yet."""
+    """Return the users who made the spec seen at `until`, the pool's next revision; None if no audit event names them
+    yet.
+    """
     revisions = tables.pool_revisions
     query = select(revisions).where(revisions.c.pool_id == pool_id).order_by(revisions.c.number.desc()).limit(1)
     before = (await connection.execute(query)).one_or_none()
@@ -87,8 +89,8 @@ async def author_of(connection: AsyncConnection, pool_id: int, uid: str, until: 
 
 
 async def _attribute(connection: AsyncConnection, uid: str, drafts: list[AuditDraft]) -> None:
-    """Names the users of the newest revisions of a living object. The pool's row is locked, so that a revision created
-    meanwhile sees the changes stored here.
+    """Names the users of the newest revisions of an existing object. Locks the pool's row, so that a revision that is
+    created at the same time sees the changes stored here.
     """
     pools, revisions = tables.pools, tables.pool_revisions
     pool = (await connection.execute(select(pools).where(pools.c.uid == uid).with_for_update())).one_or_none()
@@ -137,7 +139,9 @@ async def _changers(connection: AsyncConnection, uid: str, since: Seen, until: S
 
 
 def _seen(row: Any, uid: str) -> Seen:
-    """When a revision was seen; NEVER without a revision, or if the object was deleted and created again."""
+    """Return the version and generation at which a revision was seen. NEVER if there is no revision, or if the object
+    was deleted and created again.
+    """
     return NEVER if row is None or row.uid != uid else Seen(version=row.resource_version or 0, generation=row.generation)
 
 
@@ -175,7 +179,7 @@ class PostgresAuditLog:
             )
 
     async def facets(self, pool: str | None, start: datetime, end: datetime, sight: Sight) -> AuditFacets:
-        """Counts of the newest entries of a range, by action, actor and result."""
+        """Count the newest entries of a range by action, actor and result."""
         within = [log.c.at >= start, log.c.at < end]
         within += [_of_pool(pool)(log.c)] if pool is not None else []
         within += [_within(sight)(log.c)] if sight is not None else []
@@ -193,7 +197,7 @@ class PostgresAuditLog:
         return AuditFacets(start=start, end=end, entries=entries, actions=found["action"], actors=found["actor"], results=found["result"])
 
     async def entry(self, entry_id: int, sight: Sight) -> AuditEntry:
-        """One entry. Raises NotFound, also for an entry about an object that the caller may not see."""
+        """Return an entry. Raises NotFound, also for an entry about an object that the caller may not see."""
         async with self._database.reading() as connection:
             row = (await connection.execute(select(log).where(log.c.id == entry_id))).one_or_none() if entry_id < 2**63 else None
         if row is None or not in_sight(row.object, sight):
@@ -202,7 +206,7 @@ class PostgresAuditLog:
 
 
 COUNTED = 100_000
-"""Maximum number of entries that facets count, the newest."""
+"""Maximum number of entries, the newest first, that facets count."""
 MOST_VALUES = 50
 """Maximum number of values of a facet."""
 

@@ -8,7 +8,7 @@ BY_THE_SYSTEM = (
     "role IN ('system-operator', 'system-router') OR left(action, 9) = 'operator.' "
     "OR (role = 'cluster' AND source ~ 'autoscaler|controller|operator')"
 )
-"""The SQL condition that an audit entry was not made by a person, as in `audit.cluster_events.kind_of`."""
+"""The SQL condition for audit entries that no person made, as in `audit.cluster_events.kind_of`."""
 
 
 audit_log = Table(
@@ -63,7 +63,9 @@ audit_heads = Table(
     text_column("chain"),
     time_column("at"),
 )
-"""The last entry of each day, written together with that entry: it reveals entries that were removed from the end."""
+"""The last entry of each day, written together with that entry, so that entries removed from the end of the log are
+noticed.
+"""
 
 
 audit_views = Table(
@@ -78,4 +80,4 @@ audit_views = Table(
     Index(None, "owner", "name", unique=True),
     Index("ix_audit_views_shared", "name", postgresql_where=text("shared")),
 )
-"""Saved views of the audit log: the filters of `GET /v1/audit`, as people write them."""
+"""Saved views of the audit log: the filters of `GET /v1/audit`, in the form in which people write them."""

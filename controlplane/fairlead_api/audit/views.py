@@ -1,4 +1,4 @@
-"""Saved views of the audit log: what one may contain, who sees it, and who may change it. Pure."""
+"""Rules of saved views of the audit log: what a view may contain, who sees it, and who may change it. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ FIELDS = ("pool", "kind", "actor", "action", "object", "start", "end")
 
 
 def new_view(view_id: str, request: AuditViewRequest, caller: Caller, now: datetime) -> AuditView:
-    """The view that a person asks for. Raises InvalidInput."""
+    """Return the view that a person wants to save. Raises InvalidInput."""
     for field in ("pool", "actor", "action", "object"):
         _check_text(field, getattr(request, field), LONGEST_FILTER)
     _check_pool(request.pool)
@@ -38,7 +38,7 @@ def new_view(view_id: str, request: AuditViewRequest, caller: Caller, now: datet
 
 
 def changed(view: AuditView, change: AuditViewChange) -> AuditView:
-    """The view after a change. Raises InvalidInput."""
+    """Return the view after a change. Raises InvalidInput."""
     if change.name is None and change.shared is None:
         raise InvalidInput("name", None, "give a new name, or shared, or both")
     name = view.name if change.name is None else _named(change.name)
@@ -46,15 +46,17 @@ def changed(view: AuditView, change: AuditViewChange) -> AuditView:
 
 
 def visible(view: AuditView, caller: Caller) -> bool:
-    """Whether the caller sees a view: their own; or a shared one, if they see its pool, or all pools if it has none."""
+    """Return whether the caller sees a view: an own view, or a shared view whose pool the caller sees. A shared view
+    without a pool is seen by callers who see all pools.
+    """
     if view.owner == caller.identity.subject:
         return True
     return view.shared and (caller.sight is None if view.pool is None else caller.sees(view.pool))
 
 
 def role_to_write(view: AuditView, after: AuditView | None, caller: Caller) -> AccessRole | None:
-    """The role that is needed, where the view's pool is, to save a view or change it to `after`, or to delete it
-    (None); None: only that the caller sees it.
+    """Return the role, in the namespace of the view's pool, that the caller needs to save a view or change it to
+    `after`, or to delete it (`after` is None). None means that the caller only has to see the view.
     """
     if view.owner != caller.identity.subject:
         return AccessRole.ADMIN
@@ -62,7 +64,9 @@ def role_to_write(view: AuditView, after: AuditView | None, caller: Caller) -> A
 
 
 def admitted(view: AuditView, others: Iterable[AuditView]) -> None:
-    """Raises Conflict if the view has no place among the others: the owner's, and the shared ones."""
+    """Raises Conflict if the owner has a view of that name, or if the owner's views or the shared views have reached
+    their limit.
+    """
     own, shared = [one for one in others if one.owner == view.owner], [one for one in others if one.shared]
     if view.name in {one.name for one in own}:
         raise Conflict("view-exists", f"{view.owner} already has a view {view.name!r}; choose another name")
@@ -73,7 +77,7 @@ def admitted(view: AuditView, others: Iterable[AuditView]) -> None:
 
 
 def seen(views: Sequence[AuditView], caller: Caller) -> list[AuditView]:
-    """The views that the caller sees, by name."""
+    """Return the views that the caller sees, by name."""
     return sorted((one for one in views if visible(one, caller)), key=lambda one: (one.name, one.owner))
 
 
@@ -95,7 +99,9 @@ def _check_pool(pool: str | None) -> None:
 
 
 def _check_times(start: str | None, end: str | None, now: datetime) -> None:
-    """A view's range moves with the clock, so that it shows what is new each time."""
+    """Raises InvalidInput unless a view's range is relative to the present, so that the view shows new entries each
+    time.
+    """
     for field, text in (("start", start), ("end", end)):
         if text is not None and not text.startswith("now"):
             raise InvalidInput(field, text[:100], "write a relative time, such as now-7d or now")

@@ -19,17 +19,19 @@ from fairlead_client.resources.audit import AuditAction, AuditView
 views = tables.audit_views
 
 _COUNTING = 0x6176_7700
-"""Advisory lock (the letters `avw`) for counting and writing views: two requests at once must not pass a bound."""
+"""Advisory lock (the letters `avw`) for counting and writing views, so that simultaneous requests cannot exceed a
+limit.
+"""
 
 
 class PostgresAuditViews:
-    """Saved views. Raises NotFound where a view is named that the caller does not see."""
+    """Saved views. Methods raise NotFound for a view that the caller does not see."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def views(self, caller: Caller) -> list[AuditView]:
-        """The views that the caller sees, by name."""
+        """Return the views that the caller sees, by name."""
         async with self._database.reading() as connection:
             return seen(await _near(connection, caller.identity.subject), caller)
 
@@ -79,7 +81,7 @@ class PostgresAuditViews:
 
 
 async def _near(connection: AsyncConnection, owner: str) -> list[AuditView]:
-    """The views of a person, and the shared ones."""
+    """Return a person's own views, and all shared views."""
     query = select(views).where(or_(views.c.owner == owner, views.c.shared)).limit(MOST_OWN + MOST_SHARED)
     return [read(AuditView, row) for row in await connection.execute(query)]
 
@@ -90,6 +92,6 @@ async def _admit(connection: AsyncConnection, view: AuditView) -> None:
 
 
 def _about(view: AuditView) -> dict[str, Any]:
-    """What the audit log keeps of a view."""
+    """Return the fields of a view that the audit log keeps."""
     kept = {name: getattr(view, name) for name in ("name", "owner", "shared", *FIELDS)}
     return {name: value for name, value in kept.items() if value is not None}

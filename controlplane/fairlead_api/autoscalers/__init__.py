@@ -1,8 +1,8 @@
-"""Ports at which other people's autoscalers ask for a pool's figures: KEDA by gRPC, a HorizontalPodAutoscaler through
+"""Ports at which other people's autoscalers request a pool's figures: KEDA by gRPC, a HorizontalPodAutoscaler through
 Kubernetes' own API.
 
-`figures` keeps what both show. `keda` are KEDA's messages and what they are answered with, `scaler_port` its streams.
-`external_metrics` are the documents of `external.metrics.k8s.io` and the selectors that narrow them, `delegation` who
-asks and what the cluster lets them read; `metrics_port` joins these. Its danger: the ports are open beside the
-API's own, so each asks for rights in its own way, and neither may tell more than the figures.
+`figures` keeps the figures for both. `keda` has KEDA's messages and their answers, and `scaler_port` KEDA's streams.
+`external_metrics` has the documents of `external.metrics.k8s.io` and their selectors. `delegation` lets the Kubernetes
+API identify and authorize the caller, and `metrics_port` joins these two. The danger here: the ports are open beside
+the API's own port, so each checks rights in its own way, and neither may reveal more than the figures.
 """

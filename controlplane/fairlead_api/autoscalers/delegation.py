@@ -1,9 +1,10 @@
-"""The caller of an aggregated API, and whether it may ask: both are the Kubernetes API's to say.
+"""Identifies the callers of an aggregated API and checks their rights. The Kubernetes API decides both.
 
-As an extension API server does (`k8s.io/apiserver`, `DelegatingAuthenticationOptions` and `…AuthorizationOptions`): the
-API server's front proxy shows a certificate of the authority in the ConfigMap `extension-apiserver-authentication`, and
-names its caller in headers, which count from nobody else. Any other caller shows a token, which a TokenReview judges.
-What a caller may do, a SubjectAccessReview says; the group `system:masters` may all.
+Works as in any extension API server (`k8s.io/apiserver`, `DelegatingAuthenticationOptions` and
+`…AuthorizationOptions`). The API server's front proxy shows a certificate of the authority in the ConfigMap
+`extension-apiserver-authentication`, and names its caller in headers. These headers are accepted from the front proxy
+only. Any other caller shows a token, which a TokenReview checks. A SubjectAccessReview decides what a caller may do;
+the group `system:masters` may do everything.
 """
 
 import logging
@@ -26,7 +27,7 @@ _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 KEPT_SECONDS = 10.0
-"""How long an answer about a token or a right counts, as in Kubernetes."""
+"""Seconds for which an answer about a token or a right is reused, as in Kubernetes."""
 MOST_KEPT = 1000
 MASTERS = "system:masters"
 ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED = "system:anonymous", "system:authenticated", "system:unauthenticated"
@@ -38,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """Somebody whom the Kubernetes API knows."""
+    """A user that the Kubernetes API has authenticated."""
 
     name: str
     uid: str = ""
@@ -48,7 +49,9 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontProxy:
-    """How the API server's front proxy shows itself and names its callers. No `allowed_names` means any."""
+    """The authorities and names of the front proxy's certificate, and the headers in which it names its callers. An
+    empty `allowed_names` allows any name.
+    """
 
     authorities: str = ""
     allowed_names: tuple[str, ...] = ()
@@ -59,7 +62,9 @@ class FrontProxy:
 
 
 def front_proxy(data: Mapping[str, str]) -> FrontProxy:
-    """From the ConfigMap's data; a list that cannot be read is empty, so nobody is known by it."""
+    """Read a front proxy from the ConfigMap's data. A list that cannot be read is empty, so that no caller is accepted
+    because of it.
+    """
     return FrontProxy(
         authorities=data.get("requestheader-client-ca-file", ""),
         allowed_names=_names(data, "requestheader-allowed-names"),
@@ -78,13 +83,15 @@ def _names(data: Mapping[str, str], key: str) -> tuple[str, ...]:
 
 
 def common_name(certificate: Mapping[str, Any] | None) -> str | None:
-    """The subject's common name, of a certificate as `ssl.SSLSocket.getpeercert` gives it."""
+    """Return the subject's common name of a certificate in the form of `ssl.SSLSocket.getpeercert`."""
     subject = (certificate or {}).get("subject", ())
     return next((value for part in subject for name, value in part if name == "commonName"), None)
 
 
 def user_by_headers(proxy: FrontProxy, certificate: Mapping[str, Any] | None, headers: Headers) -> User | None:
-    """The caller whom the front proxy names; None unless the certificate, which TLS has verified, is that proxy's."""
+    """Return the caller whom the front proxy names. None unless the certificate, which TLS has verified, is the front
+    proxy's.
+    """
     name = common_name(certificate)
     if not proxy.authorities or not certificate or (proxy.allowed_names and name not in proxy.allowed_names):
         return None
@@ -97,8 +104,9 @@ def user_by_headers(proxy: FrontProxy, certificate: Mapping[str, Any] | None, he
 
 
 def with_authenticated(name: str, groups: Sequence[str]) -> tuple[str, ...]:
-    """A known user's groups, with that of all known users where it is missing, as `k8s.io/apiserver` adds it: the API
-    server's own parts name no group when they ask what there is, and only this one gives them the right to.
+    """Return an authenticated user's groups, with the group of all authenticated users added if it is missing, as
+    `k8s.io/apiserver` does. The API server's own components send no group with their discovery requests, and only this
+    group gives them the right to discovery.
     """
     is_known = name != ANONYMOUS and AUTHENTICATED not in groups and UNAUTHENTICATED not in groups
     return (*groups, AUTHENTICATED) if is_known else tuple(groups)
@@ -123,19 +131,19 @@ def _extra(given: Sequence[tuple[str, str]], prefixes: Sequence[str]) -> dict[st
 
 
 class Kept:
-    """Answers of the last KEPT_SECONDS, at most MOST_KEPT of them."""
+    """A cache of answers, which are reused for KEPT_SECONDS; at most MOST_KEPT."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._known: dict[Any, tuple[float, Any]] = {}
 
     def get(self, key: Any) -> Any:
-        """The answer, None if there is none that is young enough."""
+        """Return the answer for `key`; None if there is no answer that is recent enough."""
         at, answer = self._known.get(key, (float("-inf"), None))
         return answer if self._now() - at < KEPT_SECONDS else None
 
     def keep(self, key: Any, answer: Any) -> Any:
-        """Keeps it, and returns it."""
+        """Keep an answer, and return it."""
         if len(self._known) >= MOST_KEPT:
             self._known.clear()
         self._known[key] = (self._now(), answer)
@@ -143,8 +151,8 @@ class Kept:
 
 
 class Delegation:
-    """Asks the Kubernetes API who somebody is and what they may do. `certificate` is the port's, whose TLS verifies the
-    front proxy's.
+    """Lets the Kubernetes API authenticate and authorize callers. `certificate` is the port's certificate, whose TLS
+    context verifies the front proxy's certificate.
     """
 
     def __init__(self, cluster: Kubernetes, certificate: Certificate, now: Callable[[], float] = time.monotonic) -> None:
@@ -157,28 +165,30 @@ class Delegation:
 
     @property
     def is_known(self) -> bool:
-        """Whether it is known how the front proxy shows itself."""
+        """Whether the front proxy's authorities are known."""
         return bool(self._proxy.authorities)
 
     async def refresh(self) -> None:
-        """Read how the front proxy shows itself; what was known stays while the Kubernetes API does not say it."""
+        """Read the front proxy's authorities and headers. While the Kubernetes API cannot be read, the earlier ones
+        stay in use.
+        """
         try:
             found = await self._cluster.ask("GET", AUTHENTICATION)
             proxy = front_proxy((found or {}).get("data") or {})
             self._certificate.trust(proxy.authorities)
         except (ServiceError, InvalidInput, ssl.SSLError) as error:
-            self._tell(f"how the Kubernetes API shows itself is not known: {error}")
+            self._tell(f"the front proxy's authorities could not be read: {error}")
             return
         self._proxy = proxy
         self._tell("" if proxy.authorities else "kube-system/extension-apiserver-authentication names no requestheader-client-ca-file")
 
     def _tell(self, problem: str) -> None:
         if problem and problem != self._told:
-            _log.warning("external metrics: nobody is let in by the Kubernetes API's certificate", extra={"error": problem})
+            _log.warning("external metrics: no caller is accepted by the Kubernetes API's certificate", extra={"error": problem})
         self._told = problem
 
     async def user_of(self, certificate: Mapping[str, Any] | None, headers: Headers) -> User | None:
-        """The caller; None if it is not known. Raises ClusterUnavailable, Denied."""
+        """Return the caller; None if the caller is unknown. Raises ClusterUnavailable, Denied."""
         named = user_by_headers(self._proxy, certificate, headers)
         if named is not None:
             return named
@@ -196,7 +206,7 @@ class Delegation:
         return found
 
     async def allows(self, user: User, attributes: Mapping[str, Mapping[str, str]]) -> bool:
-        """Whether the user may do what `attributes`, those of a SubjectAccessReview, say.
+        """Return whether the user may do what `attributes`, the attributes of a SubjectAccessReview, describe.
 
         Raises ClusterUnavailable, Denied.
         """

@@ -28,7 +28,7 @@ DISCOVERY: Mapping[str, Mapping[str, Any]] = {
         ],
     },
 }
-"""What says which metrics there are, by path."""
+"""Documents that list the available metrics, by path."""
 
 _LIST = "io.k8s.metrics.pkg.apis.external_metrics.v1beta1.ExternalMetricValueList"
 
@@ -76,16 +76,16 @@ OPENAPI: Mapping[str, Any] = {
         }
     },
 }
-"""The description in OpenAPI 2, of which the API server makes version 3 itself. Without it kube-aggregator 1.36 logs an
-error, and asks again and again.
+"""The API's description in OpenAPI 2, from which the API server derives version 3. Without it, kube-aggregator 1.36
+logs an error and requests the description again and again.
 """
 
 DOCUMENTS: Mapping[str, Mapping[str, Any]] = {**DISCOVERY, "/openapi/v2": OPENAPI}
-"""What is answered without a figure, by path."""
+"""Documents that contain no figure, by path."""
 
 
 def metric_at(path: str) -> tuple[str, str] | None:
-    """Namespace and metric of a path; None for one that is not a metric's."""
+    """Return the namespace and metric of a path; None if the path is not a metric's."""
     match path.removeprefix(f"/apis/{GROUP_VERSION}/").split("/"):
         case ["namespaces", namespace, metric] if namespace and metric and path.startswith(f"/apis/{GROUP_VERSION}/"):
             return namespace, metric
@@ -93,7 +93,7 @@ def metric_at(path: str) -> tuple[str, str] | None:
 
 
 def value_list(samples: Sequence[Sample], metric: str, selector: str, at: datetime) -> Mapping[str, Any]:
-    """The metric's series that the selector chooses. Raises InvalidInput for one that cannot be read."""
+    """Return the metric's series that the selector matches. Raises InvalidInput for a malformed selector."""
     requirements = parsed(selector)
     chosen = [one for one in samples if one.metric == metric and holds(requirements, one.labels)]
     return {
@@ -116,7 +116,7 @@ def _item(sample: Sample, at: datetime) -> Mapping[str, Any]:
 
 
 def quantity(value: float) -> str:
-    """A number as Kubernetes writes it, to a thousandth: 3, -50m."""
+    """Format a number as a Kubernetes quantity, to a thousandth: 3, -50m."""
     thousandths = round(value * 1000)
     return f"{thousandths}m" if thousandths % 1000 else str(thousandths // 1000)
 
@@ -132,7 +132,7 @@ _REASONS = {
 
 
 def status(code: int, message: str, **details: Any) -> Mapping[str, Any]:
-    """A refusal as Kubernetes words it."""
+    """Return a refusal in the form of a Kubernetes Status."""
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -150,13 +150,15 @@ _VALUE = re.compile(r"[-A-Za-z0-9_.]*")
 _EQUAL = re.compile(rf"({_NAME})\s*(==|=|!=)\s*({_VALUE.pattern})")
 _SET = re.compile(rf"({_NAME})\s+(in|notin)\s+\(([^()]*)\)")
 _EXISTS = re.compile(rf"(!?)\s*({_NAME})")
-"""Requirements without blanks around them. No two repetitions that follow each other take the same character: else a
-short text could keep the process busy for hours.
+"""Patterns of a selector's requirements, without blanks around them. Adjacent repetitions never match the same
+character; otherwise a short text could keep the process busy for hours.
 """
 
 
 def parsed(text: str) -> Sequence[ExpressionSpec]:
-    """The requirements of a selector, all of which must hold; none for an empty one. Raises InvalidInput."""
+    """Return the requirements of a selector, all of which must hold; empty for an empty selector. Raises
+    InvalidInput.
+    """
     found, rest = [], text.strip()
     while rest:
         requirement, end = _first(rest, text)
@@ -169,12 +171,12 @@ def parsed(text: str) -> Sequence[ExpressionSpec]:
 
 
 def holds(requirements: Sequence[ExpressionSpec], labels: Mapping[str, str]) -> bool:
-    """Whether these labels meet all requirements."""
+    """Return whether these labels meet all requirements."""
     return all(one.holds(labels) for one in requirements)
 
 
 def _first(rest: str, text: str) -> tuple[ExpressionSpec, int]:
-    """The first requirement, and where it ends."""
+    """Return the first requirement of `rest`, and the position at which it ends."""
     if matched := _SET.match(rest):
         key, operator, written = matched.groups()
         values = tuple(value.strip() for value in written.split(","))

@@ -8,22 +8,24 @@ from fairlead_api.infra.errors import Unavailable
 from fairlead_api.pools.scaling_figures import ScalingFigures
 
 OLDEST_SECONDS = 60.0
-"""Figures are read every ten seconds; after six that failed they say too little about now."""
+"""Maximum age of figures in seconds. Figures are read every ten seconds; after six failed reads the old ones say too
+little about the present.
+"""
 
 WANTED, HEADROOM = "fairlead_wanted_instances", "fairlead_slo_headroom"
 WINDOWS = {WANTED: None, HEADROOM: 300}
-"""The metrics, and over how many seconds each looks back."""
+"""The metrics, each with the number of seconds that it covers; None for a metric without a window."""
 
 
 class FiguresUnknown(Unavailable):
-    """There are no figures, or they are too old: an autoscaler leaves its number as it is."""
+    """There are no figures, or they are too old. An autoscaler then leaves its number unchanged."""
 
     code = "figures-unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One series' value. `pool` is the name alone, without its namespace; `role` is empty where the metric has none."""
+    """The value of one series. `pool` is the name without the namespace; `role` is empty if the metric has no role."""
 
     metric: str
     pool: str
@@ -32,12 +34,12 @@ class Sample:
 
     @property
     def labels(self) -> dict[str, str]:
-        """As an autoscaler selects by them."""
+        """The series' labels, by which an autoscaler selects."""
         return {"pool": self.pool} | ({"role": self.role} if self.role else {})
 
 
 class LatestFigures:
-    """The figures that were read last. `now` measures seconds steadily."""
+    """The newest figures. `now` returns monotonic seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -46,19 +48,19 @@ class LatestFigures:
         self._at: datetime | None = None
 
     def take(self, figures: ScalingFigures, at: datetime) -> None:
-        """These were read at that time."""
+        """Replace the figures by figures that were read at `at`."""
         self._figures, self._at, self._read_at = figures, at, self._now()
 
     def samples(self, namespace: str) -> tuple[Sample, ...]:
-        """All series of the namespace's pools. Raises FiguresUnknown."""
+        """Return all series of the namespace's pools. Raises FiguresUnknown."""
         self.at()
         prefix = f"{namespace}/"
         return tuple(one for one in _samples(self._figures, prefix))
 
     def at(self) -> datetime:
-        """When they were read. Raises FiguresUnknown."""
+        """Return the time at which the figures were read. Raises FiguresUnknown."""
         if self._at is None or self._now() - self._read_at > OLDEST_SECONDS:
-            raise FiguresUnknown("the figures for autoscalers are not known now: the database does not give them", 10)
+            raise FiguresUnknown("the figures for autoscalers are unknown now: they could not be read from the database", 10)
         return self._at
 
 

@@ -1,7 +1,7 @@
-"""KEDA's external scaler (`externalscaler.proto`): its messages as bytes, and what they are answered with.
+"""KEDA's external scaler (`externalscaler.proto`): its messages as bytes, and their answers.
 
-The fields and their numbers are those of KEDA's file. KEDA takes a value from `metricValueFloat` only if it is above
-zero, and else the whole number in `metricValue`, so the headroom is in points of a percent: it can be negative.
+The fields and their numbers are those of KEDA's file. KEDA uses `metricValueFloat` only if it is above zero, and
+otherwise the whole number in `metricValue`. So the headroom, which can be negative, is in points of a percent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from fairlead_process.grpc_server.grpc_stream import INVALID_ARGUMENT, NOT_FOUND
 SERVICE = "/externalscaler.ExternalScaler/"
 
 METRICS = {"wanted-instances": WANTED, "slo-headroom": HEADROOM}
-"""What a trigger's `metric` may be. KEDA puts a prefix of its own before the name."""
+"""Accepted values of a trigger's `metric`. KEDA puts its own prefix before the name."""
 DEFAULT_METRIC = "wanted-instances"
 
 POOL, ROLE, METRIC = "pool", "role", "metric"
@@ -25,7 +25,7 @@ _OF_KEDA = frozenset({"scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsC
 
 
 class Refused(Exception):
-    """A call that is not answered: a gRPC status and one line."""
+    """A call that is refused, with a gRPC status and one line of text."""
 
     def __init__(self, status: int, message: str) -> None:
         self.status = status
@@ -33,7 +33,7 @@ class Refused(Exception):
 
 
 class Trigger(NamedTuple):
-    """What a ScaledObject's trigger asks for; an empty `role` means the pool's only one."""
+    """The series that a ScaledObject's trigger asks for; an empty `role` means the pool's only role."""
 
     namespace: str
     pool: str
@@ -43,14 +43,14 @@ class Trigger(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A message of KEDA's: the trigger, and for values the name of the metric."""
+    """A message of KEDA: the trigger and, for values, the name of the metric."""
 
     trigger: Trigger
     metric_name: str = ""
 
 
 def read_asked(method: str, payload: bytes) -> Asked:
-    """The message of a call of this method. Raises Refused."""
+    """Decode the message of a call of this method. Raises Refused."""
     made = _CLASSES["GetMetricsRequest" if method == "GetMetrics" else "ScaledObjectRef"]()
     try:
         made.ParseFromString(payload)
@@ -65,7 +65,7 @@ def _trigger(ref: Any) -> Trigger:
     given = {entry.key: entry.value for entry in ref.scalerMetadata}
     unknown = sorted(set(given) - {POOL, ROLE, METRIC} - _OF_KEDA)
     if unknown:
-        raise Refused(INVALID_ARGUMENT, f"{unknown[0]} is not known in a trigger's metadata; there are pool, role and metric")
+        raise Refused(INVALID_ARGUMENT, f"{unknown[0]} is not known in a trigger's metadata; write pool, role or metric")
     if not given.get(POOL) or "/" in given[POOL]:
         raise Refused(INVALID_ARGUMENT, "pool: write the name of a pool in the ScaledObject's namespace")
     metric = given.get(METRIC, DEFAULT_METRIC)
@@ -75,7 +75,7 @@ def _trigger(ref: Any) -> Trigger:
 
 
 def answer(method: str, asked: Asked, samples: Sequence[Sample]) -> bytes:
-    """The bytes that answer the call, from the samples of the trigger's namespace. Raises Refused."""
+    """Encode the answer to the call, from the samples of the trigger's namespace. Raises Refused."""
     match method:
         case "GetMetricSpec":
             _found(asked.trigger, samples, asked.trigger.metric)
@@ -91,7 +91,7 @@ def answer(method: str, asked: Asked, samples: Sequence[Sample]) -> bytes:
 
 
 def active(asked: Asked, samples: Sequence[Sample]) -> bytes:
-    """Whether Fairlead wants any instance there. Raises Refused."""
+    """Encode whether Fairlead wants any instance of the trigger's pool and role. Raises Refused."""
     return _made("IsActiveResponse", result=_found(asked.trigger, samples, DEFAULT_METRIC).value > 0)
 
 
@@ -101,7 +101,7 @@ def _value(trigger: Trigger, sample: Sample) -> Mapping[str, Any]:
 
 
 def _found(trigger: Trigger, samples: Sequence[Sample], metric: str) -> Sample:
-    """The trigger's series of that metric. Raises Refused."""
+    """Return the trigger's series of that metric. Raises Refused."""
     of_pool = [one for one in samples if one.pool == trigger.pool]
     roles = sorted({one.role for one in of_pool if one.role})
     if not roles:
@@ -131,7 +131,7 @@ _SCHEMA: dict[str, tuple[tuple[str, int, int | str], ...]] = {
     "MetricValue": (("metricName", 1, _TEXT), ("metricValue", 2, _INT), ("metricValueFloat", 3, _FLOAT)),
     "GetMetricsResponse": (("metricValues", 1, "*MetricValue"),),
 }
-"""A map field is a list of entries on the wire."""
+"""The fields of each message. A map field is encoded as a list of entries."""
 
 
 def _classes() -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""The port at which the Kubernetes API asks for external metrics: who asks, whether they may, and the documents."""
+"""The port at which the Kubernetes API requests external metrics: identifies the caller, checks its rights, and returns
+the documents.
+"""
 
 import asyncio
 import json
@@ -26,13 +28,13 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 HEALTH = ("/healthz", "/livez", "/readyz")
 RETRY_SECONDS = 5.0
-"""Pause before how the front proxy shows itself is asked again, after it was not known."""
+"""Seconds until the front proxy's authorities are read again after they were unknown."""
 
 _log = logging.getLogger(__name__)
 
 
 class Answer(NamedTuple):
-    """A status and its document."""
+    """An HTTP status and its document."""
 
     code: int
     document: Mapping[str, Any]
@@ -89,7 +91,9 @@ class ExternalMetrics:
 
 
 def attributes(path: str, asked: tuple[str, str] | None, verb: str) -> Mapping[str, Mapping[str, str]]:
-    """What a SubjectAccessReview asks about: a path without a name is listed."""
+    """Return what a SubjectAccessReview asks about. A metric, which a path without an object's name reads, counts as
+    listed.
+    """
     if asked is None:
         return {"nonResourceAttributes": {"path": path, "verb": verb}}
     listed = "list" if verb == "get" else verb

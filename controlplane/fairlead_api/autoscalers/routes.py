@@ -1,4 +1,4 @@
-"""The feature that serves the ports for other people's autoscalers; it adds no path to the API."""
+"""The feature that serves the ports for other people's autoscalers. It adds no path to the API."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,7 +13,7 @@ from fairlead_api.infra.kubernetes import Kubernetes
 
 
 def feature(figures: LatestFigures, ports: AutoscalerPorts, cluster: Kubernetes) -> Feature:
-    """The ports, served; none by default."""
+    """Return the feature that serves the configured ports; none is configured by default."""
     return Feature(routes=(), ports=partial(_serving, figures, ports, cluster))
 
 

@@ -1,4 +1,4 @@
-"""The calls of KEDA's external scaler on their streams, and the port at which they come."""
+"""The streams of KEDA's calls to the external scaler, and the port that accepts them."""
 
 import asyncio
 import socket
@@ -16,9 +16,9 @@ from fairlead_process.grpc_server.grpc_connection import GrpcConnection
 from fairlead_process.grpc_server.grpc_stream import INVALID_ARGUMENT, OK, UNAVAILABLE, GrpcStream, Listener
 
 LARGEST = 64 * 1024
-"""Bytes of one message; a trigger's metadata are a few names."""
+"""Maximum number of bytes of one message. A trigger's metadata are a few names."""
 LOOK_SECONDS = 1.0
-"""Pause between two looks of a stream that waits for a change."""
+"""Seconds between two checks of a watched stream for a change."""
 MOST_STREAMS = 1024
 
 FAREWELL = http2.settings({}) + http2.goaway(0, http2.NO_ERROR, b"too many connections; try again")
@@ -28,7 +28,7 @@ WATCH = "StreamIsActive"
 
 
 class ScalerCall:
-    """One call: a message, which is answered at once, or for a watch at once and after each change."""
+    """One call with one message. It is answered at once, and a watch again after each change."""
 
     def __init__(self, stream: GrpcStream, method: str, figures: LatestFigures, ended: Callable[["ScalerCall"], None]) -> None:
         self._stream = stream
@@ -39,7 +39,7 @@ class ScalerCall:
         self._said: bytes | None = None
 
     def message(self, payload: bytes) -> None:
-        """The call's message."""
+        """Take the call's message."""
         try:
             self._asked = keda.read_asked(self._method, payload)
         except keda.Refused as refused:
@@ -48,7 +48,7 @@ class ScalerCall:
         self.look()
 
     def look(self) -> None:
-        """Answer; a watch is answered again only with another word."""
+        """Answer the call. A watch is answered again only if the answer has changed."""
         if self._asked is None:
             return
         try:
@@ -72,28 +72,28 @@ class ScalerCall:
         self._ended(self)
 
     def keeps(self, size: int) -> bool:
-        """The beginning of a message may wait."""
+        """Return whether an incomplete message of this size may wait for the rest."""
         return size <= LARGEST
 
     def half_closed(self) -> None:
-        """The caller has said all."""
+        """End a call whose sender finished without a message."""
         if self._asked is None:
             self._end(INVALID_ARGUMENT, f"no message of {self._method}")
 
     def gone(self) -> None:
-        """The caller has left."""
+        """Remove the call, because the caller closed it."""
         self._ended(self)
 
 
 class ScalerCalls:
-    """All calls of KEDA that are open."""
+    """All open calls of KEDA."""
 
     def __init__(self, figures: LatestFigures) -> None:
         self._figures = figures
         self._open: set[ScalerCall] = set()
 
     def begin(self, stream: GrpcStream) -> Listener | None:
-        """The handler of a call of this path; None when there is none."""
+        """Return the handler of a call, by the call's path; None for an unknown path."""
         method = stream.path.decode("latin-1").removeprefix(keda.SERVICE)
         if method not in (*CALLS, WATCH):
             return None
@@ -102,11 +102,11 @@ class ScalerCalls:
         return made
 
     def is_full(self) -> bool:
-        """Whether no further call is taken."""
+        """Return whether further calls are refused."""
         return len(self._open) >= MOST_STREAMS
 
     def look(self) -> None:
-        """Tell watches what has changed."""
+        """Answer watches whose answer has changed."""
         for call in tuple(self._open):
             call.look()
 
@@ -140,7 +140,7 @@ async def serving_scaler(
 
 
 async def _looking(calls: ScalerCalls, certificate: Certificate | None) -> None:
-    """Tells watches what has changed, and keeps the port's certificate up to date."""
+    """Answers watches whose answer has changed, and keeps the port's certificate up to date."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         calls.look()

@@ -1,4 +1,4 @@
-"""Canaries: the steps of rollouts, what their sessions were like, and the verdicts about them.
+"""Canaries: the steps of rollouts, the measurements of their sessions, and the verdicts about the steps.
 
 It judges, and the operator acts. The danger here: a verdict about another step than the one in force.
 """

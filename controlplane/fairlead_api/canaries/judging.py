@@ -1,5 +1,5 @@
-"""The job that judges the steps in force. What it remembers only saves reads: a new process reads a step's requests
-from the beginning and comes to the same judgement.
+"""The job that judges the steps in force. Its memory only saves reads: a new process reads a step's requests from the
+beginning and reaches the same judgement.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 5
 SETTLED_SECONDS = 4.0
-"""Requests are judged this long after their end, when all routers have reported them. Those that come later, as after
-an outage of the API, are counted but not judged: bets are made in the order of time.
+"""Seconds after a request's end at which it is judged, when all routers have reported. Requests that are reported
+later, for example after an outage of the API, are counted but not judged, because the test needs requests in order of
+time.
 """
 SPEAK_SECONDS = 60.0
-"""A look is stored so often, and whenever the verdict changes."""
+"""Seconds between two stored judgements of a step. A changed verdict is stored at once."""
 AT_ONCE = 4000
 EARLIER = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenStep:
-    """A step in force, by its pool's number."""
+    """A step in force, with its pool's number."""
 
     pool_id: int
     pool: PoolKey
@@ -39,7 +40,7 @@ class OpenStep:
 
 
 class Store(Protocol):
-    """What the job reads and writes; see `PostgresCanaries`."""
+    """The database operations of the judging job; see `PostgresCanaries`."""
 
     async def open_steps(self) -> list[OpenStep]: ...
 
@@ -56,8 +57,8 @@ class Store(Protocol):
 
 @dataclass(slots=True)
 class _Going:
-    """A step that is judged: its judge, the sessions that do not count, the last request that was read, and how many
-    were.
+    """The state of a step that is being judged: its judge, the `earlier` sessions that do not count, the `last` request
+    that was read, the newest stored verdict (`spoke`), and the number of requests `read`.
     """
 
     judge: Judge
@@ -75,7 +76,7 @@ class Judging:
         self._going: dict[tuple[int, str, datetime], _Going] = {}
 
     async def look(self, now: datetime) -> None:
-        """One look at all steps in force."""
+        """Judge all steps in force once."""
         steps = {(one.pool_id, one.step, one.began_at): one for one in await self._store.open_steps()}
         self._going = {key: going for key, going in self._going.items() if key in steps}
         for key, step in steps.items():
@@ -103,7 +104,9 @@ class Judging:
 
 
 def _with(going: _Going, samples: list[CanarySample], until: datetime | None) -> Judgement | None:
-    """The judgement with these requests too, which are all `until` then; None if they are not all."""
+    """Return the judgement after these further requests. `until` is the time up to which all requests have been read;
+    with None some are missing, and the result is None.
+    """
     for one in samples:
         if one.session not in going.earlier:
             going.judge.add(one)

@@ -1,4 +1,4 @@
-"""A pool's canary: its steps, and what the judge says of them."""
+"""A pool's canary: its steps, and the judge's estimates."""
 
 from fairlead.tables import PoolKey
 from fairlead_api.access.guards import Guard
@@ -12,14 +12,12 @@ from fairlead_client.resources.canaries import Canary, CanaryStep
 
 
 def canary_routes(guard: Guard, reads: CanaryReads) -> Routes:
-    """The route under /v1/pools/{namespace}/{name}."""
+    """Return the route under /v1/pools/{namespace}/{name}."""
     routes = Routes(prefix="/v1/pools/{namespace}/{name}", tags=["pools"])
     viewer = guard.needs(AccessRole.VIEWER)
 
     async def get_canary(namespace: str, name: str) -> Ask:
-        """The newest 20 steps of the pool's canaries, with what the judge said of each: estimates with bounds, over
-        time.
-        """
+        """The newest 20 steps of the pool's canaries, each with the judge's estimates and their bounds over time."""
         return lambda sight: reads.canary(PoolKey(namespace=namespace, name=name))
 
     document(routes, "/canary", Canary, viewer, get_canary, CanaryStep, lambda found: found.steps)
@@ -27,10 +25,10 @@ def canary_routes(guard: Guard, reads: CanaryReads) -> Routes:
 
 
 def judging_of(infra: Infra) -> Judging:
-    """Judges the steps in force."""
+    """Return the job that judges the steps in force."""
     return Judging(PostgresCanaries(infra.background))
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Canaries; `judging_of` judges them."""
+    """Return the feature of canaries; `judging_of` returns the job that judges them."""
     return Feature(routes=(canary_routes(guard, CanaryReads(infra.reads)),))

@@ -1,4 +1,4 @@
-"""Steps of canaries as the operator reports them, their samples for the judge, and the judge's looks."""
+"""Steps of canaries as the operator reports them, the samples for the judge, and the judge's stored judgements."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -29,7 +29,9 @@ _EARLIER = text(
 
 
 def rules_of(canary: CanarySpec) -> CanaryRules:
-    """The rules by which a step is judged; each step may stop a good revision with its part of the chance of all."""
+    """Return the rules by which a step is judged. The permitted probability of stopping a good revision is divided
+    equally among all steps.
+    """
     return CanaryRules(
         stop_above=canary.stop_above / 100,
         go_below=canary.go_below / 100,
@@ -39,7 +41,9 @@ def rules_of(canary: CanarySpec) -> CanaryRules:
 
 
 async def note_step(connection: AsyncConnection, pool_id: int, state: PoolState, canary: CanarySpec | None, now: datetime) -> None:
-    """Store the step that a state reports, once sessions can go to its new revision, and end all others."""
+    """Store the step that a state reports, as soon as sessions can go to the step's new revision, and end all other
+    steps.
+    """
     present = state.canary if canary is not None else None
     others = update(canary_steps).where(_STEPS.pool_id == pool_id, _STEPS.ended_at.is_(None))
     await connection.execute(others.where(_STEPS.step != (present.step if present else "")).values(ended_at=now))
@@ -51,20 +55,20 @@ async def note_step(connection: AsyncConnection, pool_id: int, state: PoolState,
 
 
 async def read_verdict(connection: AsyncConnection, pool_id: int, step: str) -> CanaryVerdict | None:
-    """The newest verdict about a step."""
+    """Return the newest verdict about a step."""
     query = select(canary_looks).where(_LOOKS.pool_id == pool_id, _LOOKS.step == step).order_by(_LOOKS.at.desc()).limit(1)
     row = (await connection.execute(query)).one_or_none()
     return None if row is None else CanaryVerdict(step=step, verdict=row.verdict, reason=row.judgement["reason"])
 
 
 class PostgresCanaries:
-    """The judge's own reads and writes."""
+    """The reads and writes of the judging job."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def open_steps(self) -> list[OpenStep]:
-        """The steps in force."""
+        """Return the steps in force."""
         query = (
             select(canary_steps, pools.c.namespace, pools.c.name).join(pools, pools.c.id == _STEPS.pool_id).where(_STEPS.ended_at.is_(None))
         )
@@ -82,14 +86,14 @@ class PostgresCanaries:
         ]
 
     async def earlier_sessions(self, step: OpenStep, within: timedelta) -> frozenset[str]:
-        """The sessions that had requests shortly before the step."""
+        """Return the sessions that had requests in the time `within` before the step."""
         key = {"step": step.step, "key": f"{step.step.rpartition('/')[0]}/%"}
         times = {"began": step.began_at, "since": step.began_at - within}
         async with self._database.reading() as connection:
             return frozenset((await connection.execute(_EARLIER, {"pool": step.pool_id, **key, **times})).scalars())
 
     async def samples(self, step: OpenStep, after: tuple[datetime, str], until: datetime, most: int) -> list[CanarySample]:
-        """The next `most` requests of a step in order of time and session, up to `until`."""
+        """Return the next `most` requests of a step up to `until`, in order of time and session."""
         mine = select(canary_samples).where(_SAMPLES.pool_id == step.pool_id, _SAMPLES.step == step.step, _SAMPLES.at <= until)
         query = mine.where(tuple_(_SAMPLES.at, _SAMPLES.session) > after).order_by(_SAMPLES.at, _SAMPLES.session).limit(most)
         async with self._database.reading() as connection:
@@ -97,13 +101,13 @@ class PostgresCanaries:
         return [read(CanarySample, row, pool=step.pool, at=row.at.timestamp()) for row in rows]
 
     async def count(self, step: OpenStep, until: tuple[datetime, str]) -> int:
-        """How many requests of a step there are now up to a time and session."""
+        """Count the requests of a step that are stored now, up to a time and session."""
         mine = select(func.count()).where(_SAMPLES.pool_id == step.pool_id, _SAMPLES.step == step.step, _SAMPLES.at >= step.began_at)
         async with self._database.reading() as connection:
             return int((await connection.execute(mine.where(tuple_(_SAMPLES.at, _SAMPLES.session) <= until))).scalar_one())
 
     async def add(self, step: OpenStep, judgement: Judgement, at: datetime) -> None:
-        """Store what the judge says of a step now, as long as the step is in force."""
+        """Store the judgement of a step, if the step is still in force."""
 
         async def work(connection: AsyncConnection) -> None:
             held = select(_STEPS.step).where(_STEPS.pool_id == step.pool_id, _STEPS.step == step.step, _STEPS.ended_at.is_(None))
@@ -116,7 +120,7 @@ class PostgresCanaries:
         await self._database.writing(work)
 
     async def newest(self, step: OpenStep) -> tuple[datetime, StepVerdict] | None:
-        """When the judge spoke of the step last, and its verdict."""
+        """Return the time of the step's newest stored judgement, and its verdict; None without one."""
         query = select(_LOOKS.at, _LOOKS.verdict).where(_LOOKS.pool_id == step.pool_id, _LOOKS.step == step.step)
         async with self._database.reading() as connection:
             row = (await connection.execute(query.order_by(_LOOKS.at.desc()).limit(1))).one_or_none()
@@ -130,7 +134,7 @@ class CanaryReads:
         self._database = database
 
     async def canary(self, pool: PoolKey) -> Canary:
-        """The newest steps of a pool's canaries, each with its newest looks. Raises NotFound."""
+        """Return the newest steps of a pool's canaries, each with its newest judgements. Raises NotFound."""
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)
             query = select(canary_steps).where(_STEPS.pool_id == row.id).order_by(_STEPS.began_at.desc()).limit(MOST_STEPS)

@@ -1,4 +1,4 @@
-"""What people write about a pool: on a range of time, which charts mark, or on a plan.
+"""Comments of people about a pool: on a range of time, which charts mark, or on a plan.
 
-The danger here: the text is a stranger's to everybody else, so it is plain text, bounded, and nothing else than shown.
+The danger here: each reader sees text from strangers. So the text is plain, bounded, and used for nothing but display.
 """

@@ -23,15 +23,17 @@ from fairlead_client.resources.comments import Comment, CommentRequest, Comments
 
 
 def comment_routes(guard: Guard, stored: PostgresComments, clock: Callable[[], datetime]) -> Routes:
-    """Everybody who sees a pool can comment on it; a comment's author or an admin of the pool deletes it."""
+    """Return the routes of comments. Everybody who sees a pool can comment on it; only a comment's author or an admin
+    of the pool can delete it.
+    """
     routes = Routes(prefix="/v1", tags=["history"])
     anywhere = guard.needs(AccessRole.VIEWER, somewhere=True)
     Anywhere = Annotated[Caller, Depends(anywhere)]  # noqa: N806 - it is a type
     Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]  # noqa: N806 - it is a type
 
     async def get_comments(pool: str | None = None, plan: str | None = None, start: From = None, end: To = None) -> Ask:
-        """Comments of people on a range of time or a plan, by that time, the latest first, at most 200: those that
-        touch the range, of one pool or on one plan, if given.
+        """Comments of people on a range of time or a plan, the latest first, at most 200. With a range, only comments
+        that touch it are listed; with a pool or plan, only comments on that pool or plan.
         """
         span = parse_range(start, end, clock())
         return lambda sight: stored.comments(pool, plan, span, sight)
@@ -41,7 +43,7 @@ def comment_routes(guard: Guard, stored: PostgresComments, clock: Callable[[], d
     @routes.post("/pools/{namespace}/{name}/comments", status_code=201, dependencies=[Depends(known_fields(CommentRequest))])
     async def add_comment(namespace: str, name: str, body: CommentRequest, caller: Viewer) -> Comment:
         """Comments on a range of the pool's time, which charts mark, or on one of its plans. Everybody who sees the
-        pool reads it; at most 500 of one person on one pool.
+        pool can read the comment. A person can have at most 500 comments on one pool.
         """
         now = clock()
         span = range_of(body, now)
@@ -53,7 +55,7 @@ def comment_routes(guard: Guard, stored: PostgresComments, clock: Callable[[], d
 
     @routes.delete("/comments/{comment_id}", status_code=204)
     async def delete_comment(comment_id: str, request: Request, caller: Anywhere) -> None:
-        """Deletes a comment; another person's needs the role admin. The audit log keeps what it said."""
+        """Deletes a comment; another person's comment needs the role admin. The audit log keeps the comment's text."""
         found = await stored.comment(comment_id, caller)
         if found.author != caller.identity.subject:
             await guard.require(request, caller, AccessRole.ADMIN, found.pool)
@@ -63,5 +65,5 @@ def comment_routes(guard: Guard, stored: PostgresComments, clock: Callable[[], d
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Comments."""
+    """Return the feature of comments."""
     return Feature(routes=(comment_routes(guard, PostgresComments(infra.control), infra.clock),))

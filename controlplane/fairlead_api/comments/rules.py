@@ -1,4 +1,4 @@
-"""What a comment may say, and of which time. Pure."""
+"""Rules of comments: the permitted text and range. Pure."""
 
 from datetime import datetime, timedelta
 from unicodedata import category
@@ -11,13 +11,13 @@ LONGEST_TEXT = 1000
 LONGEST_PLAN = 100
 LONGEST_RANGE = timedelta(days=92)
 LATE = timedelta(minutes=1)
-"""How far a range may end after now: clocks differ."""
+"""How far a range may end after the present, because clocks differ."""
 MOST_OWN = 500
 """Maximum number of comments of one person on one pool."""
 
 
 def text_of(request: CommentRequest) -> str:
-    """The text without spaces around it. Raises InvalidInput."""
+    """Return the text without surrounding spaces. Raises InvalidInput."""
     text = request.text.replace("\r\n", "\n").strip()
     if not 1 <= len(text) <= LONGEST_TEXT:
         raise InvalidInput("text", f"{len(text)} characters", f"write 1 to {LONGEST_TEXT:,} characters")
@@ -27,12 +27,14 @@ def text_of(request: CommentRequest) -> str:
 
 
 def _is_shown(one: str) -> bool:
-    """Whether a character may be in a text: it is seen, a space of some language, or joins the two beside it."""
+    """Return whether a character may be in a comment: it is printable, a space of some language, or joins its
+    neighbours.
+    """
     return one.isprintable() or one in "\n\t\u200c\u200d" or category(one) == "Zs"
 
 
 def range_of(request: CommentRequest, now: datetime) -> tuple[datetime, datetime] | None:
-    """The time that the comment is on; None for a comment on a plan. Raises InvalidInput."""
+    """Return the time range of the comment; None for a comment on a plan. Raises InvalidInput."""
     if request.plan is not None:
         if request.start is not None or request.end is not None:
             raise InvalidInput("plan", request.plan[: LONGEST_PLAN + 1], "name a plan, or start and end, not both")

@@ -19,4 +19,4 @@ comments = Table(
     Index(None, "start"),
     Index(None, "plan"),
 )
-"""Kept until they are deleted: their number is bounded by pool and author."""
+"""Comments, kept until they are deleted. Their number is bounded per pool and author."""

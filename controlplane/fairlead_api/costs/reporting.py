@@ -1,4 +1,4 @@
-"""Makes a cost report from allocations, and compares what keys cost with their budgets. Pure."""
+"""Makes a cost report from allocations, and compares the costs of keys with their budgets. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -15,11 +15,11 @@ from fairlead_client.resources.costs import CostGroup, CostLine, CostPart, CostR
 from fairlead_client.resources.gateway_keys import SOFT_PERCENT
 
 COUNTS = ("requests", "prefill_tokens", "hit_tokens", "output_tokens")
-"""The counts of a line, next to its amounts. Lines by role have none, because requests are not recorded by role."""
+"""The counts of a report's line. Lines by role have no counts, because requests are not recorded by role."""
 OTHERS = "\0others"
-"""The group of all sessions that have no line."""
+"""The group of all sessions without a line of their own."""
 LONGEST_HOURLY = 72
-"""Hours of the longest range whose steps are hours; those of a longer one are days."""
+"""Maximum number of hours of a range that is reported in steps of hours. Longer ranges are reported in days."""
 
 SCHEDULES_HOW = (
     "While windows of schedules were open, the pool wanted fewer instances than spec.replicas (or roles[].replicas) says; "
@@ -75,7 +75,7 @@ def _join(line: Line, other: Line) -> None:
 
 
 def report(sums: Sums, by: CostGroup, start: datetime, end: datetime, labels: Mapping[str, str]) -> CostReport:
-    """The report of a range: the dearest lines first, then what no request used."""
+    """Return the report of a range: the most expensive lines first, then the cost that no request used."""
     hourly = (end - start).total_seconds() <= LONGEST_HOURLY * 3600
     currencies = sorted(sums.apart)
     return CostReport(
@@ -152,26 +152,30 @@ def _savings(sums: Sums) -> Iterable[CostSaving]:
 
 
 Spent = Mapping[tuple[str, str], int]
-"""What keys cost in micro-units, by key and currency."""
+"""The cost of keys in micro-units, by key and currency."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetState:
-    """Where a key stands: whether a soft end is reached, and until when it is refused (None: it is not)."""
+    """The budget state of a key: whether the soft end is reached, and until when the key is refused (None: not
+    refused).
+    """
 
     soft: bool = False
     ends_at: datetime | None = None
 
 
 def days_and_months(now: datetime) -> tuple[datetime, datetime, datetime, datetime]:
-    """The beginnings of the UTC day and the next, and of the month and the next. Pure."""
+    """Return the beginnings of this UTC day, the next day, this month and the next month. Pure."""
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
     month = day.replace(day=1)
     return day, day + timedelta(days=1), month, (month + timedelta(days=32)).replace(day=1)
 
 
 def budget_state(row: Any, day: int, month: int, now: datetime) -> BudgetState:
-    """The state of a key with these costs in micro-units, of this day and in this month. Pure."""
+    """Return the budget state of a key whose costs in micro-units are `day` for this day and `month` for this month.
+    Pure.
+    """
     _, next_day, _, next_month = days_and_months(now)
     percent = row.budget_soft_percent or SOFT_PERCENT
     soft, ends = False, list[datetime]()
@@ -185,12 +189,14 @@ def budget_state(row: Any, day: int, month: int, now: datetime) -> BudgetState:
 
 
 def spent_of(found: CostReport) -> Spent:
-    """What each key cost, by currency. Pure."""
+    """Return each key's cost, by currency. Pure."""
     return {(one.name, one.currency): read_back(one.amount) for one in found.lines if one.part is CostPart.USED}
 
 
 def drafts_of(row: Any, state: BudgetState, spent: tuple[int, int]) -> list[AuditDraft]:
-    """The audit entries for ends that were reached now: a hard one whenever the key is refused for longer."""
+    """Return the audit entries for budget ends that were reached now. A hard end is recorded again whenever the key is
+    refused until a later time.
+    """
     reached = []
     if state.soft and row.budget_soft_at is None:
         reached.append(AuditAction.GATEWAY_KEY_BUDGET_SOFT)

@@ -1,4 +1,4 @@
-"""What instances cost, and who used them."""
+"""The costs of instances, and their division among users."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
@@ -21,21 +21,22 @@ from fairlead_client.resources.access import AccessRole
 from fairlead_client.resources.costs import CostGroup, CostLine, CostReport
 
 LONGEST_DAYS = 92
-"""Longest range of a report: each of its hours is divided separately."""
+"""Maximum number of days of a report. Each hour is divided separately."""
 HOUR = timedelta(hours=1)
 
 By = Annotated[CostGroup, Query(description="What the cost is divided by.")]
 
 
 def cost_routes(guard: Guard, reader: PostgresCosts, clock: Callable[[], datetime]) -> Routes:
-    """Costs under /v1."""
+    """Return the routes of costs under /v1."""
     routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
     async def get_cost(by: By = CostGroup.POOL, pool: str | None = None, start: From = None, end: To = None) -> Ask:
-        """What instances cost over a range of whole hours, exactly divided among requests and idle time.
+        """What instances cost over a range of whole hours, divided exactly among requests and idle time.
 
-        Covers the last day by default, and at most 92 days. The range is widened to whole hours UTC, up to now.
+        Covers the last day by default, and at most 92 days. The range is widened to whole hours in UTC, up to the
+        present.
         """
         now = clock()
         begun, ended = parse_range(start or "now-24h", end or "now", now)
@@ -49,7 +50,7 @@ def cost_routes(guard: Guard, reader: PostgresCosts, clock: Callable[[], datetim
 
 
 def whole_hours(start: datetime, end: datetime, now: datetime) -> tuple[datetime, datetime]:
-    """The whole hours that contain a range, up to now; an hour at least where now allows it. Pure."""
+    """Return the whole hours that contain a range, up to `now`; at least one hour, if `now` allows it. Pure."""
     first = start.replace(minute=0, second=0, microsecond=0)
     last = end.replace(minute=0, second=0, microsecond=0)
     last = last if last == end else last + HOUR
@@ -57,12 +58,12 @@ def whole_hours(start: datetime, end: datetime, now: datetime) -> tuple[datetime
 
 
 def costs_of(infra: Infra) -> PostgresCosts:
-    """The store of costs."""
+    """Return the store of costs."""
     return PostgresCosts(infra.reads)
 
 
 def telling(infra: Infra) -> Callable[[datetime], Awaitable[None]]:
-    """The job that tells metrics the present cost of an hour."""
+    """Return the job that exports the present cost per hour as metrics."""
     store = PostgresCosts(infra.background)
 
     async def tell(now: datetime) -> None:
@@ -72,7 +73,7 @@ def telling(infra: Infra) -> Callable[[datetime], Awaitable[None]]:
 
 
 def budgets_of(infra: Infra) -> Budgets:
-    """Who looks at budgets."""
+    """Return the job that compares costs with budgets."""
     return Budgets(PostgresCosts(infra.background), infra.background)
 
 
@@ -83,5 +84,5 @@ def measuring_of(infra: Infra) -> MeasuredPrices:
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Costs."""
+    """Return the feature of costs."""
     return Feature(routes=(cost_routes(guard, costs_of(infra), infra.clock),))

@@ -1,4 +1,4 @@
-"""Tables of instances' lives and prices, of their busy time, and of what requests used, by hour."""
+"""Tables of instances' lives and prices, of their busy time, and of the use by requests, by hour."""
 
 from sqlalchemy import BigInteger, Column, DateTime, Index, Table, Text
 
@@ -15,7 +15,9 @@ instance_lives = Table(
     time_column("ended_at", null=True),
     Index(None, "pool_id", "ended_at"),
 )
-"""The time in which a pod was an instance of a role. A pod that changes its role has several."""
+"""Lives of instances: the time in which a pod was an instance of a role. A pod that changes its role has
+several lives.
+"""
 
 instance_prices = Table(
     "instance_prices",
@@ -26,7 +28,7 @@ instance_prices = Table(
     Column("micros_per_hour", BigInteger),
     text_column("currency"),
 )
-"""Prices of an instance hour, each in force until the role's next; NULL = no price."""
+"""Prices per instance hour, each in force until the role's next price; NULL = no price."""
 
 measured_prices = Table(
     "measured_prices",
@@ -48,10 +50,10 @@ work_hours = Table(
     count_column("busy_milliseconds"),
     count_column("prefilling_milliseconds"),
 )
-"""In how much of an hour a role's instances worked, summed over them."""
+"""Busy time of a role's instances within an hour, summed over the instances."""
 
 USED = ("requests", "prefill_tokens", "hit_tokens", "output_tokens")
-"""What is counted of requests."""
+"""Columns that count the use of requests."""
 
 usage_hours = Table(
     "usage_hours",
@@ -63,7 +65,7 @@ usage_hours = Table(
     *(count_column(name) for name in USED),
     Index(None, "key_id", "bucket"),
 )
-"""What the requests of each key and class used in an hour; the key is empty for requests without one."""
+"""The use by requests of each key and class in an hour; the key is empty for requests without a key."""
 
 session_usage_hours = Table(
     "session_usage_hours",
@@ -73,4 +75,4 @@ session_usage_hours = Table(
     Column("session", Text, primary_key=True),
     *(count_column(name) for name in USED),
 )
-"""What the requests of each session used in an hour; the session is empty for requests without one."""
+"""The use by requests of each session in an hour; the session is empty for requests without a session."""

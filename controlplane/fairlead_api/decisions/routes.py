@@ -35,7 +35,9 @@ LONGEST_SESSION = 500
 
 
 class Keeping:
-    """Keeps all decisions of a session for some minutes; bounded in number and time, audited, and sent to routers."""
+    """Keeps all decisions of a session for some minutes. The number and time are bounded; each start and end is audited
+    and sent to routers.
+    """
 
     def __init__(self, store: PostgresKeptSessions) -> None:
         self._store = store
@@ -57,16 +59,16 @@ class Keeping:
         return session
 
     async def let_go(self, pool: PoolKey, session: str, caller: Caller, now: datetime) -> None:
-        """Stops keeping a session's decisions before the time is over. Raises NotFound."""
+        """Stops keeping a session's decisions before their time is over. Raises NotFound."""
         await self._store.let_go(pool, session, caller, now)
 
 
 MOST_COUNTED = 1000
-"""Maximum number of decisions whose reasons are counted."""
+"""Maximum number of decisions whose reasons one answer counts."""
 
 
 def decision_routes(guard: Guard, reader: PostgresDecisions, shadows: PostgresShadows, clock: Callable[[], datetime]) -> Routes:
-    """Decisions, and what shadows would have decided, under /v1."""
+    """Return the routes under /v1 of decisions, and of the decisions that shadow policies would have made."""
     routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
@@ -112,9 +114,9 @@ def decision_routes(guard: Guard, reader: PostgresDecisions, shadows: PostgresSh
     document(routes, path, DecisionReasons, needs, get_decision_reasons, ReasonCount, lambda found: found.reasons)
 
     async def get_shadows(namespace: str, name: str, start: From = "now-1d", end: To = "now") -> Ask:
-        """How the policies that only advise would have decided, in all and by hour: at most the newest 50,000 of the
-        decisions for which they were asked. A prediction: no engine ever got the requests that they would have sent
-        elsewhere.
+        """How the policies that only advise would have decided, in total and by hour, over at most the newest 50,000
+        decisions for which they were evaluated. The result is a prediction: requests that they would have sent
+        elsewhere never went there.
         """
         begun, ended = parse_range(start or "now-1d", end or "now", clock())
         assert begun is not None
@@ -144,19 +146,19 @@ def kept_session_routes(guard: Guard, keeping: Keeping, clock: Callable[[], date
 
     @routes.delete(path + "/{session:path}", status_code=204)
     async def let_session_go(namespace: str, name: str, session: str, caller: Operator) -> None:
-        """Stops keeping all decisions of the session; from now on only a sample is kept."""
+        """Stops keeping all decisions of the session. From now on only a sample is kept."""
         await keeping.let_go(PoolKey(namespace=namespace, name=name), session, caller, clock())
 
     return routes
 
 
 def decisions_of(infra: Infra) -> PostgresDecisions:
-    """The store of decisions."""
+    """Return the store of decisions."""
     return PostgresDecisions(infra.reads, infra.policies, infra.settings.retention.decisions_days)
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Decisions, and sessions for which all decisions are kept."""
+    """Return the feature of decisions, and sessions for which all decisions are kept."""
     keeping = Keeping(PostgresKeptSessions(infra.control))
     decided = decision_routes(guard, decisions_of(infra), PostgresShadows(infra.reads), infra.clock)
     return Feature(routes=(decided, kept_session_routes(guard, keeping, infra.clock)))

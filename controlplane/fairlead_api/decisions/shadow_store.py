@@ -1,7 +1,8 @@
-"""What shadows, the policies that only advise, would have decided: sums over the decisions for which they were asked.
+"""The decisions that shadow policies, which only advise, would have made: sums over the decisions for which they were
+evaluated.
 
-They are asked for a sample that does not depend on how a request ends, so each row counts once, whatever the
-`sample_rate` of its decision. Requests of a session are alike; so errors are those of sums by session.
+Shadows are evaluated for a sample that does not depend on how a request ends, so each row counts once, whatever the
+`sample_rate` of its decision. Requests of a session are alike, so the standard errors are those of sums by session.
 """
 
 from datetime import datetime
@@ -17,7 +18,7 @@ from fairlead_api.infra.pool_rows import pool_row
 from fairlead_client.resources.shadows import ShadowFigures, ShadowHour, ShadowReport
 
 MOST_READ = 50_000
-"""Maximum number of decisions that are summed, the newest first."""
+"""Maximum number of decisions, the newest first, that are summed."""
 
 _SUMS = """
 WITH newest AS (
@@ -52,7 +53,7 @@ class PostgresShadows:
         self._database = database
 
     async def report(self, pool: PoolKey, start: datetime, end: datetime) -> ShadowReport:
-        """What shadows would have decided from `start` to `end`. Raises NotFound for the pool."""
+        """Return the decisions that shadows would have made from `start` to `end`. Raises NotFound for the pool."""
         async with self._database.reading() as connection:
             asked = {"pool": (await pool_row(connection, pool)).id, "start": start, "end": end, "most": MOST_READ}
             policies = [ShadowFigures(**_figures(row)) for row in await _rows(connection, _IN_ALL, asked)]
@@ -82,7 +83,7 @@ def _figures(row: Any) -> dict[str, Any]:
 
 
 def mean_by_sessions(n: float, sessions: int, n_n: float, s: float, s_s: float, s_n: float) -> tuple[float | None, float | None]:
-    """The mean of `n` values in `sessions` clusters, and its standard error, from sums over the clusters.
+    """Return the mean of `n` values in `sessions` clusters, and its standard error, from sums over the clusters.
 
     A cluster has n_c values with the sum s_c; `n_n`, `s`, `s_s` and `s_n` are the sums of n_c n_c, s_c, s_c s_c and
     s_c n_c. The error is that of a ratio estimator (Cochran, Sampling Techniques, 1977, section 6.3); None with fewer

@@ -37,7 +37,7 @@ from fairlead_client.resources.sessions import KeptSession
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionFilter:
-    """Filter of decisions; `instance` matches the chosen one."""
+    """Filter of decisions; `instance` matches the chosen instance."""
 
     pool: str | None = None
     instance: str | None = None
@@ -62,7 +62,7 @@ class PostgresDecisions:
     """Decisions as the public API shows them."""
 
     def __init__(self, database: Database, policies: PolicyCatalogue, days: int) -> None:
-        """`days`: how long decisions are kept."""
+        """`days` is the number of days for which decisions are kept."""
         self._lists = Lists(database)
         self._policies = policies
         self._days = days
@@ -84,7 +84,7 @@ class PostgresDecisions:
             return await self._lists.page(connection, (query, also), (columns.at, columns.id), self._build, span)
 
     async def decision(self, decision_id: str) -> RoutingDecision:
-        """One decision. Raises NotFound."""
+        """Return a decision. Raises NotFound."""
         query = select(decisions).where(decisions.c.id == decision_id).order_by(decisions.c.at.desc()).limit(1)
         try:
             return await self._lists.one(query, "decision", decision_id, self._build)
@@ -92,7 +92,9 @@ class PostgresDecisions:
             raise NotSampled(decision_id, await self.sampled_share(), self._days) from None
 
     async def sampled_share(self) -> float | None:
-        """The sampled share of requests without any problem, as observed in the newest rows; None without such rows."""
+        """Return the sampled share of requests without any problem, as observed in the newest rows; None without such
+        rows.
+        """
         columns = decisions.c
         newest = select(columns.kept, columns.sample_rate).order_by(columns.at.desc()).limit(_SHARE_ROWS)
         async with self._lists.database.reading() as connection:
@@ -100,7 +102,7 @@ class PostgresDecisions:
         return len(rates) / sum(1 / rate for rate in rates) if rates else None
 
     async def reasons(self, pool: PoolKey, newest: int) -> DecisionReasons:
-        """How many of a pool's latest decisions, at most `newest`, had each reason. Raises NotFound."""
+        """Count the reasons of a pool's newest decisions, at most `newest` of them. Raises NotFound."""
         async with self._lists.database.reading() as connection:
             of_pool = decisions.c.pool_id == (await pool_row(connection, pool)).id
             rows = await connection.execute(select(decisions.c.reason).where(of_pool).order_by(decisions.c.at.desc()).limit(newest))
@@ -136,7 +138,9 @@ class PostgresDecisions:
 
 
 def _kept_for(reason: KeptFor) -> Test:
-    """Why the decision is kept. Rows from routers that did not report a reason belong to the sample."""
+    """Return the condition that a decision was kept for this reason. Rows from routers that reported no reason belong
+    to the sample.
+    """
     return lambda columns: func.coalesce(columns.kept, KeptFor.SAMPLE.value) == reason.value
 
 
@@ -157,8 +161,8 @@ class PostgresKeptSessions:
             return [read(KeptSession, row) for row in rows]
 
     async def keep(self, pool: PoolKey, session: KeptSession, caller: Caller, now: datetime, most: int) -> bool:
-        """Keeps a session's decisions, or extends the time; False if `most` other sessions are kept already. Raises
-        NotFound for the pool.
+        """Keeps a session's decisions, or extends the time. Returns False if `most` other sessions are already kept.
+        Raises NotFound for the pool.
         """
 
         async def work(connection: AsyncConnection) -> bool:
@@ -178,7 +182,7 @@ class PostgresKeptSessions:
         return await self._database.writing(work)
 
     async def let_go(self, pool: PoolKey, session: str, caller: Caller, now: datetime) -> None:
-        """Stops keeping a session's decisions; no effect if they are not kept. Raises NotFound for the pool."""
+        """Stop keeping a session's decisions; no effect if they are not kept. Raises NotFound for the pool."""
 
         async def work(connection: AsyncConnection) -> None:
             number = await _locked(connection, pool)

@@ -1,7 +1,8 @@
-"""Use cases: the forecast of a pool for people, what is proposed of it, and whether demand keeps to it.
+"""Use cases: the forecast of a pool for people, the schedules proposed from the forecast, and the check of whether
+demand follows the forecast.
 
-A forecast belongs to a local day and a spec, so it is made once and kept. What takes long, the replay of the last week,
-is made beside the answer: the first reader sees the forecast at once and the trials a little later.
+A forecast belongs to a local day and a spec, so it is made once and kept. The slow part, the replay of the last week,
+runs in the background: the first reader gets the forecast at once and its trials a little later.
 """
 
 import asyncio
@@ -33,12 +34,12 @@ _log = logging.getLogger(__name__)
 
 MOST_KEPT = 64
 RETRY = timedelta(minutes=10)
-"""A replay that failed is made again for whoever asks after this long."""
+"""How long after its beginning a failed replay may be tried again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPool:
-    """A pool's record and the facts for its forecast. `key` differs when the pool or what was measured of it does."""
+    """A pool's record and the facts for its forecast. `key` changes when the pool or its measurements change."""
 
     key: tuple[object, ...]
     pool: PoolKey
@@ -51,7 +52,7 @@ class ReadPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowedPool:
-    """A pool with a forecast of which something follows: proposals, or schedules that are in force."""
+    """A pool whose forecast is used: it makes proposals, or schedules in force follow it."""
 
     id: int
     pool: PoolKey
@@ -61,7 +62,7 @@ class FollowedPool:
 
 
 class Records(Protocol):
-    """Where pools' records come from."""
+    """The source of pools' records."""
 
     async def followed(self) -> Sequence[FollowedPool]: ...
 
@@ -72,7 +73,7 @@ class Records(Protocol):
 
 @dataclass(slots=True)
 class _Made:
-    """A pool's forecast of a day, and the newest replay that goes with it, begun at `began`."""
+    """A pool's forecast of a day, and its newest replay, which began at `began`."""
 
     found: Proposed | str
     trying: asyncio.Task[Tried] | None = None
@@ -80,7 +81,9 @@ class _Made:
     tried: Tried | None = None
 
     def is_due(self, now: datetime) -> bool:
-        """Whether a replay is to begin: none has yet, or the newest one failed and began some time ago."""
+        """Return whether a replay should begin: none has begun yet, or the newest replay failed and began at least
+        RETRY ago.
+        """
         if self.trying is None or self.began is None:
             return True
         return self.trying.done() and self.tried is None and now - self.began >= RETRY
@@ -88,14 +91,14 @@ class _Made:
 
 @dataclass(slots=True)
 class Forecasting:
-    """Makes forecasts and keeps the newest."""
+    """Makes forecasts and keeps the newest of them."""
 
     records: Records
     _made: dict[Hashable, _Made] = field(default_factory=dict)
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def forecast(self, pool: PoolKey, now: datetime) -> PoolForecast:
-        """The forecast of a pool. Raises NotFound."""
+        """Return the forecast of a pool. Raises NotFound."""
         read = await self.records.read(pool, now)
         if read is None:
             return PoolForecast(pool=str(pool), mode="Disabled", time_zone="UTC", unknown="the pool has no usable spec")
@@ -114,7 +117,7 @@ class Forecasting:
         return self._made[key]
 
     def _replay(self, read: ReadPool, found: Proposed, made: _Made, now: datetime) -> asyncio.Task[Tried]:
-        """The newest replay, which begins now if it is due."""
+        """Return the newest replay, after starting one if it is due."""
         if made.trying is None or made.is_due(now):
             made.trying, made.began = asyncio.create_task(self._try(read, found, made, now)), now
             made.trying.add_done_callback(partial(_log_failure, read.pool))
@@ -126,11 +129,11 @@ class Forecasting:
             return made.tried
 
     def owns(self, request: PlanRequest) -> bool:
-        """Whether a request of a plan is that of a forecast."""
+        """Return whether a plan's request was made from a forecast."""
         return request.kind is PlanKind.SCHEDULE and (request.fields or {}).get("action") == ScheduleAction.REPLACE
 
     async def proposals(self, now: datetime) -> tuple[Sequence[tuple[str, Proposal]], Sequence[str]]:
-        """What is proposed now, by pool, and the pools of which that is known."""
+        """Return the schedules proposed now, by pool, and the pools whose proposals could be determined."""
         wanted: list[tuple[str, Proposal]] = []
         known: list[str] = []
         for one in await self.records.followed():
@@ -150,7 +153,7 @@ class Forecasting:
         return None if made.tried is None else proposal_of(read.facts, made.found, made.tried, now)
 
     async def watch(self, now: datetime) -> None:
-        """Notes of each pool that follows a forecast whether demand has left it."""
+        """Record, for each pool that follows a forecast, whether demand has departed from the forecast."""
         for one in await self.records.followed():
             with _apart(one.pool):
                 words = await self._departed(one, now) if one.follows else None
@@ -165,7 +168,7 @@ class Forecasting:
 
 @contextmanager
 def _apart(pool: PoolKey) -> Iterator[None]:
-    """What goes wrong with one pool is logged and holds up no other, except that the database is away."""
+    """Log an error of one pool, so that other pools are not affected. An unreachable database is still raised."""
     try:
         yield
     except StoreUnavailable:
@@ -181,7 +184,9 @@ def _log_failure(pool: PoolKey, replay: asyncio.Task[Tried]) -> None:
 
 
 def proposal_of(facts: Forecasted, found: Proposed, result: Tried, now: datetime) -> Proposal | None:
-    """The proposal for a pool; None if its schedules are the same, or not clearly worse."""
+    """Return the proposal for a pool. None if the pool's schedules are the same as the proposed ones, or not clearly
+    worse.
+    """
     if not differs(found.schedules, facts.schedules):
         return None
     present = [one for one in facts.schedules if one.follows_forecast]
@@ -192,13 +197,13 @@ def proposal_of(facts: Forecasted, found: Proposed, result: Tried, now: datetime
 
 
 def request_of(found: Proposed) -> PlanRequest:
-    """The plan that replaces the pool's schedules that follow a forecast by the proposed ones."""
+    """Return the request for a plan that replaces the pool's schedules from a forecast by the proposed schedules."""
     fields = {"name": PREFIX, "action": ScheduleAction.REPLACE.value, "schedules": list(found.schedules)}
     return PlanRequest(kind=PlanKind.SCHEDULE, fields=fields)
 
 
 def because(result: Tried, schedules: int) -> str:
-    """The reason for a proposal: what the last week would have been."""
+    """Return the reason for a proposal: how the last week would have been with the proposed schedules."""
     now, then = result.present, result.proposed
     return (
         f"In the last week, {schedules} schedule{'s' if schedules != 1 else ''} by the forecast of the week before would have had "
@@ -212,7 +217,7 @@ def _late(late: float, requests: float) -> str:
 
 
 def pool_forecast(read: ReadPool, found: Proposed | str, result: Tried | None, now: datetime) -> PoolForecast:
-    """The resource of a forecast."""
+    """Return the forecast as a resource."""
     facts = read.facts
     mode, zone = facts.forecast.mode.value, facts.forecast.time_zone.key
     if isinstance(found, str):
@@ -270,7 +275,9 @@ def _quarters(found: Proposed, facts: Forecasted) -> list[ForecastQuarter]:
 
 
 def _numbers(schedules: Sequence[ScheduleSpec], facts: Forecasted, start: datetime, quarters: int) -> list[dict[str, int]]:
-    """The least number of each role by schedules, for each quarter of an hour; outside of mode SLO the number."""
+    """Return the numbers of each role in each quarter of an hour: in mode SLO the lower bound that the schedules set,
+    in other modes the number of instances.
+    """
     end, changes = start + QUARTER * quarters, [start]
     for at in changes_after(schedules, start):
         if at >= end:

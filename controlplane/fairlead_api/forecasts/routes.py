@@ -24,15 +24,15 @@ LOOK_SECONDS = 60
 
 
 def forecast_routes(guard: Guard, forecasting: "Forecasting", clock: Callable[[], datetime]) -> Routes:
-    """Forecasts under /v1."""
+    """Return the routes of forecasts under /v1."""
     routes = Routes(prefix="/v1", tags=["schedules"])
     Viewer = Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]  # noqa: N806 - it is a type
 
     @routes.get("/pools/{namespace}/{name}/forecast", response_model=PoolForecast)
     async def get_forecast(namespace: str, name: str, caller: Viewer) -> Any:
-        """The pool's demand in the seven days from the last midnight, the schedules that follow from it, and what they
-        would have done in the last week. The last takes up to a minute after the first request of a day: until then
-        `trials` is empty.
+        """The pool's demand in the seven days from the last midnight, the schedules proposed from it, and the results
+        that these schedules would have had in the last week. The results take up to a minute after the first request of
+        a day; until then `trials` is empty.
         """
         return answer(await forecasting.forecast(PoolKey(namespace=namespace, name=name), clock()))
 
@@ -40,12 +40,12 @@ def forecast_routes(guard: Guard, forecasting: "Forecasting", clock: Callable[[]
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Forecasts for people."""
+    """Return the feature of forecasts for people."""
     return Feature(routes=(forecast_routes(guard, _forecasting(infra.reads), infra.clock),))
 
 
 def forecasting_of(infra: Infra) -> "Forecasting":
-    """Forecasts for the background jobs that propose schedules and watch them."""
+    """Return forecasts for the background jobs that propose schedules and watch demand."""
     return _forecasting(infra.background)
 
 

@@ -1,4 +1,4 @@
-"""The recorded demand of a pool in quarters of an hour, and what a forecast must know of the pool."""
+"""The recorded demand of a pool in quarters of an hour, and the other facts that a forecast needs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,9 +31,11 @@ from fairlead_api.webhooks.events import of_departure
 from fairlead_api.webhooks.store import outbox
 
 WEEKS = 9
-"""Weeks of record that are read: those that a forecast learns from, of today and of a week and three before it."""
+"""Number of weeks of records that are read: the weeks from which a forecast learns, for today and for one and three
+weeks ago.
+"""
 ASSUMED_START_SECONDS = 480.0
-"""The time of a start that is assumed until one was measured: the longest of the usual two to eight minutes."""
+"""Assumed seconds of a start until a start was measured: the longest of the usual two to eight minutes."""
 
 _LOADS = text("""
 SELECT floor(extract(epoch FROM bucket) / 900)::bigint AS quarter, sum(seconds) AS seconds, sum(instance_seconds) AS instance_seconds,
@@ -50,13 +52,13 @@ _LEAST_SECONDS = 450
 
 
 class PostgresForecasts:
-    """Reads records. Single reads raise NotFound; `read` gives None for a pool without a usable spec."""
+    """Reads records. Methods about one pool raise NotFound; `read` returns None for a pool without a usable spec."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def followed(self) -> Sequence[FollowedPool]:
-        """The pools whose forecasts are made every day."""
+        """Return the pools whose forecasts are made every day."""
         pools = tables.pools
         query = select(pools.c.id, pools.c.namespace, pools.c.name, pools.c.spec_in_force, pools.c.departed)
         async with self._database.reading() as connection:
@@ -72,7 +74,7 @@ class PostgresForecasts:
         return [one for one in found if one.advises or one.follows or one.departed]
 
     async def read(self, pool: PoolKey, now: datetime) -> ReadPool | None:
-        """The pool's record until now."""
+        """Return the pool's record up to `now`."""
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)
             spec = spec_of(row.spec_in_force)
@@ -97,7 +99,9 @@ class PostgresForecasts:
         )
 
     async def note_departure(self, pool: FollowedPool, words: str | None, now: datetime) -> None:
-        """Keeps whether demand has left the forecast, and why, for the operator; a new departure is worth a notice."""
+        """Store for the operator whether and why demand has departed from the forecast. A new departure also sends a
+        notice.
+        """
 
         async def work(connection: AsyncConnection) -> None:
             await connection.execute(update(tables.pools).where(tables.pools.c.id == pool.id).values(departed=words))
@@ -113,8 +117,8 @@ def _quarter_start(at: datetime) -> datetime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheFigures:
-    """What the record says of caches: the share (0-1) of prompt tokens that they saved, the share of an instance's KV
-    cache that is used, and the tokens per second that an instance adds to it.
+    """Recorded figures about caches: the share (0-1) of prompt tokens that caches saved, the used share (0-1) of an
+    instance's KV cache, and the tokens per second that an instance adds to its cache.
     """
 
     hit_share: float
@@ -125,7 +129,7 @@ class CacheFigures:
 def record_of(
     loads: Sequence[Any], refused: Mapping[int, int], wanted: Sequence[Any], spec: PoolSpec, start: datetime, end: datetime
 ) -> tuple[DemandRecord, CacheFigures]:
-    """The record from rows of quarters of an hour. Refused requests count as demand like those that were served."""
+    """Build the record from rows of quarters of an hour. Refused requests count as demand like served requests."""
     first, number = int(start.timestamp()) // 900, int((end - start) / QUARTER)
     columns = {name: np.full(number, nan) for name in ("requests", "prefill_tokens", "output_tokens", "instances", "in_time")}
     for row in loads:
@@ -145,7 +149,7 @@ def record_of(
 
 
 def _by_role(wanted: Sequence[Any], recorded: Series, spec: PoolSpec, start: datetime) -> dict[Role, Series]:
-    """The desired numbers of each role, where the pool was recorded."""
+    """Return the desired numbers of each role in the quarters of an hour in which the pool was recorded."""
     found = {}
     for role in spec.roles:
         line = np.full(len(recorded), nan)
@@ -168,7 +172,7 @@ def _cache_figures(loads: Sequence[Any]) -> CacheFigures:
 
 
 def forecasted(spec: PoolSpec, capability: EngineCapability, figures: CacheFigures) -> Forecasted:
-    """The facts for a forecast from a spec and what was measured."""
+    """Return the facts for a forecast from a spec and the measurements."""
     start = capability.start_seconds.observed
     held = figures.used_share * (capability.kv_cache_tokens.value or 0.0)
     return Forecasted(
@@ -195,5 +199,5 @@ def _refill(held: float, figures: CacheFigures) -> float:
 
 
 def _rounded(lead: Lead) -> Lead:
-    """In whole minutes, so that a forecast is not made again for a second more."""
+    """Round the lead times up to whole minutes, so that a difference of a second does not cause a new forecast."""
     return replace(lead, start_seconds=60.0 * -(-lead.start_seconds // 60), refill_seconds=60.0 * -(-lead.refill_seconds // 60))

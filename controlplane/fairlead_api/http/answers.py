@@ -1,5 +1,5 @@
-"""How the API writes an answer, in one piece or as an endless stream. A reader of an endless stream that stops reading
-is cut off, so that it holds no task and no buffers. A stream also ends when its reader loses the right to it.
+"""Writes the API's answers, in one piece or as an endless stream. A client that stops reading an endless stream is
+disconnected, so that it occupies no task and no buffers. A stream also ends when its reader loses the right to it.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class BoundedStream(StreamingResponse):
-    """A streaming response that gives up when one of its writes is not taken within `patience_seconds`."""
+    """A streaming response that gives up if the client does not accept one of its writes within `patience_seconds`."""
 
     patience_seconds = 10.0
 
@@ -44,8 +44,8 @@ class BoundedStream(StreamingResponse):
 async def while_known(
     content: AsyncGenerator[bytes, None], is_still_known: Callable[[], Awaitable[bool]], monotonic: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[bytes]:
-    """The content, until its reader loses the right to it. The API checks a caller once, but a stream
-    lasts for days.
+    """Yield the content until its reader loses the right to it. A check at the start is not enough, because a stream
+    can last for days.
     """
     looked_at = monotonic()
     async with aclosing(content):
@@ -68,13 +68,13 @@ Item = TypeVar("Item", bound=OfPool)
 
 
 def answer(content: object, status: int = 200) -> Response:
-    """A JSON response from our dataclasses."""
+    """Return a JSON response from a dataclass or several dataclasses of ours."""
     return Response(msgspec.json.encode(content), status, media_type="application/json")
 
 
 def seen(caller: Caller, item: Item, kind: str, name: str) -> Item:
-    """The item. Raises NotFound if the caller may not see its pool, so that the caller does not learn that the pool
-    exists.
+    """Return the item. Raises NotFound if the caller may not see its pool, so that the caller does not learn that the
+    pool exists.
     """
     if not caller.sees(item.pool):
         raise NotFound(kind, name)

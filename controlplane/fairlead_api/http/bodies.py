@@ -20,9 +20,10 @@ class MalformedBody(Exception):
 
 
 def known_fields(body: type[Any]) -> Callable[[Request], Awaitable[None]]:
-    """A dependency that refuses names in a request's body that `body` (a dataclass) does not have. Raises InvalidInput.
+    """Return a dependency that refuses names in a request's body that `body` (a dataclass) does not have. Raises
+    InvalidInput.
 
-    Invalid JSON and values that cannot be stored were refused before (`fairlead_api.http.strictness`).
+    Invalid JSON and values that cannot be stored were refused earlier (`fairlead_api.http.strictness`).
     """
     names = [field.name for field in dataclasses.fields(body)]
 
@@ -39,10 +40,10 @@ def known_fields(body: type[Any]) -> Callable[[Request], Awaitable[None]]:
 
 
 def described(kind: type[Any], *, several: bool = False) -> dict[str, Any]:
-    """The OpenAPI request body of an endpoint that decodes its body itself: one object, or with `several` also a list
-    of objects.
+    """Return the OpenAPI request body of an endpoint that decodes its body itself: one object, or with `several` also a
+    list of objects.
 
-    `with_definitions` adds the types.
+    The types must be added by `with_definitions`.
     """
     one: dict[str, Any] = {"$ref": f"#/components/schemas/{kind.__name__}"}
     schema = {"anyOf": [one, {"type": "array", "items": one}]} if several else one
@@ -50,7 +51,7 @@ def described(kind: type[Any], *, several: bool = False) -> dict[str, Any]:
 
 
 def with_definitions(document: dict[str, Any], *kinds: type[Any]) -> dict[str, Any]:
-    """The OpenAPI document with the schemas of `kinds`."""
+    """Return the OpenAPI document with the schemas of `kinds`."""
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     for kind in kinds:
         schema = TypeAdapter(kind).json_schema(ref_template="#/components/schemas/{model}")
@@ -60,12 +61,12 @@ def with_definitions(document: dict[str, Any], *kinds: type[Any]) -> dict[str, A
 
 
 def described_answer(kind: str) -> dict[int | str, dict[str, Any]]:
-    """The OpenAPI responses of an endpoint whose answer is text of this media type."""
+    """Return the OpenAPI responses of an endpoint whose answer is text of this media type."""
     return {200: {"content": {kind: {"schema": {"type": "string"}}}}}
 
 
 LARGEST_WHOLE = 2**63
-"""Bound for the absolute value of whole numbers, exclusive: Postgres and most clients do not support larger ones."""
+"""Limit of the absolute value of whole numbers, exclusive: Postgres and most clients do not support larger numbers."""
 
 _DIGITS = len(str(LARGEST_WHOLE))
 _TOO_LARGE = float("inf")
@@ -76,9 +77,9 @@ class _Refused(Exception):
 
 
 def check_json(content: bytes) -> None:
-    """Refuses a body that a handler might not survive.
+    """Refuse a body that a handler might not survive.
 
-    Raises MalformedBody if it is not JSON in UTF-8, repeats a name in one object or nests deeper than DEEPEST;
+    Raises MalformedBody if the body is not JSON in UTF-8, repeats a name in one object or nests deeper than DEEPEST;
     InvalidInput, with the field, for lone surrogates, NUL characters and numbers that are too large.
     """
     if nests_deeper(content):
@@ -100,7 +101,9 @@ def check_json(content: bytes) -> None:
 
 
 class _OddNumbers:
-    """A parser of numbers: one that is too large becomes infinite, so that a later step finds its field."""
+    """A parser of numbers that turns a number that is too large into infinity, so that a later step can
+    name its field.
+    """
 
     def __init__(self) -> None:
         self.seen = False
@@ -132,7 +135,7 @@ def _constant(text: str) -> Any:
 
 
 def _fault(content: bytes) -> str:
-    """The fault in the JSON, in msgspec's words: Python's own words and positions differ by version."""
+    """Return the fault in the JSON, in msgspec's words, because Python's words and positions differ by version."""
     try:
         msgspec.json.decode(content)
     except msgspec.DecodeError as error:
@@ -166,5 +169,5 @@ def _check_value(path: str, value: Any) -> None:
 
 
 def printable(text: str) -> str:
-    """The text without lone surrogates, which UTF-8 cannot encode."""
+    """Return the text without lone surrogates, which UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()

@@ -1,7 +1,7 @@
 """Completes FastAPI's OpenAPI document.
 
-It adds credentials, the refusals and headers of real answers, examples of request bodies by the name of their type (a
-test reads each of them as the API would), and the rule that request bodies must not have unknown fields.
+Adds credentials, the refusals and headers of real answers, and examples of request bodies by the name of their type (a
+test reads each example as the API would). Also marks request bodies as taking no unknown fields.
 """
 
 from dataclasses import dataclass
@@ -130,7 +130,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 
 
 DESCRIPTION = (
-    "Persists what routers and the operator do, and plans what people change. Every refusal is a problem "
+    "Stores what routers and the operator report, and plans the changes of people. Every refusal is a problem "
     "document. Send `Authorization: Bearer "
     "<token>`; tokens of people have the role viewer, operator or admin, those of processes "
     "system-operator or system-router. docs/api.md describes "
@@ -140,7 +140,7 @@ _REF = "#/components/schemas/"
 
 
 def openapi(app: FastAPI) -> dict[str, Any]:
-    """The whole document. FastAPI builds and keeps it; completing it again changes nothing."""
+    """Return the whole document. FastAPI builds and stores it; completing it again changes nothing."""
     document = app.openapi()
     if "securitySchemes" in document.get("components", {}):
         return document
@@ -178,7 +178,7 @@ def _add_refusals(operation: dict[str, Any], path: str, method: str) -> None:
 
 
 def _add_headers(operation: dict[str, Any], path: str, method: str) -> None:
-    """X-Request-ID on every answer; ETag and 304 if the answer is sent in one piece."""
+    """Document X-Request-ID on every answer, and ETag and 304 on answers that are sent in one piece."""
     for status, found in list(operation["responses"].items()):
         if "$ref" in found:
             continue
@@ -193,7 +193,7 @@ def _add_headers(operation: dict[str, Any], path: str, method: str) -> None:
 
 
 def _add_sparse(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
-    """Lists with `fields` answer pages whose items have only these."""
+    """Document that lists with the parameter `fields` answer pages whose items have only these fields."""
     if not any(one["name"] == "fields" for one in operation.get("parameters", ())):
         return
     content = operation["responses"]["200"].get("content", {}).get("application/json")
@@ -226,7 +226,7 @@ _REQUEST_ID = "4f0c2a9be1d34c77"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """One status: what it means, and an example of its problem document."""
+    """One status with its meaning, and an example of its problem document."""
 
     meaning: str
     example: Problem
@@ -347,26 +347,28 @@ _CONFLICTS = (
     "/undo",
     "/again",
 )
-"""Endings of paths whose writes may conflict with the present state; so may all writes of routers and the operator."""
+"""Endings of the paths whose writes by people may conflict with the present state. All writes of routers and the
+operator may conflict too.
+"""
 
 
 def responses() -> dict[str, Any]:
-    """The document's `components.responses`."""
+    """Return the document's `components.responses`."""
     return {status: _response(refusal) for status, refusal in REFUSALS.items()}
 
 
 def headers() -> dict[str, Any]:
-    """The document's `components.headers`."""
+    """Return the document's `components.headers`."""
     return {name: {"description": words, "schema": {"type": kind}} for name, (kind, words) in HEADERS.items()}
 
 
 def header(name: str) -> dict[str, Any]:
-    """A reference to one of `headers`."""
+    """Return a reference to one of `headers`."""
     return {name: {"$ref": f"#/components/headers/{name}"}}
 
 
 def statuses(path: str, method: str, operation: dict[str, Any]) -> set[str]:
-    """The statuses with which an endpoint may refuse, derived from its parameters and its kind."""
+    """Return the statuses with which an endpoint may refuse, derived from its parameters and its kind."""
     needs_token, has_body, parameters = path not in OPEN_PATHS, "requestBody" in operation, operation.get("parameters", ())
     internal = path.startswith("/internal")
     found = {

@@ -1,6 +1,7 @@
-"""Single answers that have a table in them: as JSON, as a JSON file, and the table alone as CSV.
+"""Single answers that contain a table: as JSON, as a JSON file, and the table alone as CSV.
 
-Each is registered with one call, as lists are (`listing`). A file says which fields a row has, and how CSV writes them.
+Each answer is registered with one call, as lists are (`listing`). The module also selects the fields of a row, and
+defines how CSV writes them.
 """
 
 import csv
@@ -21,7 +22,7 @@ from fairlead_api.infra.callers import Caller
 from fairlead_api.infra.spans import Sight
 
 Ask = Callable[[Sight], Awaitable[Any]]
-"""A query with its parameters already applied; it takes the namespaces that the caller may see."""
+"""A query whose parameters are already applied. Its argument is the set of namespaces that the caller may see."""
 
 ROWS_AT_ONCE = 500
 
@@ -35,7 +36,8 @@ def document(
     row: type[Any],
     rows: Callable[[Any], Iterable[Any]],
 ) -> None:
-    """Registers `path`, which answers a `kind`, the same as a file at `path`.json, and its `rows` at `path`.csv.
+    """Registers `path`, which answers a `kind`; `path`.json, which answers the same as a file; and `path`.csv with its
+    `rows`.
 
     `asked` is a dependency that reads the parameters; the endpoint gets its name and docstring. `needs` is a dependency
     that checks the caller.
@@ -82,7 +84,9 @@ Fields = Annotated[str | None, Query(max_length=2000, description="Names of fiel
 
 
 def named(item: type[Any], fields: str | None) -> list[str] | None:
-    """The requested fields, in order, each once; None for all. Raises InvalidInput for an unknown one."""
+    """Return the requested fields, in order and without repetitions; None for all fields. Raises InvalidInput for an
+    unknown field.
+    """
     if fields is None:
         return None
     known = [field.name for field in dataclasses.fields(item)]
@@ -96,7 +100,7 @@ def named(item: type[Any], fields: str | None) -> list[str] | None:
 
 
 def only(row: Any, names: Sequence[str]) -> dict[str, Any]:
-    """The row with these fields alone."""
+    """Return the row with these fields alone."""
     return {name: getattr(row, name) for name in names}
 
 
@@ -106,7 +110,7 @@ def attachment(name: str, kind: str) -> dict[str, str]:
 
 
 def line(cells: list[str]) -> bytes:
-    """A record of CSV."""
+    """Return a record of CSV."""
     text = io.StringIO()
     csv.writer(text).writerow(cells)
     return text.getvalue().encode()

@@ -19,7 +19,7 @@ from fairlead_api.infra.spans import Span
 from fairlead_client.resources.pages import Page
 
 Fetch = Callable[[Span], Awaitable[Page[Any]]]
-"""A list with its filters already applied; it takes the span to read."""
+"""A list whose filters are already applied. Its argument is the span to read."""
 
 Limit = Annotated[int, Query(ge=1, le=100)]
 Cursor = Annotated[str | None, Query(max_length=4000)]
@@ -45,8 +45,8 @@ def listing(
 
     `fetch` is a dependency that reads the filters (async, because FastAPI runs others in threads); `needs` is a
     dependency that checks the caller. `by` is the field by which the list is ordered, with `-` for largest first; if
-    given, `sort` can reverse it. `exported_by` is the fixed order of exports, for lists from whose usual order rows can
-    vanish at any time. `about` describes the content.
+    given, `sort` can reverse the order. `exported_by` is a fixed order for exports of lists whose usual order can lose
+    rows during the export. `about` describes the content.
     """
     name = path.rsplit("/", 1)[-1].replace("-", "_")
     Chosen = Annotated[Callable[..., Span], Depends(_spans(by))]  # noqa: N806 - it is a type
@@ -115,7 +115,7 @@ def _exporting(
 
 
 def _spans(by: str | None) -> Callable[..., Awaitable[Callable[..., Span]]]:
-    """A dependency that reads `sort`; it returns a function that creates spans."""
+    """Return a dependency that reads `sort`, and returns a function that creates spans."""
     if by is None:
 
         async def unsorted() -> Callable[..., Span]:
@@ -132,7 +132,7 @@ def _spans(by: str | None) -> Callable[..., Awaitable[Callable[..., Span]]]:
 
 
 async def _pages(fetch: Fetch, span: Callable[..., Span], first: Page[Any]) -> AsyncIterator[Page[Any]]:
-    """All pages of a list; only one is in memory at a time."""
+    """Yield all pages of a list. Only one page is in memory at a time."""
     found = first
     yield found
     while found.next_cursor is not None:
@@ -141,7 +141,9 @@ async def _pages(fetch: Fetch, span: Callable[..., Span], first: Page[Any]) -> A
 
 
 async def _documents(fetch: Fetch, span: Callable[..., Span], first: Page[Any], names: Sequence[str] | None) -> AsyncIterator[bytes]:
-    """The parts of one JSON document. If the stream is cut off, the document is invalid, so the reader notices."""
+    """Yield the parts of one JSON document. If the stream is cut off, the document is invalid, so that the reader
+    notices.
+    """
     count, opening = 0, b'{"items":['
     async for found in _pages(fetch, span, first):
         rows = [msgspec.json.encode(row if names is None else only(row, names)) for row in found.items]

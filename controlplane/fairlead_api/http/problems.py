@@ -1,6 +1,7 @@
-"""Turns errors into RFC 9457 problem documents: one place, one shape, one line of detail, never a traceback.
+"""Turns errors into RFC 9457 problem documents, all with the same fields, one line of detail, and never a traceback.
 
-`detail` names the fault and `remedy` the way to correct it, each once. Types are stable (docs/api.md).
+`detail` names the fault and `remedy` the way to correct it, without repeating each other. Types are stable
+(docs/api.md).
 """
 
 import logging
@@ -88,24 +89,24 @@ def of_service(error: ServiceError) -> tuple[Problem, dict[str, str]]:
 
 
 def of_input(error: InvalidInput) -> Problem:
-    """A 422 with field, value and remedy."""
+    """Return a 422 with field, value and remedy."""
     value = error.value if isinstance(error.value, str | int | float | bool | None) else str(error.value)
     return _problem("invalid-input", 422, printable(error.told), field=printable(error.field), value=_shown(value), remedy=error.remedy)
 
 
 def of_malformed(error: Exception) -> Problem:
-    """A 400 for a body that is not JSON."""
+    """Return a 400 for a body that is not JSON."""
     return _problem("malformed-json", 400, f"the body is not JSON: {error}", remedy="send JSON in UTF-8, each name once in an object")
 
 
 def of_too_large(error: HTTPException) -> Problem:
-    """A 413."""
+    """Return a 413."""
     detail, _, remedy = error.detail.partition("; ")
     return _problem("too-large", 413, detail, remedy=remedy or "send less at once")
 
 
 def of_validation(error: RequestValidationError) -> Problem:
-    """The first error of a request: malformed JSON is 400, everything else 422 with its field."""
+    """Return the first error of a request: a 400 for malformed JSON, otherwise a 422 with the error's field."""
     first = error.errors()[0]
     where = [str(part) for part in first["loc"]]
     if first["type"] == "json_invalid":
@@ -120,14 +121,14 @@ def of_validation(error: RequestValidationError) -> Problem:
 
 
 def _shown(value: str | float | None) -> str | float | None:
-    """The value if JSON can represent it; text is shown without lone surrogates."""
+    """Return the value if JSON can represent it, otherwise None. Text is returned without lone surrogates."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return printable(value) if isinstance(value, str) else value
 
 
 def allowed_methods(app: FastAPI, path: str) -> list[str]:
-    """The methods that a path accepts; the framework's own answer names only those of the first route."""
+    """Return the methods that a path accepts. The framework's own answer names only the methods of the first route."""
     paths = app.openapi()["paths"]
     return sorted({method.upper() for template in paths if compile_path(template)[0].match(path) for method in paths[template]})
 
@@ -167,8 +168,8 @@ def install(app: FastAPI) -> None:
         return problem_response(request, _problem(code, error.status_code, detail), headers)
 
     async def database_error(request: Request, error: Exception) -> Response:
-        """A value that Postgres cannot store (too large a number, NUL in text, too long for an index) is the sender's
-        fault; other errors are ours.
+        """Answer an error of the database. A value that Postgres cannot store (too large a number, NUL in text, too
+        long for an index) is the sender's fault; other errors are internal errors.
         """
         cause = error.orig if isinstance(error, DBAPIError) else error
         if isinstance(cause, psycopg.DataError | psycopg.errors.ProgramLimitExceeded):

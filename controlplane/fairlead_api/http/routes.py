@@ -1,5 +1,5 @@
-"""Routes that FastAPI analyses only when they are first called. The analysis takes a millisecond per route, the API has
-189, and most processes and tests call few of them.
+"""Routes that FastAPI analyses only when they are first called. The analysis takes a millisecond per route; the API has
+189 routes, and most processes and tests call few of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,8 +22,8 @@ class Routes(APIRouter):
 
 
 class LateRoute(APIRoute):
-    """A route that at first has only what is needed to match requests. A mistake in an endpoint's parameters shows when
-    the route is called, or when the API's document is created.
+    """A route that is analysed when it is first called; until then it has only what is needed to match requests. So a
+    mistake in an endpoint's parameters shows only when the route is called, or when the OpenAPI document is created.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:

@@ -1,8 +1,9 @@
-"""Reads while the database is unreachable: the same person's last good answer to the same question, marked stale.
+"""Answers reads while the database is unreachable with the last good answer to the same question of the same person,
+marked as stale.
 
-Only problems of the database are replaced, and only for a caller that `Identify` accepts: a caller whose credential was
-revoked, or who is unknown while the database is unreachable, gets none. Answers give their age in `age` and
-`x-fairlead-stale`.
+Only problems of the database are replaced, and only for a caller that `Identify` accepts. A caller whose credential was
+revoked, or who is unknown while the database is unreachable, gets no stale answer. Stale answers give their age in
+`age` and `x-fairlead-stale`.
 """
 
 import hashlib
@@ -20,11 +21,11 @@ MAX_ANSWERS = 512
 MAX_BYTES = 512 * 1024
 MAX_AGE_SECONDS = 600.0
 NEVER_STALE = ("/v1/live", "/v1/audit/verification")
-"""Paths that never give stale answers: a stream, and a verification that must be about the present log."""
+"""Paths that never give stale answers: a stream, and a verification, which must be about the present log."""
 
 DATABASE_PROBLEMS = (StoreUnavailable.code, StoreBusy.code)
-"""Problem types that are replaced. Problems of other dependencies, such as the Kubernetes API, are answered as they
-are.
+"""Problem types that are replaced by stale answers. Problems of other dependencies, such as the Kubernetes API, are
+passed on.
 """
 
 _Key = bytes
@@ -56,7 +57,7 @@ class StaleReads:
             self._answers.popitem(last=False)
 
     def recall(self, key: _Key) -> tuple[list[Message], int] | None:
-        """Messages of the last good answer and its age in seconds; None if there is none that is recent enough."""
+        """Return the messages of the last good answer, and its age in seconds; None if no answer is recent enough."""
         found = self._answers.get(key)
         if found is None or self._monotonic() - found[0] > MAX_AGE_SECONDS:
             return None
@@ -67,7 +68,7 @@ class StaleReads:
 
 
 class _Exchange:
-    """Watches one answer: keeps a good one, replaces a database problem."""
+    """Watches one answer: remembers a good answer, and replaces a database problem."""
 
     def __init__(self, cache: StaleReads, scope: Scope, send: Send) -> None:
         self._cache = cache

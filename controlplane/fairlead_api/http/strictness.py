@@ -1,5 +1,5 @@
 """Reads requests strictly before a handler runs. All endpoints share one reader of JSON bodies. An unknown or repeated
-query parameter is an error and never ignored.
+query parameter is always an error.
 """
 
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -19,20 +19,20 @@ from fairlead_api.http.problems import of_input, of_malformed, of_too_large, pro
 from fairlead_client import internal_paths
 
 LARGEST_CHECKED = 2 * 1024 * 1024
-"""Bytes of the largest body that is read strictly. Bodies from processes may be larger, and so may a simulation with
-its trace, which has its own decoder. All other larger bodies are refused, because JSON may take forty times its size in
-memory.
+"""Maximum number of bytes of a body that is read strictly. Bodies from processes may be larger, and so may a simulation
+with its trace, which has its own decoder. All other larger bodies are refused, because JSON may take forty times its
+size in memory.
 """
 
 LARGEST_OF_STRANGERS = 64 * 1024
-"""Bytes of the largest body of a login, whose sender is still unknown."""
+"""Maximum number of bytes of a login's body, whose sender is still unknown."""
 
 CLUSTER_AUDIT = "/v1/kubernetes/audit"
 """Path of the webhook that takes the Kubernetes API's audit events."""
 
 OWN_DECODERS = (internal_paths.REPORTS, internal_paths.PREDICTOR_MODELS, CLUSTER_AUDIT)
-"""Paths of routers and of the Kubernetes API, whose bodies are decoded directly into their types; if a row does not
-fit, row by row.
+"""Paths of routers and of the Kubernetes API whose bodies are decoded directly into their types. If a row does not fit
+its type, the body is decoded row by row.
 """
 
 
@@ -69,9 +69,9 @@ class StrictBodies:
 
 
 async def _content(scope: Scope, receive: Receive, messages: list[MutableMapping[str, Any]]) -> bytes | None:
-    """The whole body; None if it is larger than the checked size or was cut off.
+    """Return the whole body; None if it is larger than LARGEST_CHECKED or was cut off.
 
-    `messages` gets the received messages. Raises HTTPException 413 if it is larger than the path allows.
+    Received messages are appended to `messages`. Raises HTTPException 413 if the body is larger than the path allows.
     """
     most = LARGEST_CHECKED if "caller" in scope["state"] else LARGEST_OF_STRANGERS
     may_be_larger = scope["path"].startswith("/internal/") or scope["path"].endswith("/simulations")
@@ -99,8 +99,8 @@ adds a `timeout`.
 
 
 def close(route: APIRoute) -> None:
-    """Makes a route refuse unknown parameters, after the caller's rights were checked (422 naming the parameter, the
-    nearest known one and all known ones). Paths called by programs of other versions accept unknown parameters.
+    """Make a route refuse unknown parameters, after the caller's rights were checked. The 422 names the parameter, the
+    nearest known parameter and all known ones. Paths called by programs of other versions accept unknown parameters.
     """
     if route.path.startswith(OPEN):
         return
@@ -114,7 +114,9 @@ def close(route: APIRoute) -> None:
 
 
 def check_parameters(known: Mapping[str, bool], request: Request) -> None:
-    """`known` says for each parameter whether it may be repeated. Raises InvalidInput."""
+    """Refuse unknown and wrongly repeated parameters. `known` says for each parameter whether it may be repeated.
+    Raises InvalidInput.
+    """
     for name in request.query_params:
         values = request.query_params.getlist(name)
         if name not in known:
@@ -131,7 +133,9 @@ def _remedy(name: str, known: list[str]) -> str:
 
 
 def parameters_of(route: APIRoute) -> dict[str, bool]:
-    """Names of a route's query parameters, those of its dependencies too, and whether each may be repeated."""
+    """Return the names of a route's query parameters, including those of its dependencies, each with whether it may be
+    repeated.
+    """
     return dict(_parameters(route.dependant))
 
 

@@ -1,5 +1,5 @@
-"""Entity tags: which version of an answer a client has seen, and whether a change may build on it. Each JSON answer to
-a read has an ETag; a client that has this version already gets 304 without a body.
+"""Entity tags: they identify the version of an answer that a client has seen, and guard a change based on it. Each JSON
+answer to a read has an ETag; a client that already has this version gets 304 without a body.
 """
 
 import re
@@ -24,18 +24,18 @@ IfMatch = Annotated[
 
 
 def tag_of(content: bytes) -> str:
-    """The strong tag of a representation: equal bytes, equal tag."""
+    """Return the strong tag of a representation: equal bytes, equal tag."""
     return f'"{xxhash.xxh3_128_hexdigest(content)}"'
 
 
 def matches(header: str, tag: str) -> bool:
-    """Whether If-None-Match names the tag, by weak comparison, as RFC 9110 requires."""
+    """Return whether If-None-Match names the tag, by weak comparison, as RFC 9110 requires."""
     return header.strip() == "*" or tag in re.findall(_TAG, header.replace("W/", ""))
 
 
 def require_unchanged(if_match: str | None, what: str, present: object) -> None:
-    """Raises Changed unless If-Match is missing or names the tag of a GET's present answer; InvalidInput if it is not a
-    list of tags. Weak tags never match.
+    """Raises Changed unless If-Match is missing or names the tag of GET's present answer; InvalidInput if If-Match is
+    not a list of tags. Weak tags never match.
     """
     if if_match is None:
         return

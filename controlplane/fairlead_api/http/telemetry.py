@@ -1,5 +1,5 @@
-"""Metrics `fairlead_api_*` (bounded labels), and the middleware that gives every request an id, a metric and a log
-line.
+"""Metrics `fairlead_api_*` (with a bounded number of labels), and the middleware that gives every request an id, a
+metric and a log line.
 """
 
 import logging
@@ -19,7 +19,7 @@ from fairlead_process.process_metrics import process_registry
 
 _log = logging.getLogger(__name__)
 MAX_BODY_BYTES = 32 * 1024 * 1024
-"""Largest accepted request body in bytes; a router's report is far smaller."""
+"""Maximum size of an accepted request body in bytes; a router's report is far smaller."""
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -96,8 +96,8 @@ class Telemetry:
     def tell_scaling(
         self, wanted: Mapping[tuple[str, str], int], headroom: Mapping[str, float], of_tasks: Mapping[tuple[str, str], float]
     ) -> None:
-        """These are the current figures, by pool and role, by pool, and by pool and priority class; a pool that is not
-        among them is gone.
+        """Set the current figures: `wanted` by pool and role, `headroom` by pool, `of_tasks` by pool and priority class.
+        A pool that is missing from them is removed.
         """
         for gauge in (self.wanted, self.headroom, self.task_headroom):
             gauge.clear()
@@ -109,18 +109,20 @@ class Telemetry:
             self.task_headroom.labels(pool, name).set(share)
 
     def tell_cost(self, rates: Mapping[tuple[str, str], int]) -> None:
-        """These are the current costs in micro-units, by pool and currency; a pool that is not among them has none."""
+        """Set the current costs per hour in micro-units, by pool and currency. A pool that is missing from them is
+        removed.
+        """
         self.cost_per_hour.clear()
         for (pool, currency), micros in rates.items():
             self.cost_per_hour.labels(pool, currency).set(micros / 1_000_000)
 
     def exposition(self) -> tuple[bytes, str]:
-        """The metrics as text, and the content type."""
+        """Return the metrics as text, and the content type."""
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
 
 
 class Instrument:
-    """Outermost middleware of the API."""
+    """The API's outermost middleware, which gives every request an id, a metric and a log line."""
 
     def __init__(self, app: ASGIApp, telemetry: Telemetry) -> None:
         self._app = app

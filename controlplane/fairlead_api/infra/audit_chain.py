@@ -1,7 +1,7 @@
 """The audit log's hash chain. Pure.
 
-Every entry's hash covers its content and the hash before it, so a later change, removal or insertion shows. The chain
-of a day starts from the last hash of the day before, or from the day's name if there is none.
+Every entry's hash covers its content and the hash before it, so that a later change, removal or insertion is noticed.
+The chain of a day starts from the last hash of the day before, or from the day's name if there is no earlier hash.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from fairlead_client.resources.audit import AuditResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditDraft:
-    """An entry before it is stored: the actor, action, object and result. Its fields are those of AuditEntry."""
+    """An entry before it is stored: the actor, action, object and result. It has the same fields as AuditEntry."""
 
     actor: str
     role: str
@@ -45,7 +45,7 @@ class Link:
 
 
 def genesis(day: date) -> str:
-    """The value used as the previous hash for the very first entry."""
+    """Return the value used as the previous hash for the very first entry."""
     return hashlib.sha256(f"fairlead audit {day.isoformat()}".encode()).hexdigest()
 
 
@@ -59,15 +59,15 @@ def _content(number: int, at: datetime, draft: AuditDraft) -> dict[str, Any]:
 
 
 def hashed(link: Link) -> dict[str, Any]:
-    """An entry as its hash covers it, and the hash."""
+    """Return an entry in the form that its hash covers, with the hash."""
     return {**as_stored(_content(link.id, link.at, link.draft)), "chain": link.chain}
 
 
 def first_broken(links: Iterable[Link], previous: str | None = None, expected: int = 1) -> tuple[int | None, str | None, int]:
-    """Checks entries in order of id.
+    """Check entries in order of id.
 
-    Returns the id of the first invalid one (or None), the last hash, and the next expected id, with which the next call
-    continues.
+    Returns the id of the first invalid entry (or None), the last hash, and the next expected id. The next call
+    continues with this hash and id.
     """
     for link in links:
         before = previous if previous is not None else genesis(link.at.astimezone(UTC).date())
@@ -78,7 +78,9 @@ def first_broken(links: Iterable[Link], previous: str | None = None, expected: i
 
 
 def as_stored(value: Any) -> Any:
-    """The value as JSONB returns it: whole floats become integers, by their decimal digits (1e23 is 10**23)."""
+    """Return the value in the form in which JSONB returns it: whole floats become integers, by their decimal digits
+    (1e23 is 10**23).
+    """
     if isinstance(value, dict):
         return {str(key): as_stored(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -18,7 +18,7 @@ from fairlead_api.infra.records import read
 from fairlead_client.resources.audit import AuditHead, AuditVerification
 
 _LOCK = 0x6175_6469
-"""Advisory lock (the letters `audi`) held while entries get their place in the chain. It is taken last in a
+"""Advisory lock (the letters `audi`) held while entries get their position in the chain. It is taken last in a
 transaction, so it cannot cause a deadlock.
 """
 
@@ -26,10 +26,11 @@ _CHUNK = 2000
 
 
 async def append(connection: AsyncConnection, drafts: Sequence[AuditDraft], now: datetime) -> None:
-    """Adds entries, which exist exactly if the transaction commits. Call it as the last step of a transaction.
+    """Append entries, which are stored only if the transaction commits. Call it as the last step of a transaction.
 
-    They are dated `now`, but not before the last entry, and not after Postgres's own time. Since no entry may be dated
-    before an earlier one, a process with a fast clock would otherwise push all later dates into the future.
+    Entries are dated `now`, but not before the last entry, and not after Postgres's own time. Without the second bound,
+    a process with a fast clock would push all later dates into the future, because no entry may be dated before an
+    earlier one.
     """
     if not drafts:
         return
@@ -50,7 +51,7 @@ async def append(connection: AsyncConnection, drafts: Sequence[AuditDraft], now:
 
 
 async def newest_head(connection: AsyncConnection) -> AuditHead | None:
-    """The newest entry's place in the chain; None while the log is empty."""
+    """Return the newest entry's position in the chain; None while the log is empty."""
     heads = tables.audit_heads
     row = (await connection.execute(select(heads).order_by(heads.c.last_id.desc()).limit(1))).one_or_none()
     return None if row is None else read(AuditHead, row, id=row.last_id)
@@ -69,13 +70,13 @@ class PostgresAudit:
         await self._database.writing(work)
 
     async def head(self) -> AuditHead | None:
-        """The newest entry's place in the chain; None while the log is empty."""
+        """Return the newest entry's position in the chain; None while the log is empty."""
         async with self._database.reading() as connection:
             return await newest_head(connection)
 
     async def verify(self, kept: AuditHead | None = None) -> AuditVerification:
-        """Checks the whole log in chunks, and whether it still leads to the newest head and to the
-        head `kept` by a caller.
+        """Check the whole log in chunks, and check that it leads to the newest head and to the head `kept`
+        by a caller.
         """
         log = tables.audit_log
         previous: str | None = None
@@ -105,8 +106,8 @@ class PostgresAudit:
         )
 
     async def exported(self, start: datetime, end: datetime) -> AsyncIterator[Sequence[dict[str, Any]]]:
-        """The entries of [start, end) as they are hashed, in order and in chunks; the first chunk is only
-        `{"previous": …}`, the hash before the first of them, None if it is the log's first.
+        """Yield the entries of [start, end) in the form in which they are hashed, in order and in chunks. The first
+        chunk is only `{"previous": …}` with the hash before the first entry; None if that entry is the log's first.
         """
         log = tables.audit_log
         async with self._database.holding() as connection:

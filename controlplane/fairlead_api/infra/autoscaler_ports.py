@@ -1,4 +1,4 @@
-"""The sockets of the ports for other people's autoscalers, bound before anything else starts."""
+"""The sockets of the ports for other people's autoscalers. They are bound before anything else starts."""
 
 import socket
 from collections.abc import Mapping
@@ -11,12 +11,14 @@ from fairlead_process.starting import bind
 
 SCALER = DoorPlan(name="KEDA", wanted=256)
 METRICS = DoorPlan(name="external metrics", wanted=256)
-"""Connections at each port: a cluster has few autoscalers, each with one or two."""
+"""The expected number of connections at each port: a cluster has few autoscalers, each with one or two connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoscalerPorts:
-    """The bound sockets; None where the settings name no port. `doors` has those of the ports' names."""
+    """The bound sockets of the ports; None for a port that the settings leave out. `doors` has the permitted number of
+    connections by port name.
+    """
 
     scaler: socket.socket | None = None
     metrics: socket.socket | None = None
@@ -25,12 +27,12 @@ class AutoscalerPorts:
     doors: Mapping[str, int] = field(default_factory=dict)
 
     def door(self, plan: DoorPlan) -> Door:
-        """The door of a port."""
+        """Return the door of a port, which bounds its connections."""
         return Door(self.doors.get(plan.name, plan.wanted))
 
 
 def plans_of(settings: AutoscalerSettings) -> tuple[DoorPlan, ...]:
-    """The doors of the ports that the settings name."""
+    """Return the doors of the ports that the settings name."""
     return tuple(plan for plan, port in ((SCALER, settings.scaler_port), (METRICS, settings.metrics_port)) if port is not None)
 
 
@@ -46,8 +48,9 @@ def bound(settings: AutoscalerSettings, host: str, doors: Mapping[str, int]) -> 
 
 
 def _certificate(settings: AutoscalerSettings, protocol: str) -> Certificate | None:
-    """For a port that speaks only this protocol: a client takes the other one where it is offered.
-    One port's clients are judged by authorities which the other's need not know, so each has a certificate of its own.
+    """Return a certificate for a port with `protocol` alone, because a client would choose the other protocol if it
+    were offered. Each port has its own certificate, because the authorities that verify one port's clients are unknown
+    to the other port.
     """
     if settings.cert_file is None or settings.key_file is None:
         return None

@@ -13,7 +13,7 @@ from fairlead_client.resources.audit import AuditAction, AuditResult
 
 
 def digest(secret: str) -> bytes:
-    """The hash that is stored instead of a secret."""
+    """Return the hash that is stored instead of a secret."""
     return hashlib.sha256(secret.encode()).digest()
 
 
@@ -21,7 +21,7 @@ def digest(secret: str) -> bytes:
 class Caller:
     """An authenticated request.
 
-    `key` identifies the credential (its hash), `request_id` the request in logs and audit.
+    `key` is the hash of the credential, and identifies it. `request_id` identifies the request in logs and audit.
     """
 
     identity: Identity
@@ -35,11 +35,11 @@ class Caller:
         return self.identity.where(AccessRole.VIEWER)
 
     def sees(self, pool: str) -> bool:
-        """Whether the caller may see rows of a pool, given as namespace/name."""
+        """Return whether the caller may see rows of a pool, given as namespace/name."""
         return self.identity.reaches(AccessRole.VIEWER, pool.partition("/")[0])
 
     def draft(self, action: AuditAction, target: str, *, result: AuditResult = AuditResult.OK, reason: str | None = None) -> AuditDraft:
-        """An audit entry by this caller; the caller of this function adds further fields with `replace`."""
+        """Return an audit entry by this caller. Further fields can be added with `replace`."""
         who = self.identity
         return AuditDraft(
             actor=who.subject,

@@ -1,4 +1,4 @@
-"""Definitions that all tables share: the metadata with its naming convention, and the kinds of columns."""
+"""Definitions that all tables share: the metadata with its naming convention, and functions that create columns."""
 
 from sqlalchemy import BigInteger, Column, DateTime, ForeignKey, Integer, MetaData, Text, func
 from sqlalchemy.dialects.postgresql import JSONB
@@ -37,5 +37,7 @@ def pool_column(*, primary_key: bool = False) -> "Column[object]":
 
 
 def class_column() -> "Column[object]":
-    """The priority class of requests; rows from before priority classes existed have the default one."""
+    """Return the column with the priority class of requests. Rows from before priority classes existed have the default
+    class.
+    """
     return Column("priority_class", Text, nullable=False, server_default=DEFAULT_CLASS)

@@ -1,8 +1,8 @@
-"""How every connection to Postgres begins, and what makes a database unfit for Fairlead.
+"""Begins every connection to Postgres with the same settings, and detects databases that Fairlead cannot use.
 
-A database, a role or a pooler may set what a session begins with. What Fairlead's reading and writing rests on is set
-here by a statement, since poolers refuse most parameters of a start (PgBouncer: all but `client_encoding`,
-`DateStyle`, `TimeZone`, `standard_conforming_strings` and `application_name`).
+A database, a role or a pooler may change the default settings of a session. The settings on which Fairlead's reading
+and writing depend are therefore set by a statement, since poolers refuse most parameters at the start of a connection
+(PgBouncer: all but `client_encoding`, `DateStyle`, `TimeZone`, `standard_conforming_strings` and `application_name`).
 """
 
 from collections.abc import Collection, Mapping
@@ -26,18 +26,20 @@ PINNED = {
     "extra_float_digits": "1",
     "default_transaction_deferrable": "off",
 }
-"""Settings of sessions by which values are written and read, and as Postgres has them unless somebody changed them."""
+"""Session settings that affect how values are written and read, with Postgres' default values."""
 
 _SINCE_17 = {"transaction_timeout": "0"}
 _SET = """
     SELECT set_config(key, value, false) FROM json_each_text(CAST(%s AS json)) UNION ALL
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
 """
-"""Without the last one, a crash of the server could lose what was acknowledged."""
+"""SQL that sets the session settings. Without `synchronous_commit`, a crash of the server could lose
+acknowledged data.
+"""
 
 
 def libpq_url(url: str) -> str:
-    """The URL as libpq reads it."""
+    """Return the URL in the form that libpq reads."""
     return url.replace(DATABASE_SCHEME, "postgresql://", 1)
 
 
@@ -46,7 +48,7 @@ def _settings(version: int, more: Mapping[str, str]) -> tuple[str]:
 
 
 async def begin_session(connection: Connection, settings: Mapping[str, str]) -> None:
-    """Sets what is pinned, and `settings`, for as long as the connection lives."""
+    """Set PINNED and `settings` for the lifetime of the connection."""
     was_autocommit = connection.autocommit
     await connection.set_autocommit(True)  # a setting goes with the transaction that is rolled back
     await connection.execute(_SET, _settings(connection.info.server_version, settings), prepare=False)
@@ -54,7 +56,7 @@ async def begin_session(connection: Connection, settings: Mapping[str, str]) -> 
 
 
 def connected(url: str, **parameters: Any) -> psycopg.Connection[Any]:
-    """A connection in this thread, begun like all others. Raises psycopg.Error."""
+    """Open a connection in this thread, with the same settings as all others. Raises psycopg.Error."""
     connection = psycopg.connect(libpq_url(url), client_encoding="UTF8", autocommit=True, **parameters)
     try:
         connection.execute(_SET, _settings(connection.info.server_version, {}), prepare=False)
@@ -66,8 +68,8 @@ def connected(url: str, **parameters: Any) -> psycopg.Connection[Any]:
 
 
 async def why_unfit(connection: Connection, older: Collection[str]) -> str | None:
-    """Why Fairlead cannot work with this database; None if it can. `older` are the migrations before the one that this
-    version needs (one that is unknown is newer); without any, the schema is not looked at.
+    """Return why Fairlead cannot work with this database; None if it can. `older` are the migrations before the one
+    that this version needs; an unknown migration counts as newer. If `older` is empty, the schema is not checked.
     """
     found = await (await connection.execute(_PROPERTIES, prepare=False)).fetchone()
     encoding, table = found or ("", None)
@@ -86,7 +88,7 @@ _MIGRATE = "run python -m fairlead_api.migrating"
 
 
 def unfit_encoding(encoding: str) -> str | None:
-    """Why a database with this encoding cannot be used; None if it can."""
+    """Return why a database with this encoding cannot be used; None if it can."""
     if encoding == "UTF8":
         return None
     return (

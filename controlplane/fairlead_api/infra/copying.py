@@ -18,7 +18,7 @@ from fairlead_api.infra.database import Database, moment
 from fairlead_api.infra.errors import StoreUnavailable
 
 Column = Callable[[Sequence[Any]], Iterable[bytes]]
-"""The values of one field, each preceded by its length, as Postgres reads them."""
+"""An encoder of the values of one column. It puts the length before each value, as Postgres reads them."""
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
@@ -35,18 +35,18 @@ _NUMBERS = {
     "double precision": ("d", 8, 701),
     "boolean": ("?", 1, 16),
 }
-"""For each type of number, and for truths: its struct format, its size in bytes, and its type id in Postgres, which
-arrays contain.
+"""The struct format, the size in bytes and Postgres' type id of each numeric type and of booleans. Arrays contain the
+type id.
 """
 
 
 class Field:
     """A column and the source of its value: the record's field of the same name, a function of the record, or one value
-    for all.
+    for all rows.
     """
 
     def __init__(self, name: str, kind: str, *, given: bool = False, value: Any = None) -> None:
-        """`kind` is the type's name in Postgres; raises TypeError for one that cannot be written."""
+        """`kind` is the type's name in Postgres. Raises TypeError for a type that cannot be encoded."""
         self.name = name
         self.number = None if given else _NUMBERS.get(kind)
         self.get = value if given and callable(value) else attrgetter(name)
@@ -58,7 +58,7 @@ class Field:
 
 
 def rows(fields: Sequence[Field], records: Sequence[Any]) -> bytes:
-    """The whole binary content of a COPY."""
+    """Encode the whole binary content of a COPY."""
     columns: list[Iterable[bytes]] = []
     same = _FIELDS.pack(len(fields))
     numbers: list[Field] = []
@@ -86,7 +86,7 @@ def _with_before(same: bytes, records: Sequence[Any], *columns: Iterable[bytes])
 
 
 def _together(fields: Sequence[Field], records: Sequence[Any]) -> Iterable[bytes]:
-    """Encodes neighbouring numbers in one step; a row with a missing number is encoded one by one."""
+    """Encode adjacent numeric columns in one step. A row with a missing number is encoded value by value."""
     if len(fields) == 1:
         return fields[0].of(records)
     kinds = [field.number for field in fields if field.number is not None]
@@ -124,7 +124,7 @@ def _sized(content: bytes) -> bytes:
 
 
 def _once(encode: Callable[[Any], bytes]) -> Column:
-    """Encodes each distinct value only once."""
+    """Return an encoder that encodes each distinct value only once."""
 
     def column(values: Sequence[Any]) -> Iterable[bytes]:
         known = {value: _NULL if value is None else encode(value) for value in set(values)}
@@ -134,7 +134,7 @@ def _once(encode: Callable[[Any], bytes]) -> Column:
 
 
 def _arrays(letter: str, length: int, kind: int) -> Column:
-    """Arrays of one dimension, without nulls."""
+    """Return an encoder of one-dimensional arrays without nulls."""
     empty = Struct("!iiii").pack(12, 0, 0, kind)
     known: dict[int, tuple[Callable[..., bytes], list[Any]]] = {}
 
@@ -155,7 +155,7 @@ def _arrays(letter: str, length: int, kind: int) -> Column:
 
 
 def _microseconds(value: float | datetime) -> int:
-    """Microseconds since 2000, from Unix seconds or from a time."""
+    """Convert Unix seconds or a time to microseconds since 2000."""
     return ((value if isinstance(value, datetime) else moment(value)) - _EPOCH) // _MICROSECOND
 
 
@@ -170,22 +170,22 @@ _END = text(
 
 
 async def end_suspended_copies(database: Database, seconds: float) -> int:
-    """Ends COPY statements that began more than `seconds` ago and wait for rows; returns their number. Raises
+    """End COPY statements that began more than `seconds` ago and wait for rows; return their number. Raises
     StoreUnavailable if Postgres is unreachable.
     """
 
     async def work(connection: AsyncConnection) -> int:
         ended = (await connection.execute(_END, {"seconds": seconds})).scalars().all()
         for name in ended:
-            _log.warning("ended the transaction of a process that stands still", extra={"connection": name, "seconds": seconds})
+            _log.warning("ended the transaction of a suspended process", extra={"connection": name, "seconds": seconds})
         return len(ended)
 
     return await database.writing(work)
 
 
 async def keep_ending_suspended_copies(database: Database, seconds: float) -> None:
-    """Ends such statements until cancelled, in every API process: the suspended process may be the one that runs the
-    background jobs.
+    """End COPY statements of suspended processes until cancelled. Every API process does so, because the suspended
+    process may be the one that runs the background jobs.
     """
     while True:
         await asyncio.sleep(seconds / 2)

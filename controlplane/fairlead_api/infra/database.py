@@ -1,6 +1,7 @@
-"""Connections in bulkheads, transactions that are retried when Postgres asks for it, and the translation of errors.
+"""Connections divided into bulkheads, transactions that are retried when Postgres requires it, and the translation of
+errors.
 
-Errors of the driver are translated to ours only here.
+The driver's errors are translated to Fairlead's errors only here.
 """
 
 import select
@@ -28,19 +29,21 @@ Result = TypeVar("Result")
 
 _RETRIES = 4
 NOT_NOW = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.IdleInTransactionSessionTimeout)
-"""Driver errors that look internal, but where the same work may succeed later."""
+"""Driver errors that look like internal errors, although the same work may succeed later."""
 
 PING_SECONDS = 0.5
-"""Longest wait for a check that a pooled connection still works; also how long a check stays valid."""
+"""Maximum seconds of a check that a pooled connection still works, and the seconds for which a passed check stays
+valid.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bulkhead:
     """A share of the connections, reserved for one kind of work.
 
-    An idle connection stays open, because a new one costs Postgres a process and has no prepared statements. Postgres
-    enforces `statement_seconds`, `lock_seconds` and `idle_seconds`; `wait_seconds` is the longest wait for a free
-    connection.
+    An idle connection stays open, because a new connection costs Postgres a process and has no prepared statements.
+    Postgres enforces `statement_seconds`, `lock_seconds` and `idle_seconds`. `wait_seconds` is the maximum wait for a
+    free connection.
     """
 
     name: str
@@ -48,11 +51,13 @@ class Bulkhead:
     statement_seconds: float
     lock_seconds: float = 2.0
     idle_seconds: float = 10.0
-    """Longest pause within a transaction. A process that is suspended there would otherwise keep its locks."""
+    """Maximum pause within a transaction. It ends the transaction of a suspended process, which would otherwise keep
+    its locks.
+    """
     wait_seconds: float = 5.0
 
     def patient(self, times: float) -> "Bulkhead":
-        """The same share of the database, with its limits multiplied by `times`."""
+        """Return the same share of the connections, with its time limits multiplied by `times`."""
         return replace(
             self,
             statement_seconds=self.statement_seconds * times,
@@ -63,27 +68,29 @@ class Bulkhead:
 
 
 READS = Bulkhead(name="reads", connections=8, statement_seconds=5, lock_seconds=1, idle_seconds=60)
-"""For data that people read: a page makes half a dozen queries at once."""
+"""The bulkhead for data that people read: a page makes half a dozen queries at once."""
 
 REPORTS = Bulkhead(name="reports", connections=6, statement_seconds=15)
-"""For routers' reports."""
+"""The bulkhead for routers' reports."""
 
 CONTROL = Bulkhead(name="control", connections=6, statement_seconds=15)
-"""For pool states, plans, identities and the routers' stream: short work that must run even when everything else is
-busy.
+"""The bulkhead for pool states, plans, identities and the routers' stream: short work that must run even when
+everything else is busy.
 """
 
 UPKEEP = Bulkhead(name="upkeep", connections=5, statement_seconds=60)
-"""For background jobs, and for making the partitions that reports need."""
+"""The bulkhead for background jobs, and for creating the partitions that reports need."""
 
 JOBS = Bulkhead(name="jobs", connections=5, statement_seconds=60)
-"""For the locks of jobs that one process runs. A job holds its lock while it waits for a connection of `UPKEEP`: if
-both were of one group, a few jobs could hold all connections and wait for each other.
+"""The bulkhead for the locks of jobs that one process runs. A job holds its lock while it waits for a connection of
+`UPKEEP`. If both were of one bulkhead, a few jobs could hold all connections and wait for each other.
 """
 
 
 ROUTER_LIVE_FOR = "make_interval(secs => CAST(current_setting('fairlead.router_live_seconds') AS integer))"
-"""How long a router is live after its last report, as SQL: every connection of a `Database` has it as a setting."""
+"""SQL for the time after its last report during which a router is live. Every connection of a `Database` has the time
+as a setting.
+"""
 
 
 def make_engine(bulkhead: Bulkhead, pulse: Pulse, router_live_seconds: int) -> AsyncEngine:
@@ -152,7 +159,9 @@ def make_engine(bulkhead: Bulkhead, pulse: Pulse, router_live_seconds: int) -> A
 
 
 def _is_told_something(connection: "psycopg.AsyncConnection[Any]") -> bool:
-    """Whether the server sent something on an idle connection, which is most likely its last word."""
+    """Return whether the server sent anything on an idle connection, which usually means that it closed the
+    connection.
+    """
     looking = select.poll()
     looking.register(connection.fileno(), select.POLLIN)
     return bool(looking.poll(0))
@@ -161,8 +170,8 @@ def _is_told_something(connection: "psycopg.AsyncConnection[Any]") -> bool:
 class Database:
     """Reads, and short transactions, within one bulkhead.
 
-    A read is not a transaction: at Postgres' usual isolation level, each statement sees what is committed at its time
-    either way, and a transaction costs two more round trips, to begin and to end it.
+    A read is not a transaction. At Postgres' default isolation level, each statement sees the data committed when the
+    statement begins, with or without a transaction; and a transaction costs two more round trips.
     """
 
     def __init__(self, bulkhead: Bulkhead, pulse: Pulse, router_live_seconds: int = 10) -> None:
@@ -173,14 +182,14 @@ class Database:
 
     @property
     def switched_at(self) -> float:
-        """When another server took over (monotonic time): it may lack data that was remembered from the previous
-        server.
+        """The monotonic time at which another server took over, which may lack data that was remembered from the
+        earlier server.
         """
         return self._pulse.switched_at
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """A connection for reads; each statement commits its writes and releases its locks when it ends.
+        """Yield a connection for reads. Each statement commits its writes and releases its locks when it ends.
 
         Raises StoreUnavailable if Postgres is unreachable, StoreBusy if it is too busy.
         """
@@ -189,7 +198,7 @@ class Database:
 
     @asynccontextmanager
     async def holding(self) -> AsyncIterator[AsyncConnection]:
-        """A connection in a transaction, for locks or a consistent view of the data until its end, when everything is
+        """Yield a connection in a transaction, for locks or a consistent view of the data. At its end, everything is
         rolled back. Raises the errors of `reading`.
         """
         async with self._connected(self._transactions) as connection:
@@ -209,9 +218,10 @@ class Database:
             raise
 
     async def writing(self, work: Callable[[AsyncConnection], Awaitable[Result]]) -> Result:
-        """Runs `work` in one transaction, and again from the start when Postgres chose it as a deadlock's victim.
+        """Run `work` in one transaction, and again from the start if Postgres ended the transaction to resolve a
+        deadlock.
 
-        Raises StoreUnavailable if Postgres is unreachable or takes no writes; then nothing was acknowledged.
+        Raises StoreUnavailable if Postgres is unreachable or read-only; then nothing was acknowledged.
         """
         for attempt in range(1, _RETRIES + 1):
             self._pulse.require()
@@ -231,8 +241,8 @@ class Database:
         raise AssertionError("the last attempt returns or raises")
 
     async def go_on(self, connection: AsyncConnection) -> None:
-        """Keeps a transaction of `holding` alive, which Postgres would otherwise end after
-        `idle_seconds` of silence.
+        """Keep a transaction of `holding` alive, which Postgres would otherwise end after `idle_seconds` without a
+        statement.
         """
         self._pulse.limits.set(await driver(connection), self._bulkhead.statement_seconds * 2)
         await connection.execute(text("SELECT 1"))
@@ -241,7 +251,7 @@ class Database:
         await self.engine.dispose()
 
     def _unavailable(self, error: Exception) -> StoreUnavailable:
-        """The error as one line, without the statement."""
+        """Return the error as one line, without the statement."""
         cause = getattr(error, "orig", None) or error
         bulkhead = self._bulkhead
         if isinstance(cause, PoolTimeout):
@@ -258,7 +268,7 @@ class Database:
 
 
 async def driver(connection: AsyncConnection) -> "psycopg.AsyncConnection[Any]":
-    """The psycopg connection under an SQLAlchemy connection, in the same transaction; for COPY."""
+    """Return the psycopg connection under an SQLAlchemy connection, in the same transaction; for COPY."""
     raw = await connection.get_raw_connection()
     found = raw.driver_connection
     if not isinstance(found, psycopg.AsyncConnection):
@@ -267,5 +277,5 @@ async def driver(connection: AsyncConnection) -> "psycopg.AsyncConnection[Any]":
 
 
 def moment(seconds: float) -> datetime:
-    """Unix seconds → UTC time."""
+    """Convert Unix seconds to a UTC time."""
     return datetime.fromtimestamp(seconds, UTC)

@@ -1,14 +1,14 @@
-"""Errors by which a use case refuses; `http.problems` turns each into an RFC 9457 document.
+"""Errors by which a use case refuses a call; `http.problems` turns each into an RFC 9457 document.
 
 ServiceError
 ├── NotFound              the named object does not exist
 │   └── NotSampled            a decision, most often because it was not kept
 ├── Changed               the object is not as the caller saw it (If-Match)
-├── Conflict              the present state forbids it; `code` names why
+├── Conflict              the present state forbids the call; `code` names the reason
 ├── Denied                the caller is known, but not allowed
-├── NotAuthenticated      the caller is not known; `code` names why (login-link-expired, token-invalid, …)
-├── TooMany               too often in a short time; repeat later
-└── Unavailable           a dependency is away; repeat later
+├── NotAuthenticated      the caller is not known; `code` names the reason (login-link-expired, token-invalid, …)
+├── TooMany               too many calls in a short time; repeat later
+└── Unavailable           a dependency is unavailable; repeat later
     ├── StoreUnavailable      Postgres
     │   └── StoreBusy             Postgres has no capacity for this call
     ├── ClusterUnavailable    the Kubernetes API
@@ -32,8 +32,8 @@ class NotFound(ServiceError):
 
 
 class NotSampled(NotFound):
-    """A decision is not there, most often because it was not kept. `share` is that of requests with which all is well
-    whose decisions are kept, as observed (None = unknown), `days` how long decisions are kept.
+    """A decision is missing, most often because it was not kept. `share` is the observed share of kept decisions among
+    requests without a problem (None = unknown); `days` is how long decisions are kept.
     """
 
     def __init__(self, name: str, share: float | None, days: int) -> None:
@@ -42,7 +42,7 @@ class NotSampled(NotFound):
 
 
 def why_not_there(share: float | None, days: int) -> str:
-    """The possible reasons for a missing decision, the likeliest first, and how to get the next one kept."""
+    """Return the possible reasons for a missing decision, the likeliest first, and how to keep the next decision."""
     part = "only a share" if share is None else "almost all" if share > 0.99 else f"only about {share * 100:.2g} %"
     likely = (
         f"not sampled: {part} of the decisions are kept where all was well, and every one that was late, "
@@ -55,7 +55,7 @@ def why_not_there(share: float | None, days: int) -> str:
 class Conflict(ServiceError):
     """The present state forbids the call; `code` is a short hyphenated word, used in the problem's type.
 
-    `conflict` says what changed meanwhile, if that is the reason.
+    `conflict` describes a change by somebody else, if such a change is the reason.
     """
 
     def __init__(self, code: str, detail: str, conflict: PlanConflict | None = None) -> None:
@@ -77,7 +77,7 @@ class Denied(ServiceError):
 
 
 class NotAuthenticated(ServiceError):
-    """The caller is not known; `code` is the reason, from which the next step follows."""
+    """The caller is not known; `code` is the reason, which determines what the caller should do next."""
 
     def __init__(self, code: str, detail: str) -> None:
         self.code = code
@@ -110,7 +110,8 @@ class StoreUnavailable(Unavailable):
 
 
 class StoreBusy(StoreUnavailable):
-    """Postgres answers, but cannot do this: no free connection, a lock not granted or a statement that took too long.
+    """Postgres answers, but cannot do the work now: no connection is free, a lock was not granted, or a statement took
+    too long.
 
     Nothing of this call was stored.
     """
@@ -125,8 +126,8 @@ class ClusterUnavailable(Unavailable):
 
 
 class IdentityProviderUnavailable(Unavailable):
-    """The identity provider does not answer, answers against the OpenID Connect standard, or refuses
-    us as its client.
+    """The identity provider does not answer, violates the OpenID Connect standard, or refuses this API as
+    its client.
     """
 
     code = "identity-provider-unavailable"

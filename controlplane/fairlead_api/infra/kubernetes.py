@@ -1,4 +1,4 @@
-"""The Kubernetes API, called with the kubeconfig of the settings; its refusals become errors of ours."""
+"""The Kubernetes API, called with the kubeconfig of the settings. Its refusals become Fairlead's errors."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from fairlead_process.kubernetes_api import MERGE_PATCH, ClusterNotConfigured, C
 
 Answer = TypeVar("Answer")
 CONFIGURE_SECONDS = 60
-"""Pause before asking again when the Kubernetes API was not configured: a person has to configure it first."""
+"""Seconds until the next try if the Kubernetes API was not configured: a person has to configure it first."""
 
 
 class Kubernetes:
@@ -36,11 +36,15 @@ class Kubernetes:
         query: Sequence[tuple[str, str]] = (),
         content: str = MERGE_PATCH,
     ) -> Mapping[str, Any] | None:
-        """The answer; None = no such object. Raises ClusterUnavailable, Denied, Conflict, InvalidInput."""
+        """Send a request and return the answer; None if the object does not exist. Raises ClusterUnavailable, Denied,
+        Conflict, InvalidInput.
+        """
         return await self._asking(lambda api: api.call(method, path, query=query, body=body, content=content, absent=404))
 
     async def ask_text(self, path: str, query: Sequence[tuple[str, str]]) -> str | None:
-        """The text at a path, such as a pod's log; None = no such object. Raises as `ask` does."""
+        """Return the text at a path, such as a pod's log; None if the object does not exist. Raises the errors of
+        `ask`.
+        """
         return await self._asking(lambda api: api.text(path, query, absent=404))
 
     async def _asking(self, ask: Callable[[KubernetesApi], Awaitable[Answer]]) -> Answer:

@@ -1,8 +1,9 @@
-"""Notices that the database lacks what it had committed: after a restore from a backup, or after a failover to a server
-that was behind. Says so in the audit log, a metric and the pools' conditions.
+"""Notices that the database lacks data that it had committed: after a restore from a backup, or after a failover to a
+server that was behind. Reports the loss in the audit log, a metric and the pools' conditions.
 
-Two signs: the audit log no longer has an entry that this process saw, and a router has acknowledged a routing table
-that was never made here. What was revoked after the last entry is good again, and nobody else would know.
+There are two signs: the audit log no longer has an entry that this process saw, or a router has acknowledged a routing
+table that does not exist here. The report matters, because credentials revoked after the last entry are valid again,
+and nothing else shows it.
 """
 
 import logging
@@ -21,15 +22,17 @@ from fairlead_client.resources.audit import AuditAction, AuditHead
 _log = logging.getLogger(__name__)
 
 ONCE_IN = timedelta(minutes=10)
-"""Several processes and pools notice the same loss: one entry says so."""
+"""Time within which a second audit entry about a loss is left out, because several processes and pools notice the same
+loss.
+"""
 SHOWN_FOR = timedelta(days=1)
 
 _ENTRIES = tables.audit_log.c
 
 
 async def loss_of(connection: AsyncConnection, sign: str, since: datetime, now: datetime) -> list[AuditDraft]:
-    """The audit entry about a loss of which `sign` tells, unless there is one already. The database is complete until
-    `since`.
+    """Return the audit entry about a loss that was noticed by `sign`; empty if an entry about it exists already. The
+    database is complete up to `since`.
     """
     lately = select(_ENTRIES.id).where(_ENTRIES.action == AuditAction.DATABASE_WENT_BACK, _ENTRIES.at > now - ONCE_IN).limit(1)
     if (await connection.execute(lately)).scalar_one_or_none() is not None:
@@ -51,18 +54,20 @@ async def loss_of(connection: AsyncConnection, sign: str, since: datetime, now: 
 
 
 class LostCommits:
-    """What this process knows of losses; `look` is called every few seconds."""
+    """What this process knows about losses of committed data. `look` is called every few seconds."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._seen: AuditHead | None = None
         self.noticed_at = 0.0
-        """When a loss was noticed last (Unix seconds), by any process; 0 = none within a day."""
+        """When any process last noticed a loss (Unix seconds); 0 = not within a day."""
         self.words = ""
-        """Of that loss, for people; empty without one."""
+        """The description of that loss for people; empty without a loss."""
 
     async def look(self, now: datetime) -> float:
-        """Compare the audit log with what was seen of it, and read what is known of a loss; returns `noticed_at`."""
+        """Compare the audit log with the newest entry that this process saw, and read the newest loss. Returns
+        `noticed_at`.
+        """
         async with self._database.reading() as connection:
             head = await audit_log.newest_head(connection)
             seen = self._seen

@@ -1,6 +1,6 @@
-"""Notices with which one API process informs all others of a committed change.
+"""Notices by which one API process informs all others of a committed change.
 
-They are small, ordered, and at most 8,000 bytes each (a limit of NOTIFY).
+Notices are small and ordered. Each has at most 8,000 bytes, a limit of NOTIFY.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ class TableChanged(msgspec.Struct, frozen=True, tag="table"):
 
 
 class PoolDeleted(msgspec.Struct, frozen=True, tag="pool_deleted"):
-    """The pool is gone."""
+    """A pool was deleted."""
 
     pool: PoolKey
 
@@ -33,7 +33,7 @@ class BindingsChanged(msgspec.Struct, frozen=True, tag="bindings"):
 
 
 class CredentialsRevoked(msgspec.Struct, frozen=True, tag="credentials_revoked"):
-    """A token or a web session ended: remembered identities must be looked up again."""
+    """A token or a web session ended, so remembered identities must be looked up again."""
 
 
 class GatewayKeysChanged(msgspec.Struct, frozen=True, tag="gateway_keys"):
@@ -52,7 +52,7 @@ _decoder: "msgspec.json.Decoder[Notice]" = msgspec.json.Decoder(Notice)
 def decode(payload: str) -> Notice:
     """Decode a payload.
 
-    Raises msgspec.MsgspecError for a notice of another version that this one does not know.
+    Raises msgspec.MsgspecError for a notice that this version does not know.
     """
     return _decoder.decode(payload)
 

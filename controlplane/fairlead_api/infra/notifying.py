@@ -1,4 +1,6 @@
-"""NOTIFY and LISTEN: notices leave when their transaction commits and reach every API process in order."""
+"""Sends notices by NOTIFY and receives them by LISTEN. Notices are sent when their transaction commits, and reach every
+API process in order.
+"""
 
 import asyncio
 import logging
@@ -17,15 +19,13 @@ from fairlead_api.infra.pulse import Pulse, shut
 
 CHANNEL = "fairlead_changes"
 QUIET_SECONDS = 5.0
-"""After this many seconds without a notice, the listening connection is tested, and must answer within
-the same time.
-"""
+"""Seconds without a notice after which the listening connection is tested. The test has the same time limit."""
 
 _log = logging.getLogger(__name__)
 
 
 async def send(connection: AsyncConnection, notices: Sequence[Notice]) -> None:
-    """Queues the notices; they go out when the transaction commits, or never."""
+    """Queue the notices. They are sent if and when the transaction commits."""
     found = list(payloads(notices))
     if found:
         await connection.execute(
@@ -35,8 +35,8 @@ async def send(connection: AsyncConnection, notices: Sequence[Notice]) -> None:
 
 
 async def listen(pulse: Pulse, on_notice: Callable[[Notice], Awaitable[None]], on_gap: Callable[[], None]) -> None:
-    """Runs until cancelled. Calls `on_gap` after each (re)connect, because notices sent before it are lost. Without
-    a notice of its own that arrives, `pulse` hears so, and it connects again.
+    """Listen until cancelled. Calls `on_gap` after each (re)connect, because notices sent before it are lost. If the
+    process's own test notice does not arrive, reports this to `pulse` and connects again.
     """
     silent = False
     while True:
@@ -67,8 +67,8 @@ async def listen(pulse: Pulse, on_notice: Callable[[Notice], Awaitable[None]], o
 
 
 async def _hears(connection: Connection, pulse: Pulse, on_notice: Callable[[Notice], Awaitable[None]]) -> bool:
-    """Whether a notice that another connection sends arrives within QUIET_SECONDS. Behind a pooler in transaction mode
-    it is the server's connection that listens, which belongs to others a moment later.
+    """Return whether a notice that another connection sends arrives within QUIET_SECONDS. It does not arrive behind a
+    pooler in transaction mode, where the listening connection of the server is given to another client a moment later.
     """
     own = f"{CHANNEL}_{uuid4().hex}"
     await connection.execute(f"LISTEN {own}")
@@ -86,7 +86,7 @@ async def _hears(connection: Connection, pulse: Pulse, on_notice: Callable[[Noti
 
 
 async def _first(connection: Connection, channel: str, on_notice: Callable[[Notice], Awaitable[None]]) -> bool:
-    """Whether a notice arrives on this channel; those of CHANNEL that come before it are delivered."""
+    """Return whether a notice arrives on this channel, and deliver the notices of CHANNEL that arrive before it."""
     async for notification in connection.notifies(timeout=QUIET_SECONDS):
         if notification.channel == channel:
             return True

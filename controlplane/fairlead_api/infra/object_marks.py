@@ -1,18 +1,19 @@
-"""Annotations on Kubernetes objects. Some are left by an applied plan, so that the operator's report of the change can
-be recognised. Others say who owns an object: a GitOps tool, whose objects must be changed in Git, or a file. Pure.
+"""Annotations on Kubernetes objects. An applied plan leaves annotations by which the operator's report of the change is
+recognised. Other annotations show the owner of an object: a GitOps tool, whose objects must be changed in Git, or a
+file. Pure.
 """
 
 from collections.abc import Iterable, Mapping
 
 FIELD_MANAGER = "fairlead-api"
-"""The field manager of every change the API makes; the marks count only together with it."""
+"""The field manager of every change that the API makes. The annotations of a plan count only together with it."""
 CHANGED_BY = "fairlead.dev/changed-by"
 CHANGE_REASON = "fairlead.dev/change-reason"
 PLAN = "fairlead.dev/plan"
 
 
 OWNER = "fairlead.dev/owner"
-"""The annotation that names the owner of a pool directly: the file that `fairlead serve` was given."""
+"""The annotation that directly names the owner of a pool: the file that `fairlead serve` reads."""
 
 _MANAGERS = (
     ("argocd-controller", "Argo CD"),
@@ -26,14 +27,14 @@ _MANAGERS = (
     ("pulumi-kubernetes", "Pulumi"),
     ("pulumi-resource-kubernetes", "Pulumi"),
 )
-"""Field managers, or their beginnings before a hyphen, and whose they are."""
+"""Field managers, or the parts before a hyphen, each with the name of its tool."""
 
 _MANAGED_BY = {"Helm": "Helm", "pulumi": "Pulumi", "kro": "kro", "configmanagement.gke.io": "Config Sync"}
-"""Values of `app.kubernetes.io/managed-by`."""
+"""Values of `app.kubernetes.io/managed-by`, each with the name of its tool."""
 
 
 def owner_of(labels: Mapping[str, str], annotations: Mapping[str, str], managers: Iterable[str] = ()) -> str | None:
-    """The name of the owning tool; None if people may change the object here.
+    """Return the name of the owning tool; None if people may change the object in the cluster.
 
     The name includes the tool's application if the annotation has it.
     """

@@ -22,7 +22,7 @@ _ATTACHED = sa.text(
 
 
 def index_name(table: str, columns: Sequence[str]) -> str:
-    """The index's name by the metadata's naming convention."""
+    """Return the index's name by the metadata's naming convention."""
     return f"ix_{table}_{'_'.join(columns)}"
 
 
@@ -43,8 +43,8 @@ def build_partial(name: str, table: str, columns: Sequence[str], where: str, inc
 
 
 def build_on_partitions(table: str, columns: Sequence[str], *, name: str = "", where: str = "") -> None:
-    """Builds an index on a partitioned table and on each of its partitions; if `where` is given, only on its rows.
-    `name` stands for the columns in the index's name.
+    """Builds an index on a partitioned table and on each of its partitions; if `where` is given, only on its rows. A
+    given `name` replaces the columns in the index's name.
     """
     ending = name or "_".join(columns)
     name, of_rows = f"ix_{table}_{ending}", f" WHERE {where}" if where else ""
@@ -72,9 +72,9 @@ def _build(connection: Any, name: str, table: str, columns: Sequence[str], where
 
 @contextmanager
 def _patient() -> "Iterator[Any]":
-    """A connection outside a transaction, without the migration's time limits.
+    """Yield a connection outside a transaction, without the migration's time limits.
 
-    It needs no limits: a concurrent build may wait long, but no writer waits for it.
+    It needs no limits: a concurrent build may wait long, but no writer waits for the build.
     """
     with op.get_context().autocommit_block():
         connection = op.get_bind()

@@ -1,6 +1,6 @@
-"""Keyset paging: stable under inserts and cheap at any depth; and queries that serve as the source of other queries,
-such as a search among the newest thousands of rows. Also shared by lists of history: narrowing by an index, pools by
-name, one row, the newest rows.
+"""Keyset paging: stable under inserts and cheap at any depth. Also queries that serve as the source of other queries,
+such as a search among the newest thousands of rows; and helpers of history lists: narrowing by an index, pools by name,
+one row, the newest rows.
 """
 
 import base64
@@ -29,7 +29,7 @@ NAME = "searched"
 
 
 class Columns:
-    """The columns of the rows, as attributes or by name."""
+    """The columns of the rows, by attribute or by name."""
 
     def __init__(self, named: Mapping[str, ColumnElement[Any]]) -> None:
         self._named = named
@@ -45,7 +45,7 @@ class Columns:
 
 
 class RowsWithin:
-    """The rows of `query`, which must name each of its columns, as the source of another query; `c` has the columns.
+    """The rows of `query` as the source of another query; `c` has the columns, and `query` must name each of them.
 
     The rows of a `lateral` query may depend on earlier sources.
     """
@@ -57,8 +57,8 @@ class RowsWithin:
         self.c = Columns(named)
 
     def select(self, *columns: "ColumnElement[Any]", beside: FromClause | None = None) -> "Select[Any]":
-        """A query for these columns of the rows; if none are given, for all columns. `beside` joins the rows with other
-        tables.
+        """Return a query for these columns of the rows, or for all columns if none are given. `beside` joins the rows
+        with other tables.
         """
         return select(*(columns or self._every)).select_from(self.source if beside is None else beside)
 
@@ -67,7 +67,7 @@ _values = msgspec.json.Decoder()
 
 Item = TypeVar("Item")
 COUNTED = 1_000
-"""Totals are exact up to this number."""
+"""The number up to which totals are exact."""
 
 SEARCHED = 5_000
 """Maximum number of rows that one page reads to test conditions without an index."""
@@ -81,7 +81,7 @@ def encode_cursor(values: Sequence[Any]) -> str:
 
 
 def decode_cursor(cursor: str, columns: Sequence[Any]) -> tuple[Any, ...]:
-    """The position in a cursor. Raises InvalidInput for a cursor that this API did not create."""
+    """Decode the position in a cursor. Raises InvalidInput for a cursor that this API did not create."""
     try:
         values = decode_json(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)), _values)
         if not isinstance(values, list) or len(values) != len(columns):
@@ -112,12 +112,12 @@ async def page(
     descending: bool = True,
     reverse: bool = False,
 ) -> Page[Item]:
-    """One page of `query` ordered by `keys` (all in one direction, together unique, all among the selected columns);
-    `reverse` reverses that direction, using the same index.
+    """Return one page of `query` ordered by `keys` (all in one direction, together unique, all among the selected
+    columns); `reverse` reverses that direction, using the same index.
 
-    An index must serve the conditions of `query` together with the order. Conditions that no index serves go into
-    `also`: they are tests of the selected columns, applied to the next SEARCHED rows only. The cursor continues after
-    the last row read, so a page may hold fewer than `limit` rows, or none, without being the last.
+    An index must serve the conditions of `query` together with the order. Conditions without an index belong into
+    `also`: these tests are applied to the next SEARCHED rows only. The cursor continues after the last row that was
+    read. So a page may have fewer than `limit` rows, or none, without being the last page.
     """
     descending = descending != reverse
     order = [key.desc() if descending else key.asc() for key in keys]
@@ -157,7 +157,7 @@ async def page(
 
 
 async def every(fetch: Callable[[str | None], Any]) -> AsyncIterator[Any]:
-    """All items of a paged list, read page by page; `fetch` takes a cursor."""
+    """Yield all items of a paged list, read page by page; `fetch` takes a cursor."""
     cursor: str | None = None
     while True:
         found: Page[Any] = await fetch(cursor)
@@ -172,16 +172,16 @@ logger = logging.getLogger(__name__)
 
 
 Build = Callable[[Any, str], Item]
-"""Creates an item from a row and its pool's name."""
+"""A function that creates an item from a row and its pool's name."""
 
 Chosen = tuple[Select[Any], list[Test]]
 """The two inputs of `page`: a query that an index serves, and further tests on its rows."""
 
 BUCKETS = 60
-"""Buckets of timelines and sparklines."""
+"""Number of buckets of timelines and sparklines."""
 
 NO_POOL = -1
-"""An id that no pool has."""
+"""An id that belongs to no pool."""
 
 
 class Lists:
@@ -192,8 +192,8 @@ class Lists:
         self._pools = PoolNames()
 
     async def pool_id(self, connection: AsyncConnection, pool: str | None) -> int | None:
-        """The pool's id; NO_POOL if there was never such a pool. Raises InvalidInput for a name
-        that is not namespace/name.
+        """Return the pool's id; NO_POOL if a pool of this name never existed. Raises InvalidInput for a name that is
+        not namespace/name.
         """
         if pool is None:
             return None
@@ -211,14 +211,14 @@ class Lists:
     async def page(
         self, connection: AsyncConnection, chosen: Chosen, keys: Sequence["ColumnElement[Any]"], build: Build[Item], span: Span
     ) -> Page[Item]:
-        """One page, newest first by `keys`."""
+        """Return a page, newest first by `keys`."""
         query, also = await self.within(connection, chosen, span.sight)
         found = await page(connection, query, keys, _row, also=also, cursor=span.cursor, limit=span.limit, reverse=span.reverse)
         items = [item for _, item in await self._built(connection, found.items, build)]
         return Page(items=items, next_cursor=found.next_cursor, total=found.total, total_at_least=found.total_at_least)
 
     async def within(self, connection: AsyncConnection, chosen: Chosen, sight: Sight) -> Chosen:
-        """Narrows a query to rows of pools that the caller may see. A single pool is looked up by index; with several,
+        """Narrow a query to rows of pools that the caller may see. A single pool uses an index; with several pools, the
         rows are tested.
         """
         if sight is None:
@@ -231,7 +231,7 @@ class Lists:
         return query, [*also, lambda columns: columns.pool_id.in_(ids)]
 
     async def one(self, query: "Select[Any]", what: str, name: str, build: Build[Item]) -> Item:
-        """The only row of the query. Raises NotFound (with `what` as the kind), also for an unreadable row."""
+        """Return the only row of the query. Raises NotFound (with `what` as the kind), also for an unreadable row."""
         async with self.database.reading() as connection:
             row = (await connection.execute(query)).one_or_none()
             built = [] if row is None else await self._built(connection, [row], build)
@@ -242,8 +242,8 @@ class Lists:
     async def recent(
         self, table: Table, since: datetime, build: Build[Item], pool: str | None, sight: Sight, limit: int, *also: "ColumnElement[bool]"
     ) -> list[tuple[datetime, Item]]:
-        """The newest visible rows recorded since then, oldest first, each with the time at which its
-        report was stored.
+        """Return the newest visible rows recorded after `since`, oldest first, each with the time at which its report
+        was stored.
         """
         query = select(table).where(table.c.recorded_at > since, *also)
         async with self.database.reading() as connection:
@@ -260,9 +260,11 @@ class Lists:
 
 
 def readable(rows: Iterable[Any], build: Callable[[Any], Item]) -> list[tuple[Any, Item]]:
-    """The rows with their items. A row that this version cannot read is left out, so that the other rows stay readable.
+    """Return the rows with their items. A row that this version cannot read is left out, so that the other rows stay
+    readable.
 
-    For example, a newer version stored a reason that this one does not know, and was then rolled back.
+    This happens, for example, when a newer version stored a reason that this version does not know, and was then rolled
+    back.
     """
     found = []
     for row in rows:
@@ -275,10 +277,10 @@ def readable(rows: Iterable[Any], build: Callable[[Any], Item]) -> list[tuple[An
 
 
 def narrowed(query: "Select[Any]", filters: Sequence[tuple[Any, Any]], unserved: Sequence[tuple[Any, Any]] = ()) -> Chosen:
-    """Narrows a query by filters.
+    """Narrow a query by filters.
 
-    The first filter that is given narrows the query through its index (`column, at`); the others, and those `unserved`
-    by any index, are tested on its rows. Order `filters` so that the most selective comes first.
+    The first given filter narrows the query through its index (`column, at`). The other filters, and the `unserved`
+    ones, which have no index, are tested on the rows. Order `filters` so that the most selective filter comes first.
     """
     asked = [(column, value) for column, value in filters if value is not None]
     tested = [*asked[1:], *((column, value) for column, value in unserved if value is not None)]
@@ -288,7 +290,7 @@ def narrowed(query: "Select[Any]", filters: Sequence[tuple[Any, Any]], unserved:
 
 
 def equals(name: str, value: Any) -> Test:
-    """A test that the column of this name has this value."""
+    """Return a test that the column of this name has this value."""
     return lambda columns: columns[name] == value
 
 

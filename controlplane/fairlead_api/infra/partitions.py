@@ -15,23 +15,25 @@ _PARTITIONS = text("SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid
 
 
 def partition_name(table: str, day: date) -> str:
-    """The name of a day's partition: `decisions`, 2026-11-21 → `decisions_20261121`."""
+    """Return the name of a day's partition: `decisions`, 2026-11-21 → `decisions_20261121`."""
     return f"{table}_{day:%Y%m%d}"
 
 
 def partition_day(name: str) -> tuple[str, date] | None:
-    """The table and day in a partition's name; None if it is not one of ours."""
+    """Return the table and day in a partition's name; None if the name is not that of a daily partition."""
     match = _NAME.match(name)
     return (match[1], date(int(match[2]), int(match[3]), int(match[4]))) if match else None
 
 
 def is_partition(name: str) -> bool:
-    """Whether a table name is one of our daily partitions."""
+    """Return whether a table name is one of our daily partitions."""
     return _NAME.match(name) is not None
 
 
 class Partitions:
-    """Makes and drops the daily partitions. It remembers existing ones, so that the usual call costs nothing."""
+    """Makes and drops the daily partitions. It remembers existing partitions, so that the usual call needs no
+    statement.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -39,7 +41,7 @@ class Partitions:
         self._known_at = database.switched_at
 
     async def ensure(self, table: str, days: Iterable[date]) -> None:
-        """Makes the missing partitions of `days`; safe when several processes do so at once."""
+        """Make the missing partitions of `days`; safe when several processes do so at the same time."""
         if self._known_at != self._database.switched_at:  # another server answers, which may lack what was made last
             self._known.clear()
             self._known_at = self._database.switched_at
@@ -63,10 +65,10 @@ class Partitions:
         self._known.update(partition_name(table, day) for day in absent)
 
     async def drop_before(self, table: str, day: date) -> list[str]:
-        """Drops the partitions of days before `day`; returns their names.
+        """Drop the partitions of days before `day`; return their names.
 
-        It gives up soon if a long reader, such as a dump, holds the table, because all other users would wait behind
-        it.
+        Gives up soon if a long reader, such as a dump, holds the table, because all other users would wait behind the
+        drop.
         """
 
         async def work(connection: AsyncConnection) -> list[str]:

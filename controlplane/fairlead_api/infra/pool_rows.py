@@ -1,4 +1,4 @@
-"""Shared reads of the rows of pools: a living pool's row, and names by id."""
+"""Shared reads of the rows of pools: the row of an existing pool, and names by id."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -24,7 +24,7 @@ class PoolNames:
         self._by_name: dict[str, int] = {}
 
     async def id_of(self, connection: AsyncConnection, pool: PoolKey) -> int | None:
-        """The pool's id; None if there never was such a pool."""
+        """Return the pool's id; None if there never was such a pool."""
         if str(pool) not in self._by_name:
             await self._read(connection)
         return self._by_name.get(str(pool))
@@ -44,13 +44,13 @@ class PoolNames:
 
 
 def new_pool(**values: Any) -> Insert:
-    """The insert of a pool of which nothing is known but `values`; without effect if its name is known already."""
+    """Return the insert of a new pool with only these `values`. It has no effect if the pool's name already exists."""
     unknown = {"generation": 0, "resource_version": "0", "model": "", "spec": {}, "labels": {}, "annotations": {}}
     return insert(tables.pools).values(**unknown, changed_by="", conditions=[], **values).on_conflict_do_nothing()
 
 
 async def pool_row(connection: AsyncConnection, pool: PoolKey) -> Any:
-    """The living pool's row; raises NotFound."""
+    """Return the row of an existing pool. Raises NotFound."""
     pools = tables.pools
     query = select(pools).where(pools.c.namespace == pool.namespace, pools.c.name == pool.name, pools.c.deleted_at.is_(None))
     row = (await connection.execute(query)).one_or_none()
@@ -60,12 +60,12 @@ async def pool_row(connection: AsyncConnection, pool: PoolKey) -> Any:
 
 
 def slo_of(row: Any) -> SloFacts:
-    """The objectives that routers follow; before the pool has a table, the default objectives."""
+    """Return the objectives that routers follow; the default objectives before the pool has a table."""
     return msgspec.convert(row.facts, MirroredFacts).table.slo if row.facts else SloFacts()
 
 
 def conditions_of(row: Any) -> list[PoolCondition]:
-    """The object's conditions in Kubernetes' own spelling; unreadable times are left out."""
+    """Return the object's conditions in Kubernetes' own spelling; unreadable times are left out."""
     found = []
     for item in row.conditions:
         since = item.get("lastTransitionTime")

@@ -1,9 +1,9 @@
 """Watches whether Postgres answers, and ends operations that wait for it too long.
 
-It asks continuously on a separate connection. A frozen server or a network that drops packets does not refuse
-connections; it is silent, and cancelling a psycopg operation waits for the server again. So operations are not
-cancelled. Instead the connection's socket is shut down, which libpq treats as the end of the connection: the operation
-fails as if the server had closed it, and the pool throws the connection away.
+A separate connection tests the database continuously. A frozen server or a network that drops packets does not refuse
+connections but stays silent, and cancelling a psycopg operation waits for the server again. So operations are not
+cancelled. Instead the connection's socket is shut down. libpq treats this as the end of the connection: the operation
+fails as if the server had closed it, and the pool discards the connection.
 """
 
 import asyncio
@@ -26,23 +26,25 @@ from fairlead_api.infra.errors import StoreUnavailable
 from fairlead_process.clock import OtherClock, SteadyClock
 
 CONNECT_SECONDS = 5.0
-"""Longest time to connect, including login.
+"""Maximum seconds to connect, including login.
 
-An unreachable database is usually detected sooner; the limit is generous so that a busy machine does not look like an
-unreachable one.
+An unreachable database is usually detected sooner. The limit is generous, so that a busy machine does not look like an
+unreachable database.
 """
 
 RECONNECT_SECONDS = 1.8
-"""Longest time for the checking connection to reconnect, once the database has answered before."""
+"""Maximum seconds for the testing connection to reconnect, once the database has answered before."""
 
 ASK_SECONDS = 0.25
-"""Pause between two questions whether the database answers."""
+"""Seconds between two tests whether the database answers."""
 
 SILENCE_SECONDS = 1.2
-"""A database that does not answer on any connection within this time counts as unreachable."""
+"""Seconds after which a database that answers on no connection counts as unreachable."""
 
 LATE_SECONDS = 0.1
-"""If a timer fires this late, the process itself was suspended, and answers may be waiting unread in the socket."""
+"""Delay in seconds by which a timer shows that the process itself was suspended, so that answers may be waiting unread
+in the socket.
+"""
 
 KEEPALIVE: dict[str, Any] = {
     "keepalives_idle": 5,
@@ -50,25 +52,27 @@ KEEPALIVE: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 5000,
 }
-"""libpq's settings by which the kernel notices a dead peer (TCP only; milliseconds for the last, seconds for the
-others).
+"""libpq's settings by which the kernel notices a dead peer (TCP only; the last in milliseconds, the others
+in seconds).
 """
 
 DEAF = (
-    "notices of the database do not arrive: a pooler in transaction mode is before it; connect to the database itself, or to a pooler in "
+    "notices of the database do not arrive: a pooler in transaction mode is in front of it; connect to the database itself, or to a pooler in "
     "session mode"
 )
 _log = logging.getLogger(__name__)
 
 
 def shut(connection: Connection) -> None:
-    """Ends the connection without asking the server; a task that waits for it gets an OperationalError."""
+    """End the connection without contacting the server. A task that waits for the connection gets an
+    OperationalError.
+    """
     with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as twin:
         twin.shutdown(socket.SHUT_RDWR)
 
 
 TOLD_SECONDS = 5.0
-"""The log says so when the database's clock and this machine's differ by more."""
+"""Difference in seconds between the database's clock and this machine's clock above which the log reports it."""
 _QUESTION = "SELECT current_setting('transaction_read_only')::bool, extract(epoch FROM clock_timestamp())::float8"
 
 
@@ -79,7 +83,7 @@ class WaitLimits:
         self._timers: WeakKeyDictionary[Connection, asyncio.TimerHandle] = WeakKeyDictionary()
 
     def set(self, connection: Connection, seconds: float) -> None:
-        """Starts a time limit now; replaces an earlier limit."""
+        """Start a time limit now. It replaces an earlier limit of the connection."""
         self.lift(connection)
         loop = asyncio.get_running_loop()
         due = loop.time() + seconds
@@ -100,12 +104,12 @@ class WaitLimits:
 class Pulse:
     """The state of one database as this process sees it.
 
-    Every user of the database calls `require` first, so that no caller waits for a database that is known to be away.
-    Until `run` has got an answer, the database counts as answering.
+    Every user of the database calls `require` first, so that no caller waits for a database that is known to be
+    unreachable. Until `run` has received an answer, the database counts as answering.
     """
 
     def __init__(self, url: str, patience: float = 1.0, older: Collection[str] = ()) -> None:
-        """`patience` multiplies the times after which the pulse gives up a connection, or the database. `older` are the
+        """`patience` multiplies the times after which the pulse gives up a connection or the database. `older` are the
         migrations of databases that this version cannot work with.
         """
         self.patience = patience
@@ -121,33 +125,35 @@ class Pulse:
         self._unfit: str | None = None
         self._deaf = False
         self.lost_at = 0.0
-        """When the database was last found unreachable (`time.monotonic`); connections from before are not trusted."""
+        """When the database was last found unreachable (`time.monotonic`). Older connections are not trusted."""
         self._read_only = False
         self.switched_at = 0.0
-        """When the database began or stopped taking writes (`time.monotonic`). A connection from before may lead to a
+        """When the database began or stopped accepting writes (`time.monotonic`). An older connection may lead to a
         server that is no longer the primary, and must not be used.
         """
 
     @property
     def read_only(self) -> bool:
-        """Whether the database currently takes no writes."""
+        """Whether the database currently accepts no writes."""
         return self._read_only
 
     def now(self) -> datetime:
-        """The time by the database's clock, which all processes of the API share; by this machine's clock until the
-        database has answered.
+        """The time by the database's clock, which all processes of the API share. Until the database has answered, the
+        time by this machine's clock.
         """
         return datetime.fromtimestamp(self._steady() + self._database_clock.ahead_seconds, UTC)
 
     def require(self) -> None:
-        """Raises StoreUnavailable while the database is away, or is not one that this version can work with."""
+        """Raises StoreUnavailable while the database is unreachable, or if this version cannot work with it."""
         if self._away is not None:
             raise StoreUnavailable(f"the database does not answer: {self._away}")
         if self._unfit is not None:
             raise StoreUnavailable(self._unfit)
 
     def require_heard(self) -> None:
-        """Raises the errors of `require`, and also raises before the first answer and while notices do not arrive."""
+        """Raises the errors of `require`. Also raises StoreUnavailable before the first answer, and while notices do
+        not arrive.
+        """
         self.require()
         if self._heard_at is None:
             raise StoreUnavailable("the database has not answered yet")
@@ -155,7 +161,7 @@ class Pulse:
             raise StoreUnavailable(DEAF)
 
     def notices(self, *, arrive: bool) -> None:
-        """Notes whether notices sent by NOTIFY arrive at this process."""
+        """Record whether notices sent by NOTIFY arrive at this process."""
         if self._deaf and arrive:
             _log.info("notices arrive again")
         elif not arrive and not self._deaf:
@@ -163,8 +169,8 @@ class Pulse:
         self._deaf = not arrive
 
     async def connect(self, application: str, settings: Mapping[str, str] = MappingProxyType({}), *, autocommit: bool = True) -> Connection:
-        """Connects within CONNECT_SECONDS; gives up at once when the database is away or goes away. `settings` are
-        the session's settings, besides those of every session.
+        """Connect within CONNECT_SECONDS. Gives up at once if the database is, or becomes, unreachable. `settings` are
+        added to the settings of every session.
 
         Raises psycopg.Error.
         """
@@ -202,19 +208,21 @@ class Pulse:
         return made
 
     def taken(self, connection: Connection, seconds: float) -> None:
-        """Records that a connection is in use, for at most this long."""
+        """Record that a connection is in use, for at most this many seconds."""
         self._in_use.add(connection)
         self.limits.set(connection, seconds)
 
     def returned(self, connection: Connection, *, works: bool) -> None:
-        """Records that a connection is no longer in use; if it works, that counts as an answer of the database."""
+        """Record that a connection is no longer in use. If the connection works, that counts as an answer of the
+        database.
+        """
         self._in_use.discard(connection)
         self.limits.lift(connection)
         if works:
             self._heard_at = asyncio.get_running_loop().time()
 
     async def run(self) -> None:
-        """Asks the database whether it answers, until cancelled."""
+        """Test until cancelled whether the database answers."""
         while True:
             try:
                 seconds = CONNECT_SECONDS if self._heard_at is None else RECONNECT_SECONDS
@@ -250,10 +258,10 @@ class Pulse:
         clock = self._database_clock
         if clock.hear(said, asked_at, self._steady()) and abs(clock.ahead_seconds) > TOLD_SECONDS:
             seconds = round(clock.ahead_seconds, 1)
-            _log.warning("the database's clock is not as this machine's, and is used for times", extra={"ahead_seconds": seconds})
+            _log.warning("the database's clock differs from this machine's, and is used for times", extra={"ahead_seconds": seconds})
 
     def _judge(self, unfit: str | None) -> None:
-        """Notes whether this version can work with the database."""
+        """Record whether this version can work with the database."""
         if unfit is not None and unfit != self._unfit:
             _log.error("the database cannot be used", extra={"error": unfit})
         self._unfit = unfit

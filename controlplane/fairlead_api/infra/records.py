@@ -1,9 +1,9 @@
-"""Converts records to rows and back by name: a record's field is the column of the same name.
+"""Converts records to rows and back by name: a record's field corresponds to the column of the same name.
 
 Statements, types and the order of columns follow from the table, so there is no second list to maintain. There are
-three exceptions: a record's `pool` is the column `pool_id`; the writer gives the columns that the record does not have;
-and Postgres fills columns that have a default. A field without a column, or a column that nothing fills, is an error
-when the module is imported. A field that its record marks as not stored has no column.
+three exceptions: a record's `pool` is the column `pool_id`; the writer supplies columns that the record does not have;
+and Postgres fills columns with a default. A field without a column, and a column without a value, are errors at the
+import of the module. A field that its record marks as not stored has no column.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,9 +31,9 @@ _DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's
 
 
 def read(kind: type[Record], row: Any, /, **given: Any) -> Record:
-    """A row as a record.
+    """Convert a row to a record.
 
-    Each field is `given`, or read from the column of its name (words become enums, JSON becomes records), or else keeps
+    Each field is `given`, or read from the column of the same name (text becomes enums, JSON becomes records), or keeps
     its default.
     """
     named: Any = kind
@@ -47,7 +47,9 @@ _AS_THEY_ARE = frozenset(one | None for one in (str, int, bool, datetime)) | {st
 
 @lru_cache(maxsize=1024)
 def _taken(kind: Any, columns: tuple[str, ...], given: tuple[str, ...]) -> tuple[tuple[str, int, Any], ...]:
-    """The fields that such a row fills, each with its place in the row and the type to convert to; None = unchanged."""
+    """Return the fields that such a row fills, each with its position in the row and the type to convert to; None =
+    unchanged.
+    """
     known = get_type_hints(kind)
     names = [field.name for field in fields(kind) if field.name in columns and field.name not in given]
     return tuple((name, columns.index(name), None if known[name] in _AS_THEY_ARE else known[name]) for name in names)
@@ -56,9 +58,9 @@ def _taken(kind: Any, columns: tuple[str, ...], given: tuple[str, ...]) -> tuple
 class Writing(Generic[Record]):
     """Turns records of one kind into rows of one table.
 
-    `given` names the columns that are not fields of the record, and the fields that are stored in another form. For
-    each, the writer gives a value for all rows or a function of the record, such as `router="edge-0"` or
-    `pool_id=lambda load: ids[load.pool]`.
+    `given` names the columns that are not fields of the record, and the fields that are stored in another form. The
+    writer supplies a value for all rows, or a function of the record, for each such column or field: for example
+    `router="edge-0"` or `pool_id=lambda load: ids[load.pool]`.
     """
 
     def __init__(self, table: Table, kind: type[Record], *given: str) -> None:
@@ -76,7 +78,7 @@ class Writing(Generic[Record]):
         self._insert = insert(table).from_select([one.name for one in stored], _in_order(source, table)).on_conflict_do_nothing()
 
     async def copy(self, connection: AsyncConnection, records: Sequence[Record], **given: Any) -> None:
-        """Adds rows by binary COPY, the fastest way. A row that already exists is an error."""
+        """Add rows by binary COPY, the fastest way. A row that already exists is an error."""
         if not records:
             return
         content = copying.rows(self._fields(given), records)
@@ -84,7 +86,7 @@ class Writing(Generic[Record]):
             await written.write(content)
 
     async def add(self, connection: AsyncConnection, records: Sequence[Record], **given: Any) -> None:
-        """Adds the rows that do not exist yet, in one statement and in the order of their keys."""
+        """Add the rows that do not exist yet, in one statement and in the order of their keys."""
         if not records:
             return
         names, getters = [one.name for one in self._columns], self._getters(given)
@@ -108,9 +110,9 @@ class Writing(Generic[Record]):
 
 
 def recordset(columns: Iterable["Column[Any]"]) -> TableValuedAlias:
-    """The parameter of `bound`, a JSON list of objects, as a table with these columns.
+    """Return a table with these columns whose rows come from the parameter of `bound`, a JSON list of objects.
 
-    It is many times faster to bind than one array per column.
+    Binding it is many times faster than binding one array per column.
     """
     typed = [column(one.name, one.type) for one in columns]
     source = func.json_to_recordset(cast(bindparam("rows", type_=Text), JSON))
@@ -118,7 +120,7 @@ def recordset(columns: Iterable["Column[Any]"]) -> TableValuedAlias:
 
 
 def bound(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The parameter of a statement made with `recordset`."""
+    """Return the parameter of a statement made with `recordset`."""
     return {"rows": msgspec.json.encode(rows).decode()}
 
 
@@ -138,7 +140,9 @@ def _for_json(one: "Column[Any]", get: Getter) -> Getter:
 
 
 def _moment(get: Getter) -> Getter:
-    """A time in UTC, converted from a record's Unix seconds; a value that already is a time is unchanged."""
+    """Return a getter of a UTC time, converted from a record's Unix seconds. A value that already is a time is
+    unchanged.
+    """
 
     def read_moment(record: Any) -> Any:
         value = get(record)

@@ -1,6 +1,6 @@
 """Shares one answer among callers who ask the same question at the same time.
 
-Concurrent callers wait for one computation, and its result is reused for a moment. `Recent` goes further, for figures
+`Shared` lets concurrent callers wait for one computation, and reuses its result for a moment. `Recent` is for figures
 that cover minutes and hardly change within seconds: as long as callers keep asking for such a figure, none of them
 waits.
 """
@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 MAX_KEYS = 256
 RESTS = 40
-"""A figure is kept for this many times its computing time, unless a caller would then have to wait for it."""
+"""Factor of its computing time for which a figure is reused, unless a caller would then have to wait for the figure."""
 PAUSE_SECONDS = 0.25
-"""Pause before an answer's background recomputation, so that the caller's other questions come first."""
+"""Seconds before an answer's background recomputation, so that the caller's other questions come first."""
 
 
 class Shared:
-    """Remembers results for `seconds` (0 = shares nothing)."""
+    """Remembers results for `seconds` (0 = results are not shared)."""
 
     def __init__(self, seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
@@ -27,7 +27,7 @@ class Shared:
         self._found: dict[Hashable, tuple[float, asyncio.Future[Any]]] = {}
 
     async def get(self, key: Hashable, make: Callable[[], Awaitable[Result]]) -> Result:
-        """The result of `make`, called here or by another caller.
+        """Return the result of `make`, called for this caller or another one.
 
         A failure is raised to all waiting callers, and then forgotten.
         """
@@ -50,7 +50,7 @@ class Shared:
             raise
 
     def forget(self) -> None:
-        """Drops all results, finished or in progress: later callers do not get them."""
+        """Drop all results, finished or in progress, so that later callers do not get them."""
         self._found.clear()
 
 
@@ -72,13 +72,13 @@ class Recent:
         self._monotonic = monotonic
         self._shared = Shared(fresh_seconds, monotonic)
         self._found: dict[Hashable, tuple[float, float, Any]] = {}
-        """For each figure: when it was requested, how long it took, and its value."""
+        """For each figure: when it was requested, how many seconds it took, and its value."""
         self._refreshing: dict[Hashable, asyncio.Task[Any]] = {}
 
     async def get(self, key: Hashable, make: Callable[[], Awaitable[Result]]) -> Result:
-        """A recent result of `make`.
+        """Return a recent result of `make`.
 
-        A failure is raised only to waiting callers; the previous result is used until it is too old.
+        A failure is raised only to waiting callers. The earlier result is used until it is too old.
         """
         known = self._found.get(key)
         age = self._usable if known is None else self._monotonic() - known[0]

@@ -8,8 +8,8 @@ Sight = frozenset[str] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A stretch of a list: from a cursor, at most `limit` rows, of pools in `sight`; `reverse` reverses the order of
-    the list. A span of the `whole` list uses an order in which rows keep their place while the list is read to its end.
+    """A part of a list: at most `limit` rows after a cursor, of pools in `sight`. `reverse` reverses the order of the
+    list. A span of the `whole` list uses an order in which rows keep their place while the list is read to its end.
     """
 
     cursor: str | None = None

@@ -6,24 +6,24 @@ from fairlead.errors import InvalidInput
 from fairlead.instants import TIME_WANTED, is_usual, read_time
 
 LATEST = 1e11
-"""The largest time in Unix seconds that every clock and column here can hold (the year 5138)."""
+"""The largest time in Unix seconds that every clock and column in Fairlead can hold (the year 5138)."""
 
 
 def check_time(field_name: str, seconds: float) -> None:
-    """Raises InvalidInput for a time that no clock and no column can hold."""
+    """Raises InvalidInput for a time that a clock or a column cannot hold."""
     if not 0 <= seconds <= LATEST:
         raise InvalidInput(field_name, seconds, "give Unix seconds, such as 1700000000.0")
 
 
 def check_instant(field_name: str, written: object, instant: datetime) -> datetime:
-    """The instant. Raises InvalidInput outside the years 2000 to 2199; see `is_usual`."""
+    """Return the instant. Raises InvalidInput outside the years 2000 to 2199; see `is_usual`."""
     if not is_usual(instant):
         raise InvalidInput(field_name, written, "write a time of the years 2000 to 2199")
     return instant
 
 
 def parse_time(field: str, text: str, now: datetime) -> datetime:
-    """The time that `text` means. Raises InvalidInput naming `field`."""
+    """Return the time that `text` means. Raises InvalidInput naming `field`."""
     try:
         found = read_time(text, now)
     except (ValueError, OverflowError) as error:
@@ -32,7 +32,7 @@ def parse_time(field: str, text: str, now: datetime) -> datetime:
 
 
 def parse_range(start: str | None, end: str | None, now: datetime) -> tuple[datetime | None, datetime | None]:
-    """Start and end of a range, None if not given. Raises InvalidInput if the start is after the end."""
+    """Parse the start and end of a range, None if not given. Raises InvalidInput if the start is after the end."""
     begun = parse_time("from", start, now) if start is not None else None
     ended = parse_time("to", end, now) if end is not None else None
     if begun is not None and ended is not None and begun >= ended:

@@ -1,6 +1,5 @@
-"""Migrates a database to the newest version from code.
-
-It does what `alembic upgrade head` does, from any working directory.
+"""Migrates a database to the newest version from code, as `alembic upgrade head` does, but from any working
+directory.
 """
 
 import logging
@@ -22,7 +21,7 @@ from fairlead_api.infra.connections import connected
 logger = logging.getLogger(__name__)
 
 LOCK_SECONDS = 4.0
-"""Longest time that a migration waits for a lock: everyone behind it in the queue waits as long."""
+"""Maximum seconds for which a migration waits for a lock. Everyone behind it in the queue waits as long."""
 
 _PACKAGED = Path(__file__).resolve().parents[1] / "migrations"
 _CANDIDATES = (Path(__file__).resolve().parents[3] / "migrations", _PACKAGED, Path("/app/migrations"), Path.cwd() / "migrations")
@@ -65,7 +64,7 @@ def older() -> frozenset[str]:
 
 
 class MigrationRefused(FairleadError):
-    """The database does not let itself be migrated; nothing of the migration that was refused remains."""
+    """The database refuses a migration. Nothing of the refused migration remains."""
 
     def __init__(self, error: psycopg.Error) -> None:
         said = error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__
@@ -78,13 +77,13 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ("55P03", "another transaction holds a lock on its tables: start again, or end that transaction"),
     ("0A000", "use a server that allows what Fairlead needs (PostgreSQL 14 or later), or let its administrator allow it"),
     ("53", "give the server more of what it lacks (disk, memory, connections), then start again"),
-    ("57", "somebody ended the connection or a limit of time did: start again"),
+    ("57", "the connection was ended by somebody or by a time limit: start again"),
     ("58", "the server's disk or files do not work: see its log"),
     ("22", "use a database with the encoding UTF8"),
     ("3F", "make the schema that the role's search_path names"),
     ("08", "the connection was lost: start again"),
 )
-"""SQLSTATEs, or their classes, of refusals that a migration is not to blame for, with what helps."""
+"""Remedies by SQLSTATE, or by class of SQLSTATEs, for refusals that are not a fault of the migration."""
 
 
 def _remedy(error: psycopg.Error) -> str:
@@ -94,7 +93,7 @@ def _remedy(error: psycopg.Error) -> str:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Raises MigrationRefused for what the database refuses; a fault of a migration passes as it is."""
+    """Raise MigrationRefused for a refusal by the database with a known remedy. Other errors pass unchanged."""
     try:
         yield
     except (psycopg.Error, DBAPIError) as error:
@@ -105,14 +104,14 @@ def refusals() -> Iterator[None]:
 
 
 def upgrade(url: str, revision: str = "head", *, lock_seconds: float = LOCK_SECONDS) -> None:
-    """Migrates the database at `url`; waits while another process is doing so.
+    """Migrate the database at `url`; waits while another process does so.
 
     A migration that does not get a lock within `lock_seconds` fails and changes nothing.
 
-    A database that a newer version migrated is left as it is: during a rollout or after a roll-back, processes of this
+    A database that a newer version migrated is left unchanged. During a rollout or after a roll-back, processes of this
     version use it too, and the next release's migrations remove nothing that they need.
 
-    Raises DatabaseTooOld for a database from before the oldest migration here, MigrationRefused.
+    Raises DatabaseTooOld for a database from before the oldest migration of this version, MigrationRefused.
     """
     with refusals():
         _upgrade(url, revision, lock_seconds)
@@ -142,7 +141,7 @@ def _is_newer(url: str) -> bool:
 
 
 def _unknown(url: str) -> str | None:
-    """The database's migration, if this version does not know it; else None."""
+    """Return the database's migration if this version does not know it; otherwise None."""
     known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
     with connected(url) as connection:
         if connection.execute("SELECT to_regclass('alembic_version')").fetchone() == (None,):

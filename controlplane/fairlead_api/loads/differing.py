@@ -1,5 +1,5 @@
-"""What differs in a region of a heatmap: the recorded requests of some instances in a stretch of time against the rest,
-by all that is recorded of a request. Pure.
+"""Finds what differs in a region of a heatmap: compares the recorded requests of some instances in a stretch of time
+with the rest, by everything that is recorded about a request. Pure.
 """
 
 from collections import defaultdict
@@ -16,7 +16,9 @@ SHOWN = 30
 LONGEST = timedelta(days=1)
 MOST_INSTANCES = 512
 TELLING_ERRORS = 3.0
-"""Standard errors by which a share must differ: among the hundreds that are compared, some differ by two by chance."""
+"""Minimum difference of a share in standard errors. Among the hundreds of compared shares, some differ by two standard
+errors by chance.
+"""
 _LENGTHS = ((1_000, "below 1,000 tokens"), (4_000, "1,000 to 4,000"), (16_000, "4,000 to 16,000"), (64_000, "16,000 to 64,000"))
 _LONGEST = "64,000 tokens and more"
 _HITS = ((0.0, "nothing cached"), (0.5, "up to half cached"), (0.9, "half to 90 % cached"))
@@ -25,8 +27,8 @@ _ALL_HITS = "above 90 % cached"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A recorded request: `weight` is the number of requests for which it stands, `miss_tokens` what was not cached
-    where it was sent, None if its scores were not recorded.
+    """A recorded request. `weight` is the number of requests that it represents; `miss_tokens` is the number of
+    uncached tokens at its instance, None if its scores were not recorded.
     """
 
     at: datetime
@@ -62,7 +64,7 @@ class Region:
 
 @dataclass(slots=True)
 class _Sum:
-    """A sum of weights and of their squares, and the number of requests."""
+    """The sum of weights, the sum of their squares, and the number of requests."""
 
     weight: float = 0.0
     squares: float = 0.0
@@ -75,13 +77,13 @@ class _Sum:
 
     @property
     def worth(self) -> float:
-        """As how many requests of equal weight these are worth (Kish's effective sample size)."""
+        """The number of requests of equal weight that would have the same accuracy (Kish's effective sample size)."""
         return self.weight**2 / self.squares if self.squares else 0.0
 
 
 def region_of(instances: str, start: str, end: str, rest: tuple[str, str], now: datetime) -> tuple[Region, datetime, datetime]:
-    """The region, and the beginning and end of all that is compared, from a query. Raises InvalidInput naming its
-    field.
+    """Return the region of a query, and the beginning and end of all compared requests. Raises InvalidInput naming the
+    query's field.
     """
     names = frozenset(filter(None, (name.strip() for name in instances.split(","))))
     if not 0 < len(names) <= MOST_INSTANCES:
@@ -99,7 +101,7 @@ def _between(start: str, end: str, now: datetime) -> tuple[datetime, datetime]:
 
 
 def differences(region: Region, of: SeenRequests) -> Differences:
-    """The shares that differ by more than chance, the surest first."""
+    """Return the shares that differ by more than chance, the most certain difference first."""
     sums = {True: _Sum(), False: _Sum()}
     parts: dict[tuple[str, str], dict[bool, _Sum]] = defaultdict(lambda: {True: _Sum(), False: _Sum()})
     for one in of.seen:
@@ -150,6 +152,8 @@ def _difference(about: str, value: str, part: Mapping[bool, _Sum], sums: Mapping
 
 
 def _variance(share: float, worth: float) -> float:
-    """The variance of an estimated share. One hit and one miss are added, so that a share of none is not for sure."""
+    """Return the variance of an estimated share. One hit and one miss are added, so that a share of 0 does not count as
+    certain.
+    """
     guarded = (share * worth + 1.0) / (worth + 2.0)
     return guarded * (1.0 - guarded) / (worth + 2.0)

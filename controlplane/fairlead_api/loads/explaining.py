@@ -1,4 +1,4 @@
-"""Use case: why an instance's load was as it was in a stretch of time.
+"""Use case: explains why an instance's load was as it was in a stretch of time.
 
 The sentences name what stands out; every number in them is also a field of the explanation. Pure.
 """
@@ -21,15 +21,17 @@ from fairlead_client.resources.load_explanations import LoadExplanation, Moved, 
 
 LONGEST = timedelta(days=1)
 TELLING = timedelta(minutes=5)
-"""A shorter stretch has too few recorded requests, so its senders are taken from the five minutes before its end."""
+"""Minimum time from which senders are read. A shorter stretch has too few recorded requests, so its senders are read
+from the five minutes before its end.
+"""
 SHARED = 240
-"""All requests about any instance in a stretch share one reading of all instances for this part of the stretch (15 s of
-an hour): little changes in that time, and an open page asks repeatedly.
+"""Divisor of a stretch's length that gives how long one reading of all instances is reused for requests about any
+instance (15 s for an hour). Little changes in that time, and an open page asks repeatedly.
 """
 MOST_SHARED = 64
 LONG, ENDED = timedelta(minutes=30), timedelta(seconds=2)
-"""For a stretch of at least LONG that ended within ENDED, the last reading is returned with its own times, and the
-stretch is read again in the background.
+"""A stretch of at least LONG that ended within ENDED gets the last reading, with that reading's times, and is read
+again in the background.
 """
 BEFORE_CHANGE = timedelta(minutes=10)
 """A change at most this long before the stretch may be its cause."""
@@ -37,7 +39,7 @@ BEFORE_CHANGE = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """An instance's figures in a stretch: (maximum, mean) by metric, if measured, and counts."""
+    """An instance's figures in a stretch: (maximum, mean) of each measured metric, and counts."""
 
     values: Mapping[str, tuple[float, float]]
     requests: int
@@ -48,7 +50,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretches:
-    """The figures of all instances of a pool in the stretch and in the one before it, the instances' rows, and the
+    """The figures of all instances of a pool in the stretch and in the stretch before it, the instances' rows, and the
     current limits.
     """
 
@@ -72,18 +74,18 @@ class LoadWindows(Protocol):
     """The source of the events in a stretch."""
 
     async def stretches(self, pool: PoolKey, where: Grid) -> Stretches:
-        """Load of all instances in the stretch and in the one before it. Raises NotFound for a pool that does not
-        exist.
+        """Return the load of all instances in the stretch and in the stretch before it. Raises NotFound for a pool that
+        does not exist.
         """
 
     async def evidence(
         self, pool: PoolKey, instance: str, start: datetime, end: datetime, senders_from: datetime, changes_from: datetime
     ) -> Evidence:
-        """The senders to the instance, the sessions that arrived and left, and the changes."""
+        """Return the senders to the instance, the sessions that arrived and left, and the changes."""
 
 
 class LoadExplaining:
-    """Reads a stretch, compares the instance with the others, and says what stands out."""
+    """Reads a stretch, compares the instance with the others, and describes what stands out."""
 
     def __init__(self, store: LoadWindows, kept: Kept, recent: Recent) -> None:
         self._store = store
@@ -92,7 +94,7 @@ class LoadExplaining:
         self._shared: dict[tuple[PoolKey, datetime, int], tuple[datetime, Stretches]] = {}
 
     async def explain(self, pool: PoolKey, instance: str, metric: str, start: str, end: str, now: datetime) -> LoadExplanation:
-        """The explanation. Raises InvalidInput naming the query field, NotFound."""
+        """Return the explanation. Raises InvalidInput naming the query field, NotFound."""
         if metric not in METRICS:
             raise InvalidInput("metric", metric, f"write one of {', '.join(METRICS)}")
         begun, ended = parse_range(start, end, now)
@@ -106,7 +108,7 @@ class LoadExplaining:
         return explanation(pool, instance, metric, where, found, known)
 
     async def _stretches(self, pool: PoolKey, instance: str, where: Grid, now: datetime) -> tuple[Grid, Stretches]:
-        """The figures of all instances, and their time grid."""
+        """Return the figures of all instances, and their time grid."""
 
         async def read() -> tuple[Grid, Stretches]:
             return where, await self._store.stretches(pool, where)
@@ -126,8 +128,9 @@ class LoadExplaining:
 
 
 def two_windows(start: datetime, end: datetime, written: str, finest: int = 1) -> Grid:
-    """[start, end), widened to whole samples of the table from which a cell of that length is read, and a window of
-    equal length before it. Samples shorter than `finest` seconds no longer exist. Raises InvalidInput naming `from`.
+    """Return [start, end) and a window of equal length before it, both widened to whole samples of the table that
+    serves cells of that length. Samples shorter than `finest` seconds no longer exist. Raises InvalidInput naming
+    `from`.
     """
     if end - start > LONGEST:
         raise InvalidInput("from", written, "write a stretch of at most a day")
@@ -145,7 +148,7 @@ def _widened(start: datetime, end: datetime, unit: int) -> Grid:
 
 
 def explanation(pool: PoolKey, instance: str, metric: str, where: Grid, found: Stretches, known: Evidence) -> LoadExplanation:
-    """Arranges the findings. Pure."""
+    """Build the explanation from the findings. Pure."""
     place = found.places[instance]
     others = [name for name, other in found.places.items() if name != instance and other.role is place.role]
     mine = found.now.get(instance)
@@ -210,23 +213,23 @@ WORDS = {
     "failed": "failed requests",
 }
 MUCH = 1.5
-"""An instance stands out if its figure differs by this factor from the others' or from its own before."""
+"""Factor by which an instance's figure must differ from the other instances' figure, or from its own earlier figure, to
+stand out.
+"""
 FEW_SHARE = 0.5
-"""A small group of sessions is named if it has at least this share of the tokens."""
+"""Minimum share of the tokens for which a small group of sessions is named."""
 FEW_RECORDED = 5
-"""With fewer requests, no shares are reported, even if all are recorded."""
+"""Minimum number of requests for which shares are reported, even if all requests are recorded."""
 SLO_METRICS = {"ttft_p95": "TTFT", "tpot_p95": "TPOT"}
-"""For each metric that the SLO limits, the SLO's name for it: these metrics show whether an instance, or the pool, is
-short of capacity.
+"""The SLO's name of each metric that the SLO limits. These metrics show whether an instance, or the pool, is short of
+capacity.
 """
 SHORTLY = timedelta(minutes=1)
-"""A change at most this many seconds before a stretch, or within the stretch's own length before it,
-may be its cause.
-"""
+"""How long before a stretch a change may lie to be a possible cause; but no longer than the stretch itself."""
 
 
 def causes(found: LoadExplanation) -> list[str]:
-    """Sentences, the most telling first; an empty list if nothing stands out."""
+    """Return sentences about possible causes, the most important first; empty if nothing stands out."""
     by_metric = {figure.metric: figure for figure in found.figures}
     figure = by_metric[found.metric]
     made = [*_beside_others(figure, by_metric), *_since_before(figure), *_senders(found), *_traffic(found, by_metric), *_moves(found)]
@@ -234,8 +237,8 @@ def causes(found: LoadExplanation) -> list[str]:
 
 
 def _beside_others(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> Iterator[str]:
-    """Whether the instance had more or less than the others, and whether it alone was short of capacity, which only the
-    SLO's metrics show.
+    """Yield whether the instance had more or less than the others, and whether it alone was short of capacity. Only the
+    SLO's metrics show the latter.
     """
     value, others = figure.compared, figure.others
     if value is None or others is None:
@@ -254,7 +257,7 @@ def _beside_others(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> 
 
 
 def _short(figure: WindowFigure, by_metric: dict[str, WindowFigure]) -> Iterator[str]:
-    """The SLO limits that were exceeded: by this instance alone, or by the whole pool."""
+    """Yield the SLO limits that were exceeded, by this instance alone or by the whole pool."""
     asked = (figure.metric,) if figure.metric in SLO_METRICS else SLO_METRICS
     judged = [one for name in asked if (one := by_metric[name]).limit is not None and one.maximum is not None]
     over = [one for one in judged if one.maximum is not None and one.limit is not None and one.maximum > one.limit]
@@ -290,8 +293,8 @@ def _since_before(figure: WindowFigure) -> Iterator[str]:
 
 
 def few(top: list[SenderShare], share_of: Callable[[SenderShare], float | None]) -> tuple[int, float]:
-    """The smallest number of top sessions that have FEW_SHARE of the tokens together, and their share; (0, 0.0) if the
-    listed ones have less.
+    """Return the smallest number of top sessions that together have FEW_SHARE of the tokens, and their share; (0, 0.0)
+    if the listed sessions have less.
     """
     share = 0.0
     for number, one in enumerate((one for one in top if one.session is not None or one.is_unnamed), 1):
@@ -302,8 +305,8 @@ def few(top: list[SenderShare], share_of: Callable[[SenderShare], float | None])
 
 
 def _senders(found: LoadExplanation) -> Iterator[str]:
-    """Sentences about the senders. Compares the tokens to prefill, which cause an instance's load, or all prompt tokens
-    if those are not recorded. Yields nothing if too little is recorded for a share.
+    """Yield sentences about the senders. They compare the tokens to prefill, which cause an instance's load, or all
+    prompt tokens if the tokens to prefill are not recorded. Yields nothing if too little is recorded for a share.
     """
     senders, had_to_be_prefilled = found.senders, bool(found.senders.top_by_prefill)
     if had_to_be_prefilled:
@@ -347,7 +350,7 @@ def _moves(found: LoadExplanation) -> Iterator[str]:
 
 
 def _changes(found: LoadExplanation) -> Iterator[str]:
-    """Changes within the stretch, or so shortly before it that they may be the cause."""
+    """Yield changes within the stretch, or so shortly before it that they may be the cause."""
     since = found.start - min(found.end - found.start, SHORTLY)
     for change in [one for one in found.changes if one.at >= since][-3:]:
         who = f" by {change.actor}" if change.actor else ""
@@ -356,7 +359,7 @@ def _changes(found: LoadExplanation) -> Iterator[str]:
 
 
 def told(value: float, unit: str) -> str:
-    """A figure with its significant digits and unit."""
+    """Format a figure with its significant digits and unit."""
     match unit:
         case "share":
             return percentage(value)

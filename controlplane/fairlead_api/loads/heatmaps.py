@@ -16,7 +16,9 @@ from fairlead_client.resources.heatmaps import GOOD_WHEN_HIGH, GROUPS, METRICS, 
 MAX_ROWS = 512
 MAX_COLUMNS = 360
 MANY_ROWS = 16
-"""Rows above which the order `auto` is the worst first: hot rows are no longer found at a glance among them."""
+"""Number of rows above which the order `auto` puts the worst first, because hot rows are no longer found at
+a glance.
+"""
 KV_LIMIT = 0.9
 """Share of used KV cache above which engines start to preempt."""
 
@@ -28,7 +30,9 @@ _STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """`columns` buckets of `step` seconds from `start`, and the coarsest table of samples that suffices for them."""
+    """A grid of `columns` buckets of `step` seconds from `start`, with the coarsest table of samples that suffices for
+    them.
+    """
 
     start: datetime
     step: int
@@ -40,19 +44,19 @@ class Grid:
 
     @property
     def source(self) -> str:
-        """`1s`, `10s` or `1m`."""
+        """The table's resolution: `1s`, `10s` or `1m`."""
         return "1s" if self.step < 10 else "10s" if self.step < 60 else "1m"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """For how many days load is kept by second and by 10 s; load by minute is kept longer."""
+    """Number of days for which load is kept by second and by 10 s. Load by minute is kept longer."""
 
     seconds: timedelta
     tens: timedelta
 
     def finest(self, start: datetime, now: datetime) -> int:
-        """Length in seconds of the finest samples that still exist for the whole time since `start`."""
+        """Return the length in seconds of the finest samples that still exist for the whole time since `start`."""
         age = now - start
         return 1 if age <= self.seconds else 10 if age <= self.tens else 60
 
@@ -67,15 +71,15 @@ class Place:
 
 
 UNKNOWN = Place(state=InstanceState.GONE, role=Role.BOTH)
-"""Place of an instance of which only cells remain."""
+"""Place of an instance that is gone except for its cells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """One column: for each instance the maximum over its seconds or, for a mean, their sum and number.
+    """One column: for each instance the maximum over its seconds or, for a mean, the sum and the number of its seconds.
 
     A value is never None. `instances`, `values` and `seconds` have the same length and order; `seconds` is empty for
-    maxima. Neighbouring columns with the same instances are processed fastest if they share one `instances` object.
+    maxima. Adjacent columns with the same instances are processed fastest if they share one `instances` object.
     """
 
     column: int
@@ -115,16 +119,16 @@ def check(metric: str, columns: int, aggregate: str, sort: str, group: str) -> N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What limits an instance's load: the SLO in force, and the uncached prompt tokens that an instance computes in a
-    second as routers measured it, None before they did.
+    """The limits of an instance's load: the SLO in force, and the speed at which routers measured an instance to
+    compute uncached prompt tokens, in tokens per second (None = not measured yet).
     """
 
     slo: SloFacts
     prefill_speed: float | None = None
 
     def of(self, metric: str) -> float | None:
-        """The absolute limit of a metric; None if it has none, or if it is not known yet. That of pending prefill is
-        the routers' own: what an instance computes within the TTFT target.
+        """Return the absolute limit of a metric; None if it has no limit, or if the limit is not known yet. The limit
+        of pending prefill is the same as the routers': the tokens that an instance computes within the TTFT target.
         """
         pending = None if self.prefill_speed is None else round(self.slo.ttft_seconds * self.prefill_speed)
         known = {"ttft_p95": self.slo.ttft_seconds, "tpot_p95": self.slo.tpot_seconds, "kv_usage": KV_LIMIT}
@@ -144,12 +148,12 @@ def heatmap(
     migrations_total: int,
     group: str = "instance",
 ) -> Heatmap:
-    """Arranges cells as rows with a scale.
+    """Arrange cells as rows with a scale.
 
-    `slices` hold maxima for `aggregate` "max", else sums; several slices of a column are merged. `instances` maps ids
-    to places, for living instances and for all that have cells. There are at most MAX_ROWS rows: living instances take
-    precedence over gone ones, then the order decides. A group's cell is the maximum over its instances, or the mean
-    over all their seconds.
+    `slices` hold maxima for `aggregate` "max", otherwise sums; several slices of a column are merged. `instances` maps
+    ids to places, for living instances and for all instances with cells. There are at most MAX_ROWS rows: living
+    instances take precedence over gone ones, then the order decides. A group's cell is the maximum over its instances,
+    or the mean over all their seconds.
     """
     limit = limits.of(metric)
     name_of = _naming(group, instances)
@@ -190,7 +194,7 @@ def heatmap(
 
 
 def _naming(group: str, instances: Mapping[str, Place]) -> Callable[[str], str]:
-    """The row of an instance."""
+    """Return a function that names the row of an instance."""
     match group:
         case "role":
             return lambda name: instances.get(name, UNKNOWN).role.value
@@ -201,7 +205,7 @@ def _naming(group: str, instances: Mapping[str, Place]) -> Callable[[str], str]:
 
 
 def _grouped(migrations: Sequence[HeatmapMigration], name_of: Callable[[str], str], where: Grid) -> list[HeatmapMigration]:
-    """Moves between groups, by column and pair; each is named by its newest move."""
+    """Return the moves between groups, by column and pair. The newest move of a pair represents it."""
     found: dict[tuple[int, str, str], HeatmapMigration] = {}
     for move in migrations:
         source, target = name_of(move.source), name_of(move.target)
@@ -227,7 +231,7 @@ class _Lines:
         self._taken: set[int] = set()
 
     def take(self, block: Sequence[Slice]) -> list[str]:
-        """Merges columns with the same instances; returns those with a value that were not met before."""
+        """Merge columns with the same instances. Returns the rows that have a value for the first time."""
         columns: dict[int, Slice] = {}
         for one in block:
             columns[one.column] = _both(columns[one.column], one) if one.column in columns else one
@@ -248,7 +252,7 @@ class _Lines:
         return new
 
     def _put(self, rows: Sequence[str], columns: Mapping[int, Slice]) -> None:
-        """Fills a row of cells in columns that are still empty."""
+        """Fill a row of cells in columns that are still empty."""
         order = sorted(columns)
         first, last = order[0], order[-1] + 1
         whole = last - first == len(order)
@@ -281,7 +285,7 @@ class _Lines:
             line[at] = value if known is None else known + value if self._mean else max(known, value)
 
     def values(self, row: str) -> list[float | None]:
-        """The finished cells of a row."""
+        """Return the finished cells of a row."""
         cells = self._cells.get(row) or [None] * self._columns
         seconds = self._seconds.get(row)
         if seconds is None:
@@ -290,7 +294,7 @@ class _Lines:
 
 
 def _both(one: Slice, other: Slice) -> Slice:
-    """Merges two parts of a column that have the same instances."""
+    """Merge two parts of a column that have the same instances."""
     pairs = zip(one.values, other.values, strict=True)
     if not one.seconds:
         largest = [a if b is None else b if a is None or b > a else a for a, b in pairs]
@@ -301,7 +305,7 @@ def _both(one: Slice, other: Slice) -> Slice:
 
 
 def _present(values: list[float | None]) -> list[float]:
-    """The known values; the same list object if all are known, as in most rows of a large map."""
+    """Return the known values; the same list object if all are known, as in most rows of a large map."""
     return [value for value in values if value is not None] if None in values else cast(list[float], values)
 
 
@@ -325,7 +329,7 @@ def _breaches(values: list[float | None], limit: float) -> list[int]:
 
 
 def _most_of(places: Sequence[Place]) -> Place:
-    """The most frequent state and role in the group, and their node if they share one."""
+    """Return the most frequent state and role in the group, and the node if all members share one."""
     nodes = {place.node for place in places}
     return Place(
         state=Counter(place.state for place in places).most_common(1)[0][0],
@@ -338,10 +342,10 @@ _ROLES = tuple(Role)
 
 
 def _order(sort: str, metric: str, limit: float | None) -> Callable[[HeatmapRow], tuple[float, float, str]]:
-    """A sort key: role and name; or largest, newest or worst values first, with rows without values last. "Worst" is
-    how far values exceed the limit, and for how long.
+    """Return a sort key: by role and name; or with the largest, newest or worst values first and rows without values
+    last. "Worst" means how far and for how long values exceed the limit.
 
-    The mean decides between equal rows, and for metrics without a limit. For a metric where low values are bad, the
+    The mean decides between equal rows, and for metrics without a limit. For a metric whose low values are bad, the
     lowest mean is first.
     """
 

@@ -38,7 +38,7 @@ class HeatmapReading:
     async def heatmap(
         self, pool: PoolKey, metric: str, start: str, end: str, columns: int, aggregate: str, sort: str, group: str, now: datetime
     ) -> Heatmap:
-        """The heatmap. Raises InvalidInput naming the query field, NotFound."""
+        """Return the heatmap. Raises InvalidInput naming the query field, NotFound."""
         check(metric, columns, aggregate, sort, group)
         begun, ended = parse_range(start, end, now)
         begun = begun or now
@@ -64,7 +64,7 @@ class HeatmapCell:
 
 
 def heatmap_cells(found: Heatmap) -> Iterator[HeatmapCell]:
-    """Row by row, oldest first."""
+    """Yield the cells row by row, oldest first."""
     starts = [found.start + timedelta(seconds=column * found.step_seconds) for column in range(found.columns)]
     for row in found.rows:
         breaches = frozenset(row.breaches)
@@ -76,7 +76,7 @@ def heatmap_cells(found: Heatmap) -> Iterator[HeatmapCell]:
 def load_routes(
     guard: Guard, heatmaps: HeatmapReading, windows: PostgresLoadWindows, explaining: LoadExplaining, clock: Callable[[], datetime]
 ) -> Routes:
-    """Under /v1/pools/{namespace}/{name}."""
+    """Return the routes of load under /v1/pools/{namespace}/{name}."""
     routes = Routes(prefix="/v1", tags=["pools"])
     viewer = guard.needs(AccessRole.VIEWER)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
@@ -92,8 +92,8 @@ def load_routes(
         sort: str = "name",
         group: str = "instance",
     ) -> Ask:
-        """At most 512 instances, or groups of them, by 360 columns; each cell the maximum or mean of its per-second
-        values.
+        """A heatmap of at most 512 instances, or groups of instances, by 360 columns. Each cell is the maximum or mean
+        of its per-second values.
         """
         pool = PoolKey(namespace=namespace, name=name)
         return lambda sight: heatmaps.heatmap(pool, metric, start, end, columns, aggregate, sort, group, clock())
@@ -110,8 +110,8 @@ def load_routes(
         start: Annotated[str, Query(alias="from")] = "now-5m",
         end: Annotated[str, Query(alias="to")] = "now",
     ) -> Response:
-        """Explains an instance's load over at most a day: its figures compared with the others', its top senders, the
-        sessions that arrived and left, and what changed.
+        """Explains an instance's load over at most a day: its figures compared with those of other instances, its top
+        senders, the sessions that arrived and left, and the changes.
         """
         pool = PoolKey(namespace=namespace, name=name)
         return answer(await explaining.explain(pool, instance, metric, start, end, clock()))
@@ -127,9 +127,9 @@ def load_routes(
         rest_from: str = "now-1h",
         rest_to: str = "now",
     ) -> Response:
-        """What differs between the recorded requests of some `instances` (ids, separated by commas) from `from` to `to`
-        and the other ones of the pool from `rest_from` to `rest_to`: sessions, classes, reasons, prompt lengths, hits,
-        nodes and revisions whose shares differ by more than three standard errors, the surest first.
+        """Differences between the recorded requests of some `instances` (ids, separated by commas) from `from` to `to`,
+        and the pool's other requests from `rest_from` to `rest_to`: sessions, classes, reasons, prompt lengths, hits,
+        nodes and revisions whose shares differ by more than three standard errors, the most certain first.
         """
         region, begun, ended = region_of(instances, start, end, (rest_from, rest_to), clock())
         seen = await windows.seen(PoolKey(namespace=namespace, name=name), begun, ended)
@@ -139,12 +139,12 @@ def load_routes(
 
 
 def kept_of(settings: Settings) -> Kept:
-    """For how long load is kept, at which resolution."""
+    """Return how long load is kept at each resolution."""
     return Kept(seconds=timedelta(days=settings.retention.load_samples_days), tens=timedelta(days=settings.retention.rollups_10s_days))
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Heatmaps and explanations of load."""
+    """Return the feature of heatmaps and explanations of load."""
     kept = kept_of(infra.settings)
     windows = PostgresLoadWindows(infra.reads)
     explaining = LoadExplaining(windows, kept, infra.of_hours)

@@ -74,11 +74,11 @@ SUMS = (
 
 
 def _rollup(name: str) -> Table:
-    """One instance in one bucket.
+    """Return the table of rollups with one row per instance and bucket.
 
-    For each metric it has the maximum, sum and number of its per-second values, so that longer buckets merge exactly.
-    `busy_seconds` are those in which a request was at the instance, `prefilling_seconds` the part in which a prompt was
-    computed.
+    For each metric it has the maximum, sum and number of the per-second values, so that longer buckets merge exactly.
+    `busy_seconds` are the seconds in which the instance had a request, `prefilling_seconds` the part of them in which a
+    prompt was computed.
     """
     parts: list[Column[object]] = []
     for metric in METRICS:
@@ -122,9 +122,10 @@ POOL_GAUGES = ("running", "waiting", "pending_prefill_tokens")
 
 
 def _pool_rollup(name: str) -> Table:
-    """One pool in one bucket, over all its instances.
+    """Return the table of rollups with one row per pool and bucket, over all instances.
 
-    `seconds` counts the seconds of the bucket with a record, `instance_seconds` sums the number of instances over them.
+    `seconds` counts the seconds of the bucket with a record; `instance_seconds` sums the number of instances over these
+    seconds.
     """
     return Table(
         name,

@@ -27,7 +27,7 @@ AnyMove = TypeVar("AnyMove", Migration, ReRoute)
 def move_routes(
     guard: Guard, migrations: PostgresMoves[Migration], reroutes: PostgresMoves[ReRoute], clock: Callable[[], datetime]
 ) -> Routes:
-    """Migrations and re-routes under /v1."""
+    """Return the routes of migrations and re-routes under /v1."""
     routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
@@ -93,7 +93,7 @@ def move_routes(
 
 
 def stores_of(infra: Infra) -> tuple[PostgresMoves[Migration], PostgresMoves[ReRoute]]:
-    """The stores of migrations and of re-routes."""
+    """Return the stores of migrations and of re-routes."""
     return (
         PostgresMoves(infra.reads, tables.migrations, Migration, "migration", "session"),
         PostgresMoves(infra.reads, tables.reroutes, ReRoute, "re-route", "request"),
@@ -101,5 +101,5 @@ def stores_of(infra: Infra) -> tuple[PostgresMoves[Migration], PostgresMoves[ReR
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Migrations and re-routes."""
+    """Return the feature of migrations and re-routes."""
     return Feature(routes=(move_routes(guard, *stores_of(infra), infra.clock),))

@@ -1,5 +1,5 @@
-"""Session migrations and re-routes: each recorded once, rolled up (minutes from rows, hours from minutes), and read as
-the public API shows them: lists, flows between instances, newest moves.
+"""Session migrations and re-routes: recorded once each, rolled up (minutes from rows, hours from minutes), and read for
+the public API: lists, flows between instances, newest moves.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -31,7 +31,7 @@ from fairlead_client.resources.pages import Page
 class MoveFilter:
     """Filter of migrations or re-routes.
 
-    `paid_off` False selects moves whose first token came no sooner than predicted for staying.
+    `paid_off` False selects moves whose first token arrived no sooner than predicted for staying.
     """
 
     pool: str | None = None
@@ -50,12 +50,12 @@ _REROUTES = Writing(tables.reroutes, ReRouteRecord, "pool_id", "router", "reques
 
 
 async def save_migrations(connection: AsyncConnection, records: Sequence[MigrationRecord], router: str, ids: Mapping[PoolKey, int]) -> None:
-    """Stores session migrations; one that already exists stays unchanged."""
+    """Store session migrations. A migration that already exists stays unchanged."""
     await _save(connection, _MIGRATIONS, [record for record in records if record.pool in ids], router, ids)
 
 
 async def save_reroutes(connection: AsyncConnection, records: Sequence[ReRouteRecord], router: str, ids: Mapping[PoolKey, int]) -> None:
-    """Stores re-routes; one that already exists stays unchanged."""
+    """Store re-routes. A re-route that already exists stays unchanged."""
     await _save(connection, _REROUTES, [record for record in records if record.pool in ids], router, ids)
 
 
@@ -72,7 +72,7 @@ _WON = "m.predicted_source_ttft_seconds - m.actual_ttft_seconds"
 
 
 def _rows(pool: str, minute: str) -> str:
-    """The sums of one minute from its rows, as columns of COLUMNS."""
+    """Return SQL for the sums of one minute from its rows, as columns of COLUMNS."""
     within = f"m.pool_id = {pool} AND m.at >= {minute} AND m.at < {minute} + interval '1 minute'"
     return (
         f"SELECT migrations, reroutes, compared, seconds_won FROM (SELECT count(*) AS migrations, count({_WON}) AS compared, "
@@ -82,10 +82,10 @@ def _rows(pool: str, minute: str) -> str:
 
 
 def within(base: str) -> str:
-    """A query for the moves of `:pools` from `:start` to `:end`, in whole minutes (`base` `1m`) or hours (`1h`).
+    """Return a query for the moves of `:pools` from `:start` to `:end`, in whole minutes (`base` `1m`) or hours (`1h`).
 
-    Its rows have pool_id, a time `at` in their bucket, and COLUMNS, which must be summed. A minute that changed since
-    its rollup contributes its rollup negatively, and its rows.
+    Its rows have pool_id, a time `at` within their bucket, and COLUMNS, which must be summed. A minute that changed
+    since its rollup contributes its rollup with a negative sign, and its rows.
     """
     rolled = ", ".join(f"r.{name}" for name in COLUMNS)
     negative = ", ".join(f"-r.{name}" for name in COLUMNS)
@@ -128,7 +128,7 @@ _TO_1H = text(
 
 
 async def roll_up_moves(connection: AsyncConnection, ended: datetime) -> int:
-    """Recomputes queued minutes that had ended by then, and their hours, in one transaction; returns the number of
+    """Recompute queued minutes that ended by `ended`, and their hours, in one transaction. Returns the number of
     minutes.
 
     The queue is emptied before the rows are read, so a change committed in between is counted and stays queued.
@@ -140,7 +140,7 @@ async def roll_up_moves(connection: AsyncConnection, ended: datetime) -> int:
 
 
 def computing(minutes: Iterable[tuple[int, datetime]]) -> Iterator[tuple[TextClause, dict[str, list[object]]]]:
-    """The statements, with their values, that compute these minutes of pools and the hours that contain them."""
+    """Yield the statements, with their values, that compute these minutes of pools and the hours that contain them."""
     found = set(minutes)
     for statement, buckets in ((_TO_1M, found), (_TO_1H, {(pool, at - timedelta(minutes=at.minute)) for pool, at in found})):
         if buckets:
@@ -151,7 +151,7 @@ def computing(minutes: Iterable[tuple[int, datetime]]) -> Iterator[tuple[TextCla
 AnyMove = TypeVar("AnyMove", bound=Move)
 
 MATRIX_ROWS = 2 * SEARCHED
-"""Maximum number of moves that one matrix reads, the newest of its range."""
+"""Maximum number of moves, the newest of its range, that one matrix reads."""
 
 FLOWS = 2500
 """Maximum number of pairs of instances that one matrix names."""
@@ -162,7 +162,7 @@ _SUMMED = tuple(field.name for field in fields(MovesEffect))
 
 
 def _effects(columns: Any) -> list["ColumnElement[Any]"]:
-    """For each field of MovesEffect, the SQL by which a move counts in it."""
+    """Return, for each field of MovesEffect, the SQL for a move's contribution to the field."""
     net = columns.predicted_source_ttft_seconds - columns.actual_ttft_seconds
     tests = {
         "paid_off": columns.paid_off.is_(True),
@@ -179,7 +179,7 @@ def _effects(columns: Any) -> list["ColumnElement[Any]"]:
 
 
 class PostgresMoves(Generic[AnyMove]):
-    """One kind of move, stored in one table.
+    """Moves of one kind, stored in one table.
 
     `kind` is the class of its rows, `noun` the word for a row, and `mover` the field with the moved session or request.
     """
@@ -194,11 +194,11 @@ class PostgresMoves(Generic[AnyMove]):
             return await self._lists.page(connection, chosen, (self._table.c.at, self._table.c.id), self._build, span)
 
     async def move(self, move_id: str) -> AnyMove:
-        """One move. Raises NotFound."""
+        """Return a move. Raises NotFound."""
         return await self._lists.one(select(self._table).where(self._table.c.id == move_id), self._noun, move_id, self._build)
 
     async def recent(self, pool: str | None, sight: Sight, since: datetime, limit: int) -> list[tuple[datetime, AnyMove]]:
-        """Moves recorded since, oldest first, each with the time at which its report was stored."""
+        """Return moves recorded after `since`, oldest first, each with the time at which its report was stored."""
         return await self._lists.recent(self._table, since, self._build, pool, sight, limit)
 
     async def matrix(self, wanted: MoveFilter, now: datetime, sight: Sight = None) -> MigrationMatrix:

@@ -11,7 +11,7 @@ PAID_OFF = (
     "WHEN actual_ttft_seconds < predicted_source_ttft_seconds AND benefit_seconds > 0::double precision THEN true "
     "ELSE NULL::boolean END"
 )
-"""Whether the real TTFT was below the one predicted for staying.
+"""SQL for whether the real TTFT was below the TTFT predicted for staying.
 
 True only if a gain was predicted; null while either number is unknown.
 """
@@ -29,7 +29,9 @@ _COUNTED = [
 
 
 def _moves(name: str, *, bound: bool) -> Table:
-    """A table of moves. `bound` moves belong to a session; predictions are null where nothing could be predicted."""
+    """Return a table of moves. `bound` moves belong to a session; predictions are null if nothing could be
+    predicted.
+    """
     return Table(
         name,
         metadata,
@@ -81,7 +83,9 @@ reroutes = _moves("reroutes", bound=False)
 
 
 def _rollup(name: str) -> Table:
-    """How many moves a pool had in one bucket, and the seconds of TTFT that `compared` migrations saved."""
+    """Return a table of the moves of a pool per bucket, and of the seconds of TTFT that the `compared` migrations
+    saved.
+    """
     return Table(
         name,
         metadata,

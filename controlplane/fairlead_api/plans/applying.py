@@ -1,5 +1,5 @@
-"""Writes plans to their objects: each once, only to the object for which it was made, and with a record even if the
-process ended between the write and its record.
+"""Writes plans to their objects. Each plan is written once, only to the object for which it was made, and with a record
+even if the process ended between the write and its record.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ from fairlead_client.resources.plans import PlanState
 from fairlead_client.resources.problems import PlanConflict
 
 SETTLING = timedelta(seconds=30)
-"""Time after which an apply that has not ended counts as abandoned."""
+"""Time after which an unfinished apply counts as abandoned."""
 
 
 def written_generation(stored: StoredPlan, found: ClusterObject | None) -> int | None:
-    """The generation that the plan's write created, 0 for a deletion; None if the object shows no
-    write of this plan.
+    """Return the generation that the plan's write created, 0 for a deletion. None if the object shows no write of this
+    plan.
     """
     if stored.is_of_existence and not stored.change:
         return 0 if found is None or found.is_deleting or found.uid != stored.uid else None
@@ -40,8 +40,8 @@ def written_generation(stored: StoredPlan, found: ClusterObject | None) -> int |
 
 
 def draft_of(begun: AuditDraft, found: ClusterObject | None) -> AuditDraft:
-    """The audit entry of the latest apply; or an entry for another person, if the object shows that this person's write
-    succeeded.
+    """Return the audit entry of the latest apply. If the object shows that another person's write succeeded, the entry
+    names that person.
     """
     actor = None if found is None else found.annotations.get(CHANGED_BY)
     if found is None or actor in {None, begun.actor}:
@@ -62,7 +62,7 @@ class Applying:
         self._cluster = cluster
 
     async def written(self, stored: StoredPlan, marks: Mapping[str, str | None], now: datetime) -> ClusterObject | None:
-        """The object after the plan was written to it; None if it deleted the object.
+        """Write the plan to its object, and return the object; None if the plan deleted it.
 
         Raises Conflict (object-changed, already-applied).
         """
@@ -71,8 +71,8 @@ class Applying:
         return await self._write(stored, marks, now)
 
     async def closed(self, stored: StoredPlan, now: datetime) -> StoredPlan:
-        """The plan as applied, if it is open and its object shows that an apply succeeded; otherwise unchanged. Raises
-        ClusterUnavailable, Denied.
+        """Return the plan as applied, if it is open and its object shows that an apply succeeded; otherwise unchanged.
+        Raises ClusterUnavailable, Denied.
         """
         plan = stored.plan
         if plan.state is not PlanState.OPEN or stored.begun is None or stored.begun_at is None:
@@ -89,7 +89,9 @@ class Applying:
         return await self._store.finish(replace(stored, plan=applied, applied_generation=generation), draft, now)
 
     async def _close_other(self, found: ClusterObject, stored: StoredPlan, now: datetime) -> None:
-        """Closes the plan that wrote the object last, if it is still open: the next write removes its mark."""
+        """Close the plan that wrote the object last, if that plan is still open, because the next write removes its
+        mark.
+        """
         last = found.annotations.get(PLAN)
         if last in {None, stored.plan.id}:
             return
@@ -99,8 +101,8 @@ class Applying:
                 await self.closed(other, now)
 
     async def conflict(self, stored: StoredPlan, found: ClusterObject, *, undone: bool = False) -> PlanConflict | None:
-        """What the plan or its undo plan should have changed, and what changed meanwhile; None for a plan of a release
-        that did not store both.
+        """Return the changes that the plan or its undo plan should have made, and the changes made since by others.
+        None for a plan of a release that did not store both.
         """
         if stored.seen is None:
             return None
@@ -117,7 +119,7 @@ class Applying:
         return PlanConflict(plan=stored.plan.id, planned=planned, meanwhile=meanwhile)
 
     async def _exist(self, stored: StoredPlan, marks: Mapping[str, str | None], now: datetime) -> ClusterObject | None:
-        """Deletes the object, or creates it; returns None after a deletion."""
+        """Delete the object, or create it. Returns None after a deletion."""
         try:
             if stored.change:
                 return await create(self._cluster, stored.object, stored.change, marks)
@@ -132,9 +134,9 @@ class Applying:
         return None
 
     async def _write(self, stored: StoredPlan, marks: Mapping[str, str | None], now: datetime) -> ClusterObject:
-        """Patches the object if it is still as planned, and retries if only its status changed.
+        """Patch the object if it is still as planned, and retry if only its status changed.
 
-        If the object carries this plan's mark, an earlier try wrote it and its answer was lost.
+        If the object has this plan's mark, an earlier try wrote it and its answer was lost.
         """
         for attempt in range(1, _TRIES + 1):
             found = await self._cluster.read(stored.object)
@@ -161,7 +163,7 @@ class Applying:
 
 
 def _meanwhile(part: Mapping[str, Any], stored: StoredPlan) -> str:
-    """Words about the values that the plan would change and somebody else changed; empty if there are none."""
+    """Describe the values that the plan would change and somebody else changed; empty without such values."""
     steps = diff(stored.inverse, inverse(part, stored.change))[:_TOLD]
     told = [f"{step['path'].strip('/').replace('/', '.')} was {_short(step['before'])} and is {_short(step['after'])}" for step in steps]
     planned = [f"{one['path'].strip('/').replace('/', '.')} to {_short(one['after'])}" for one in stored.plan.diff[:_TOLD]]

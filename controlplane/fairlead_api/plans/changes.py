@@ -1,4 +1,4 @@
-"""Kinds of plans: how a kind turns a request into a change, and which questions about its effect follow.
+"""Kinds of plans: how a kind turns a request into a change, and the questions about the change's effect.
 
 A kind is a module of `plans/kinds`. This module has the common parts of kinds that change the same thing: a section of
 the pool's spec, a mark on an instance, or a session's home.
@@ -23,7 +23,7 @@ from fairlead_api.pools.fixed_engines import check_possible, engines_file, is_en
 from fairlead_client.resources.plan_kinds import PlanKind, PlanRequest
 
 Spec = Mapping[str, Any]
-"""A pool's spec as a manifest has it."""
+"""A pool's spec in the form of a manifest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +41,14 @@ class Change:
 
     @property
     def after(self) -> dict[str, Any]:
-        """The changed part after the change."""
+        """Return the changed part after the change."""
         return merged(self.part, self.patch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request to change a pool, and readers for the objects concerned. `spec_of` reads the pool's spec of an earlier
-    revision by its number.
+    """A request to change a pool, and readers for the objects concerned. `spec_of` takes the number of an earlier
+    revision and reads its spec of the pool.
     """
 
     pool: PoolKey
@@ -59,14 +59,16 @@ class Asked:
     now: datetime
 
     async def its_pool(self) -> tuple[Target, ClusterObject]:
-        """The pool. Raises Conflict (engines-are-fixed, engines-are-pods) if the kind of plan is impossible for it."""
+        """Return the pool. Raises Conflict (engines-are-fixed, engines-are-pods) if the kind of plan is impossible for
+        it.
+        """
         target = Target.of_pool(self.pool)
         found = await self.cluster.read(target)
         check_possible(self.request.kind, found.spec, found.annotations)
         return target, found
 
     async def its_instance(self) -> tuple[Target, ClusterObject]:
-        """The instance that the request names. Raises NotFound if it does not belong to the pool."""
+        """Return the instance that the request names. Raises NotFound if it does not belong to the pool."""
         name = self.request.instance or ""
         target = Target.of_instance(self.pool, name)
         found = await self.cluster.read(target)
@@ -84,10 +86,10 @@ class Kind:
     """A kind of plan.
 
     Clients know the facts of `name.facts`. `change` turns a request into a change; it raises InvalidInput, NotFound and
-    Conflict. `questions` are the questions about the change's effect: one, or one for each role whose number changes;
-    they raise InvalidInput for a spec that the operator would refuse. `is_part` says whether a plan of this kind could
-    make a part of the change between two specs of a pool, and `is_for_admins` whether that part needs an admin,
-    regardless of the kind's role.
+    Conflict. `questions` returns the questions about the change's effect: one question, or one for each role whose
+    number changes. It raises InvalidInput for a spec that the operator would refuse. `is_part` returns whether a plan
+    of this kind could make a part of the change between two specs of a pool; `is_for_admins` returns whether that part
+    needs an admin, regardless of the kind's role.
     """
 
     name: PlanKind
@@ -98,12 +100,12 @@ class Kind:
 
     @property
     def may_need_admin(self) -> bool:
-        """Whether some changes of this kind need an admin, and others do not."""
+        """Whether some changes of this kind need an admin and others do not."""
         return self.is_for_admins is not _never
 
 
 def check_shape(request: PlanRequest) -> None:
-    """Raises InvalidInput for a request with fields that its kind does not take, or without fields that it needs."""
+    """Raises InvalidInput if the request has fields that its kind does not use, or lacks fields that its kind needs."""
     facts = request.kind.facts
     allowed = {*facts.takes, *(["simulation"] if facts.advised else [])}
     for name in ("replicas", "role", "instance", "fields", "revision", "session", "simulation"):
@@ -122,10 +124,10 @@ def check_shape(request: PlanRequest) -> None:
 
 
 def checked(spec: Spec, patch: Mapping[str, Any], policies: PolicyCatalogue) -> PoolSpec:
-    """The whole spec after the patch, with its defaults.
+    """Return the whole spec after the patch, with its defaults.
 
-    Raises InvalidInput, with the field of the spec, including faults that only the operator would refuse: the
-    Kubernetes API does not know policies and their parameters.
+    Raises InvalidInput, with the field of the spec. This includes faults that only the operator would refuse, because
+    the Kubernetes API does not know policies and their parameters.
     """
     after = parse_spec(merged(spec, patch))
     policies.check(after.routing, [role.name for role in after.roles])
@@ -133,7 +135,7 @@ def checked(spec: Spec, patch: Mapping[str, Any], policies: PolicyCatalogue) -> 
 
 
 def replicas_of(spec: PoolSpec, role: Role | None) -> int:
-    """The desired number of instances of a role; None stands for the only role."""
+    """Return the desired number of instances of a role; None selects the only role."""
     found = next((one for one in spec.roles if one.name is role), spec.roles[0])
     if found.name is Role.BOTH:
         return spec.replicas
@@ -141,7 +143,7 @@ def replicas_of(spec: PoolSpec, role: Role | None) -> int:
 
 
 def section_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
-    """The merge patch of the pool's spec that changes fields of the kind's section. Raises InvalidInput."""
+    """Return the merge patch of the pool's spec that changes fields of the kind's section. Raises InvalidInput."""
     facts, wanted = request.kind.facts, dict(request.fields or {})
     for name, value in wanted.items():
         if name not in facts.fields:
@@ -161,7 +163,7 @@ class SpecQuestion:
 
 
 def section_kind(name: PlanKind, question: Callable[[PoolSpec], Question]) -> Kind:
-    """A kind that changes fields of a section of the pool's spec."""
+    """Return a kind that changes fields of a section of the pool's spec."""
     facts = name.facts
 
     async def change(asked: Asked) -> Change:
@@ -187,11 +189,13 @@ class MarkQuestion:
     is_set: bool
     instance: str
     replaced: bool = True
-    """Whether another instance replaces a drained one."""
+    """Whether another instance replaces a drained instance."""
 
 
 def mark_kind(name: PlanKind, mark: str, question: Callable[..., Question], *, sets: bool) -> Kind:
-    """A kind that sets an annotation of an instance's pod, or removes it. `question` is a kind of MarkQuestion."""
+    """Return a kind that sets an annotation of an instance's pod, or removes it. `question` is a subclass of
+    MarkQuestion.
+    """
 
     async def change(asked: Asked) -> Change:
         target, found = await asked.its_instance()

@@ -21,7 +21,7 @@ _PATHS = {
     TargetKind.INSTANCE: "/api/v1/namespaces/{}/pods/{}",
 }
 _NO_NAMES = frozenset({"", ".", ".."})
-"""Names that are refused, because in a path they would select another object."""
+"""Refused names: in a path they would select another object."""
 _JSON = "application/json"
 
 

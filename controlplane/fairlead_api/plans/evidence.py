@@ -13,7 +13,7 @@ from fairlead_api.infra.errors import NotFound
 
 NO_TRANSFERS = Transfers(tried=0, came=0, mean_seconds=0.0)
 HEAVY_SHARE = 0.10
-"""A change is heavy if it moves more than this share of the sessions."""
+"""Share of the sessions above which a change that moves them is heavy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +28,13 @@ class InstanceUse:
     cache_tokens: int
     in_flight: int
     recent_sessions: int = 0
-    """Those of its sessions that had a turn within the last five minutes, and their tokens."""
+    """Number of the instance's sessions that had a turn within the last five minutes; `recent_tokens` are
+    their tokens.
+    """
     recent_tokens: int = 0
 
     def entry(self, anchors: int) -> InstanceEntry:
-        """The instance's entry in a routing table that gives every instance `anchors` anchors."""
+        """Return the instance's entry in a routing table with `anchors` anchors per instance."""
         return InstanceEntry(id=self.id, address="", role=self.role, state=self.state, weight=self.weight, anchors=anchors)
 
 
@@ -40,9 +42,9 @@ class InstanceUse:
 class PoolUse:
     """The present use of a pool, and the facts of its spec in force.
 
-    `miss_tokens_per_second` prompt tokens that need prefill arrive over the whole pool, in `requests_per_second`
-    requests; None = no traffic seen. Instances were seen to prefill `prefill_tokens_per_second` each; None = not yet.
-    `transfers` are those of KV blocks in the last day.
+    The whole pool receives `requests_per_second` requests with `miss_tokens_per_second` prompt tokens that need
+    prefill; None = no traffic was seen. `prefill_tokens_per_second` is the measured speed of one instance; None = not
+    measured yet. `transfers` are the transfers of KV blocks in the last day.
     """
 
     facts: TableFacts
@@ -59,14 +61,14 @@ class PoolUse:
         return sum(use.bound_sessions for use in self.instances)
 
     def instance(self, name: str) -> InstanceUse:
-        """The instance of this name. Raises NotFound."""
+        """Return the instance of this name. Raises NotFound."""
         for use in self.instances:
             if use.id == name:
                 return use
         raise NotFound("instance", name)
 
     def is_heavy(self, sessions: float) -> bool:
-        """Whether moving this many sessions is a heavy change."""
+        """Return whether moving this many sessions is a heavy change."""
         return sessions > 0 and sessions > HEAVY_SHARE * self.sessions
 
 
@@ -86,7 +88,9 @@ class EvidenceReader(Protocol):
         """Present instances, sessions, and the traffic of the last five minutes."""
 
     async def latencies(self, pool: PoolKey, now: datetime) -> Mapping[str, Mapping[int, int]]:
-        """The past day's requests by latency cell (`fairlead.latency_cells`), for each priority class."""
+        """Return the past day's requests by latency cell (`fairlead.latency_cells`), for each priority class."""
 
     async def over_limit(self, pool: PoolKey, ttft_seconds: float, now: datetime) -> Replay | None:
-        """Decisions for which every candidate's predicted TTFT exceeded `ttft_seconds`; None if none was sampled."""
+        """Return the decisions in which every candidate's predicted TTFT exceeded `ttft_seconds`; None if no decision
+        was sampled.
+        """

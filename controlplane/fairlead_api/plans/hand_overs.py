@@ -1,4 +1,4 @@
-"""What the sessions of instances that leave are expected to keep of their caches, for a plan's effect."""
+"""Forecasts, for a plan's effect, which part of their caches the sessions of leaving instances keep."""
 
 from collections.abc import Iterable
 
@@ -8,12 +8,12 @@ from fairlead_api.plans.evidence import InstanceUse, PoolUse
 from fairlead_client.resources.plans import HandOverForecast
 
 FEW = 3
-"""Transfers from which on it is known how long they take."""
+"""Minimum number of transfers from which their duration is known."""
 
 
 def forecast(pool: PoolUse, leaving: Iterable[InstanceUse], *, replaced: bool = True) -> HandOverForecast | None:
-    """What is kept when these instances leave one after another; None if none of them computes prompts. `replaced`:
-    others take their places, so that no less can be computed.
+    """Return what is kept when these instances leave one after another; None if none of them computes prompts. With
+    `replaced`, other instances take their places, so that the computing capacity stays the same.
     """
     computing = [use for use in pool.instances if use.role is not Role.DECODE and use.state in ACCEPTING]
     gone = [use for use in leaving if use in computing]
@@ -38,8 +38,8 @@ def forecast(pool: PoolUse, leaving: Iterable[InstanceUse], *, replaced: bool = 
 
 
 def least_kept(forecasts: Iterable[HandOverForecast | None]) -> HandOverForecast | None:
-    """The forecast that keeps the least, among those of several parts of one change, which concern the same sessions;
-    first of all one that is not known.
+    """Return the forecast that keeps the least, among the forecasts for several parts of one change, which concern the
+    same sessions. An unknown forecast comes first.
     """
     found = [one for one in forecasts if one is not None]
     return min(found, key=lambda one: -1.0 if one.hits_kept is None else one.hits_kept, default=None)

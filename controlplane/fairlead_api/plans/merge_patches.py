@@ -5,7 +5,7 @@ from typing import Any
 
 
 def merged(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """The document after the patch."""
+    """Return the document after the patch."""
     found = dict(document)
     for key, value in patch.items():
         if value is None:
@@ -19,7 +19,7 @@ def merged(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, A
 
 
 def between(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The smallest patch that turns `before` into `after`; empty if they are equal."""
+    """Return the smallest patch that turns `before` into `after`; empty if they are equal."""
     found: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
     for key, value in after.items():
         old = before.get(key)
@@ -32,7 +32,7 @@ def between(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, An
 
 
 def inverse(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """The patch that turns the patched document into `document` again."""
+    """Return the patch that turns the patched document into `document` again."""
     found: dict[str, Any] = {}
     for key, value in patch.items():
         before = document.get(key)
@@ -41,15 +41,15 @@ def inverse(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, 
 
 
 def replacing(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The patch that replaces `before` by exactly `after`; a plain merge would keep fields that
-    `after` does not have.
+    """Return the patch that replaces `before` by exactly `after`. A plain merge would keep fields that
+    `after` lacks.
     """
     return {**dict.fromkeys(before, None), **after}
 
 
 def holds(document: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
-    """Whether the document has every value that the patch sets; a field that the patch removes may have its default
-    again.
+    """Return whether the document has every value that the patch sets. A field that the patch removes may have its
+    default again.
     """
     for key, value in patch.items():
         if value is None:
@@ -64,7 +64,9 @@ def holds(document: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
 
 
 def replaces_what_others_wrote(document: Mapping[str, Any], patch: Mapping[str, Any], back: Mapping[str, Any]) -> bool:
-    """Whether the patch replaces a whole list that has changed since `back`, the patch's inverse, was made."""
+    """Return whether the patch replaces a whole list that others have changed since `back`, the patch's inverse, was
+    made.
+    """
     for key, value in patch.items():
         present, before = document.get(key), back.get(key)
         if isinstance(value, Mapping):

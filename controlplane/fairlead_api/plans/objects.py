@@ -13,8 +13,9 @@ from fairlead_api.plans.rollouts import StoredRevision
 
 
 class TargetKind(StrEnum):
-    """The kind of object that a plan may change, by its Kubernetes name. `Engine` is an engine of a pool of running
-    engines, and `Engines` the list of them. A `Session` is not an object of Kubernetes: its home is changed.
+    """A kind of object that a plan may change, by its Kubernetes name. `Engine` is an engine of a pool of running
+    engines, and `Engines` the list of such engines. A `Session` is not an object of Kubernetes; a plan changes its
+    home.
     """
 
     POOL = "InferencePool"
@@ -26,8 +27,8 @@ class TargetKind(StrEnum):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The part of the object that plans change: its spec, an instance's annotations, the whole
-        file, or a session.
+        """The path of the part of the object that plans change: its spec, an instance's annotations, the whole file, or
+        a session.
         """
         if self in {TargetKind.ENGINES, TargetKind.SESSION}:
             return ()
@@ -35,20 +36,18 @@ class TargetKind(StrEnum):
 
     @property
     def is_instance(self) -> bool:
-        """Whether it is one instance of a pool."""
+        """Whether the kind is one instance of a pool."""
         return self in {TargetKind.INSTANCE, TargetKind.ENGINE}
 
     @property
     def may_be_owned(self) -> bool:
-        """Whether a tool or a file may own it."""
+        """Whether a tool or a file may own objects of this kind."""
         return not self.is_instance and self is not TargetKind.SESSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The object that a plan changes; prints as `InferencePool default/chat`. A session's name is its pool's, a slash,
-    and its own.
-    """
+    """The object that a plan changes; prints as `InferencePool default/chat`. A session's name is `pool/session`."""
 
     kind: TargetKind
     namespace: str
@@ -75,7 +74,7 @@ class Target:
 
     @property
     def pool_and_session(self) -> tuple[PoolKey, str]:
-        """The pool and the session named by a target of kind `Session`."""
+        """The pool and session that a target of kind `Session` names."""
         name, _, session = self.name.partition("/")
         return PoolKey(namespace=self.namespace, name=name), session
 
@@ -97,55 +96,55 @@ class ClusterObject:
     managers: tuple[str, ...]
     status: Mapping[str, Any] = field(default_factory=dict)
     is_deleting: bool = False
-    """Whether the object was deleted but still waits for something before it disappears."""
+    """Whether the object is marked as deleted but has not disappeared yet."""
     changed_by: str | None = None
-    """The last writer of the spec: a person if a plan wrote it, else a field manager. None = unknown."""
+    """The last writer of the spec: a person if a plan wrote it, otherwise a field manager. None = unknown."""
     changed_at: datetime | None = None
 
     def part(self, kind: TargetKind) -> Mapping[str, Any]:
-        """The part of the object that plans may change."""
+        """Return the part of the object that plans may change."""
         return self.annotations if kind.is_instance else self.spec
 
 
 class ObjectReader(Protocol):
-    """Reads the objects that plans change. Raises ClusterUnavailable, NotFound, Denied."""
+    """Reads the objects that plans change. Methods raise ClusterUnavailable, NotFound, Denied."""
 
     async def read(self, target: Target) -> ClusterObject: ...
 
     async def revisions(self, pool: PoolKey) -> Sequence[StoredRevision]:
-        """The pool's ControllerRevisions, in any order; none for an unknown pool."""
+        """Return the pool's ControllerRevisions, in any order; empty for an unknown pool."""
 
 
 class ClusterGateway(ObjectReader, Protocol):
-    """The calls that plans make to the Kubernetes API. Raises ClusterUnavailable, NotFound, Denied."""
+    """The calls that plans make to the Kubernetes API. Methods raise ClusterUnavailable, NotFound, Denied."""
 
     async def patch(
         self, target: Target, change: Mapping[str, Any], resource_version: str, marks: Mapping[str, str | None], *, dry_run: bool
     ) -> ClusterObject:
-        """Merge-patches the part of the object that plans may change, and its annotations with the marks.
+        """Merge-patch the part of the object that plans may change, and add the marks to its annotations.
 
         Raises Conflict (`object-changed`) if the resource version is not the newest, InvalidInput if the API server
         refuses a value.
         """
 
     async def delete(self, target: Target, uid: str, resource_version: str, *, dry_run: bool) -> None:
-        """Deletes the object; it may remain for a while (`is_deleting`).
+        """Delete the object, which may remain for a while (`is_deleting`).
 
-        Raises Conflict (`object-changed`) if it is another object, or its resource version is not the newest.
+        Raises Conflict (`object-changed`) if another object has its name, or if the resource version is not the newest.
         """
 
     async def create(self, target: Target, manifest: Mapping[str, Any], marks: Mapping[str, str | None], *, dry_run: bool) -> ClusterObject:
-        """Creates a pool with the manifest's `spec`, `labels` and `annotations`, and the marks.
+        """Create a pool with the manifest's `spec`, `labels` and `annotations`, and the marks.
 
-        Raises Conflict (`object-changed`) if one exists, InvalidInput if the API server refuses a value.
+        Raises Conflict (`object-changed`) if the pool exists, InvalidInput if the API server refuses a value.
         """
 
 
 class SessionHomes(Protocol):
-    """Sessions as objects: `spec.instance` is the session's home (left out = none), the generation is the binding's
-    version.
+    """Sessions as objects: `spec.instance` is the session's home (missing = no home), and the generation is the
+    binding's version.
 
-    Raises NotFound, and like `ClusterGateway` Conflict and InvalidInput.
+    Methods raise NotFound, and Conflict and InvalidInput as `ClusterGateway` does.
     """
 
     async def read(self, target: Target) -> ClusterObject: ...

@@ -32,9 +32,9 @@ from fairlead_client.resources.plans import ApplyRequest, Plan, PlanState, Propo
 
 
 class Plans:
-    """Use cases for people who operate pools. `new_id` makes the plans' ids.
+    """Use cases of plans, for people who operate pools. `new_id` makes the plans' ids.
 
-    Callers check first whether the caller's role suffices for the plan (`needed`, `needed_role`).
+    Callers must first check whether the caller's role suffices for the plan (`needed`, `needed_role`).
     """
 
     def __init__(
@@ -53,7 +53,9 @@ class Plans:
         self._applying = Applying(store, cluster)
 
     async def needed(self, pool: PoolKey, request: PlanRequest, now: datetime) -> AccessRole:
-        """The role needed to plan this, for the object as it is now. Raises InvalidInput, NotFound, Unavailable."""
+        """Return the role that this plan needs for the object in its present state. Raises InvalidInput, NotFound,
+        Unavailable.
+        """
         check_shape(request)
         kind = kind_of(request.kind)
         change = await kind.change(self._asked(pool, request, now))
@@ -69,10 +71,10 @@ class Plans:
         expected: Expected | None = None,
         proposal: Proposal | None = None,
     ) -> Plan:
-        """Previews a change, after the API server has accepted it in a dry run. `expected` is the effect found by a
+        """Preview a change, after the API server has accepted it in a dry run. `expected` is the effect found by a
         simulation. A plan with a `proposal` waits for a day.
 
-        Raises InvalidInput for a request that cannot be used or that changes nothing, Conflict (engines-are-fixed).
+        Raises InvalidInput for an invalid request or one that changes nothing, Conflict (engines-are-fixed).
         """
         check_shape(request)
         change = await kind_of(request.kind).change(self._asked(pool, request, now))
@@ -85,18 +87,18 @@ class Plans:
         )
 
     async def waiting(self, now: datetime) -> Sequence[Plan]:
-        """Proposals that can be applied."""
+        """Return the proposals that can be applied."""
         return await self._store.waiting(now)
 
     async def withdraw(self, plan_id: str) -> None:
-        """Closes a proposal whose advice is withdrawn."""
+        """Close a proposal whose advice was withdrawn."""
         await self._store.supersede(plan_id)
 
     def _asked(self, pool: PoolKey, request: PlanRequest, now: datetime) -> Asked:
         return Asked(pool=pool, request=request, cluster=self._cluster, spec_of=self._store.spec_of, policies=self._policies, now=now)
 
     async def get(self, plan_id: str, now: datetime) -> Plan:
-        """The plan in its present state. If a killed process left it open, its object shows the state."""
+        """Return the plan in its present state. If a killed process left the plan open, its object shows the state."""
         stored = await self._store.get(plan_id)
         if stored.begun_at is not None and stored.begun_at + SETTLING <= now:
             try:
@@ -106,15 +108,15 @@ class Plans:
         return await self._settled(stored, now)
 
     async def close_left_open(self, now: datetime) -> None:
-        """Closes plans that were applied but not recorded, because their process ended in between. A plan that was
-        never written, because the cluster refused it or did not answer, expires as usual.
+        """Close plans that were applied but not recorded, because their process ended in between. A plan that was never
+        written, because the cluster refused it or did not answer, expires as usual.
         """
         for stored in await self._store.begun(now, SETTLING):
             with contextlib.suppress(ServiceError):
                 await self._settled(await self._applying.closed(stored, now), now)
 
     async def apply(self, plan_id: str, request: ApplyRequest, caller: Caller, now: datetime) -> Plan:
-        """Applies the plan once, however often the same person sends it.
+        """Apply the plan once, however often the same person sends it.
 
         Raises Conflict (plan-expired, plan-superseded, already-applied, being-applied, owned-elsewhere,
         object-changed), InvalidInput for a heavy plan without confirmation.
@@ -152,7 +154,7 @@ class Plans:
         return _mine((await self._store.finish(applied, draft, now)).plan, caller)
 
     async def undo(self, plan_id: str, caller: Caller, now: datetime) -> Plan:
-        """The inverse plan, to be applied like any other.
+        """Return the inverse plan, which is applied like any other.
 
         Raises Conflict (not-applied, undo-expired, object-changed).
         """
@@ -175,7 +177,7 @@ class Plans:
         return await self._previews.of_change(PoolKey.parse(plan.pool), plan.kind, change, caller, now, undo_of=plan.id)
 
     async def again(self, plan_id: str, caller: Caller, now: datetime) -> Plan:
-        """Plans the same change again for the object in its present state; the new plan shows the difference to that
+        """Plan the same change again for the object in its present state. The new plan shows the difference to that
         state.
 
         Raises Conflict (already-applied, plan-stale), and InvalidInput if the object is already as planned.
@@ -198,8 +200,8 @@ class Plans:
         return await self._previews.of_change(pool, plan.kind, change, caller, now, undo_of=plan.undo_of)
 
     async def _settled(self, stored: StoredPlan, now: datetime) -> Plan:
-        """The plan, marked expired if its time is over; not while somebody is applying it, because its object may
-        already be written.
+        """Return the plan, marked as expired if its time is over. A plan that is being applied does not expire, because
+        its object may already be written.
         """
         if stored.plan.state is PlanState.OPEN and now > stored.plan.expires_at:
             await self._store.expire(stored.plan.id, now, SETTLING)
@@ -208,14 +210,14 @@ class Plans:
 
 
 def _may_be_written(error: ServiceError | InvalidInput) -> bool:
-    """Whether the object may have changed although the write failed: by this apply, which got no answer, or by another
-    one.
+    """Return whether the object may have changed although the write failed: by this apply, whose answer was lost, or by
+    another apply.
     """
     return isinstance(error, Unavailable) or (isinstance(error, Conflict) and error.code == "already-applied")
 
 
 def _ended(plan: Plan, caller: Caller) -> Plan:
-    """The caller's own applied plan. Raises Conflict if it ended differently."""
+    """Return the caller's own applied plan. Raises Conflict if the plan ended differently."""
     if plan.state in {PlanState.APPLIED, PlanState.UNDONE}:
         return _mine(plan, caller)
     raise Conflict(f"plan-{plan.state}", f"plan {plan.id} is {plan.state}; make a new one")

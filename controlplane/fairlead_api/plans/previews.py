@@ -1,4 +1,4 @@
-"""Previews of changes: the resulting object, tried at the API server, and stored as an open plan."""
+"""Previews of changes: the resulting object is tried at the API server, and the plan is stored as open."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -104,7 +104,7 @@ class Previews:
         return await self._keep(pool, kind, target, found.uid, found.generation, shown, effect, caller, now, owner=owner, undo_of=undo_of)
 
     async def of_new(self, pool: PoolKey, kind: PlanKind, change: Change, caller: Caller, now: datetime) -> Plan:
-        """A plan that creates a pool, which the API server has accepted in a dry run."""
+        """Store a plan that creates a pool, after the API server has accepted it in a dry run."""
         manifest = manifest_of(change.patch)
         await self._cluster.create(change.target, manifest, {}, dry_run=True)
         shown, effect = creation(change.target, manifest), creation_effect(change.patch)
@@ -121,12 +121,12 @@ class Previews:
         )
 
     async def _known(self, pool: PoolKey, now: datetime) -> Known:
-        """Raises NotFound for a pool whose spec was never usable."""
+        """Return the known state of a pool. Raises NotFound for a pool whose spec was never usable."""
         use = await self._evidence.use(pool, now)
         return Known(pool=pool, use=use, policies=self._policies, evidence=self._evidence, now=now)
 
     async def _use(self, pool: PoolKey, now: datetime) -> PoolUse | None:
-        """The pool's present use; None if its spec was never usable."""
+        """Return the pool's present use; None if its spec was never usable."""
         try:
             return await self._evidence.use(pool, now)
         except NotFound:
@@ -148,7 +148,7 @@ class Previews:
         undo_of: str | None,
         proposal: Proposal | None = None,
     ) -> Plan:
-        """Stores an open plan with its audit entry."""
+        """Store an open plan with its audit entry."""
         plan = Plan(
             id=self._new_id(),
             pool=str(pool),
@@ -174,7 +174,7 @@ class Previews:
         return plan
 
     async def _tried(self, target: Target, found: ClusterObject, change: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The part of the object that plans may change, as the API server would store it."""
+        """Return the part of the object that plans may change, as the API server would store it."""
         for attempt in range(1, _TRIES + 1):
             try:
                 return (await self._cluster.patch(target, change, found.resource_version, {}, dry_run=True)).part(target.kind)
@@ -186,20 +186,20 @@ class Previews:
 
 
 def _shown(target: Target, found: ClusterObject, change: Mapping[str, Any], after: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The change as a patch of the whole object, or of the file that defines the pool."""
+    """Return the change as a patch of the whole object, or of the file that defines the pool."""
     if target.kind is TargetKind.ENGINES:
         return {ENGINES: [{"name": name, **entry} for name, entry in after[ENGINES].items()]}
     return _nested(change, target.kind.path if engines_file(found.annotations) is None else ())
 
 
 def _nested(change: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
-    """The change as a patch of the whole object."""
+    """Return the change as a patch of the whole object, in which the changed part is at `path`."""
     return _nested({path[-1]: change}, path[:-1]) if path else change
 
 
 def _only(change: Mapping[str, Any], path: str) -> tuple[str, Any]:
-    """Path and value of a patch's change. If several values of a part change, the part's path and all of them. Lists
-    are not repeated.
+    """Return the path and value of a patch's change. If a patch changes several values of a part, return the part's
+    path and all values. Lists are not repeated.
     """
     path = path.strip(".")
     if len(change) != 1:

@@ -1,4 +1,6 @@
-"""Questions about a planned change: its effect, and how a simulation can show it. Each kind of plan answers them."""
+"""Questions about a planned change: its effect, and how a simulation can show the effect. Each kind of plan answers
+them.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,24 +28,26 @@ class Known:
     now: datetime
 
     async def refused(self, facts: TableFacts) -> Replay | None:
-        """The recorded decisions that would be refused early; None if no request is, or none was recorded."""
+        """Return the recorded decisions that would be refused early. None if early rejection is off, or if no decision
+        was recorded.
+        """
         limit = limit_seconds(facts)
         return None if limit is None else await self.evidence.over_limit(self.pool, limit, self.now)
 
 
 def limit_seconds(facts: TableFacts) -> float | None:
-    """The predicted TTFT above which a request is refused early; None if no request is."""
+    """Return the predicted TTFT in seconds above which a request is refused early; None if early rejection is off."""
     return None if facts.early_rejection.mode == "Disabled" else facts.early_rejection.headroom * facts.slo.ttft_seconds
 
 
 class CannotSimulate(Exception):
-    """No simulation can show the effect of the change; `str(error)` says why, in words for a person."""
+    """No simulation can show the effect of the change; `str(error)` gives the reason for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """A pool in use before a change. `instances` are those that take requests, by role; `spec` is the pool's own, or
-    None if the plan changes another object. A new instance needs `startup_seconds` before it serves.
+    """A pool in use before a change. `instances` counts the instances that take requests, by role. `spec` is the pool's
+    spec, or None if the plan changes another object. A new instance needs `startup_seconds` before it serves.
     """
 
     spec: Mapping[str, Any] | None
@@ -52,7 +56,7 @@ class Present:
     startup_seconds: float
 
     def parsed(self) -> PoolSpec:
-        """The spec. Raises CannotSimulate for one that is refused."""
+        """Return the parsed spec. Raises CannotSimulate for a spec that would be refused."""
         try:
             return parse_spec(self.spec or {})
         except InvalidInput as error:
@@ -61,8 +65,8 @@ class Present:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The pools to simulate for a change: as planned, and as at present. `instances` are the starting numbers where
-    they differ from the instances that take requests now.
+    """The pools to simulate for a change: as planned, and as at present. `instances` has the starting numbers that
+    differ from the instances that take requests now.
     """
 
     as_planned: PoolChange
@@ -74,7 +78,7 @@ class Question(Protocol):
     """A question about the effect of a change."""
 
     async def effect(self, known: Known) -> PlanEffect:
-        """The expected effect. Raises NotFound for an instance that does not exist."""
+        """Return the expected effect. Raises NotFound for an instance that does not exist."""
 
     def tried(self, present: Present) -> Tried:
-        """The simulated pools that show the change. Raises CannotSimulate."""
+        """Return the simulated pools that show the change. Raises CannotSimulate."""

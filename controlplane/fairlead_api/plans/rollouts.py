@@ -23,7 +23,7 @@ class StoredRevision:
 
 
 def rollout_of(pool: PoolKey, spec: Mapping[str, Any], status: Mapping[str, Any], revisions: Iterable[StoredRevision]) -> Rollout:
-    """The rollout according to the pool's status, and its revisions, newest first."""
+    """Return the rollout according to the pool's status, and its revisions, newest first."""
     conditions = status.get("conditions") or ()
     progressing: Mapping[str, Any] = next((one for one in conditions if one.get("type") == "Progressing"), {})
     under_way = status.get("rollout") or {}
@@ -42,7 +42,7 @@ def rollout_of(pool: PoolKey, spec: Mapping[str, Any], status: Mapping[str, Any]
 
 
 def instant(written: object) -> datetime | None:
-    """A time as Kubernetes writes it; None if there is none."""
+    """Parse a time as Kubernetes writes it; None if there is none."""
     return datetime.fromisoformat(written) if isinstance(written, str) and written else None
 
 

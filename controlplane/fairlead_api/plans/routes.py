@@ -38,13 +38,13 @@ from fairlead_client.resources.rollouts import Rollout, TemplateRevision
 
 
 class PlanExpecting(Protocol):
-    """The effect of a plan that a simulation expects."""
+    """Finds the effect that a simulation expects of a plan."""
 
     async def of(self, plan: Plan) -> PlanExpectation: ...
 
 
 def plan_routes(guard: Guard, plans: Plans, expectations: PlanExpecting, reader: PostgresPlanList, clock: Callable[[], datetime]) -> Routes:
-    """Plans under /v1."""
+    """Return the routes of plans under /v1."""
     routes = Routes(prefix="/v1", tags=["plans"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
@@ -88,12 +88,12 @@ def plan_routes(guard: Guard, plans: Plans, expectations: PlanExpecting, reader:
 
     @routes.get("/plans/{plan_id}/hand-over", response_model=HandOverResult)
     async def get_plan_hand_over(plan_id: str, caller: Viewer) -> Any:
-        """What the plan is expected to keep of the caches of instances that leave, and what was kept."""
+        """How much the plan is expected to keep of the caches of leaving instances, and how much was kept."""
         return answer(await reader.hand_over(await seen_plan(plan_id, caller)))
 
     @routes.post("/plans/{plan_id}/apply", response_model=Plan, dependencies=[Depends(known_fields(ApplyRequest))])
     async def apply_plan(plan_id: str, body: ApplyRequest, request: Request, caller: Operator, if_match: IfMatch = None) -> Any:
-        """Applies the plan once; sending it again gives the same answer."""
+        """Applies the plan once. Sending the same request again gives the same answer."""
         plan = await changeable(plan_id, request, caller)
         if plan.state is PlanState.OPEN:  # a repeated call has the tag of before it was applied
             require_unchanged(if_match, f"plan {plan_id}", plan)
@@ -101,7 +101,7 @@ def plan_routes(guard: Guard, plans: Plans, expectations: PlanExpecting, reader:
 
     @routes.post("/plans/{plan_id}/undo", status_code=201, response_model=Plan)
     async def undo_plan(plan_id: str, request: Request, caller: Operator, if_match: IfMatch = None) -> Any:
-        """The inverse plan, to be reviewed and applied like any other.
+        """Makes the inverse plan, which is reviewed and applied like any other.
 
         Possible for an hour, as long as nothing else has changed the object.
         """
@@ -111,7 +111,9 @@ def plan_routes(guard: Guard, plans: Plans, expectations: PlanExpecting, reader:
 
     @routes.post("/plans/{plan_id}/again", status_code=201, response_model=Plan)
     async def plan_again(plan_id: str, request: Request, caller: Operator) -> Any:
-        """The change of a plan that no longer fits, or that expired, as a new plan for the object as it is now."""
+        """Plans a change again whose plan no longer fits or has expired. The new plan is for the object in its present
+        state.
+        """
         await changeable(plan_id, request, caller)
         return answer(await plans.again(plan_id, caller, clock()), 201)
 
@@ -123,7 +125,9 @@ def rollout_routes(guard: Guard, cluster: ClusterGateway) -> Routes:
     routes = Routes(prefix="/v1", tags=["pools"])
 
     async def get_rollout(namespace: str, name: str) -> Ask:
-        """The progress of the present template's rollout, and what rolling back to each revision would change."""
+        """The progress of the present template's rollout, and the changes that a rollback to each revision
+        would make.
+        """
         pool = PoolKey(namespace=namespace, name=name)
 
         async def ask(sight: Sight) -> Rollout:
@@ -138,13 +142,13 @@ def rollout_routes(guard: Guard, cluster: ClusterGateway) -> Routes:
 
 
 def plans_of(infra: Infra, cluster: ClusterGateway, expectations: Expecting) -> Plans:
-    """The plans of cluster objects and of session homes."""
+    """Return the plans of cluster objects and of session homes."""
     planned = PlannedObjects(cluster, PostgresSessionHomes(infra.control, infra.clock))
     new_id = partial(secrets.token_hex, 8)
     return Plans(PostgresPlans(infra.control), PostgresEvidence(infra.reads), planned, infra.policies, new_id, expectations)
 
 
 def feature(infra: Infra, guard: Guard, cluster: ClusterGateway, plans: Plans, expectations: PlanExpecting) -> Feature:
-    """Plans and rollouts."""
+    """Return the feature of plans and rollouts."""
     listed = PostgresPlanList(infra.reads, infra.clock)
     return Feature(routes=(plan_routes(guard, plans, expectations, listed, infra.clock), rollout_routes(guard, cluster)))

@@ -1,4 +1,4 @@
-"""Plans as they are stored, the ports that store them, and the changes of an object since its plan was made."""
+"""Stored plans, the ports that store them, and the changes of an object since its plan was made."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ class SpecChange:
 
 
 def seen_of(target: Target, part: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of an object that a plan stores: everything that plans may change; for an instance, whose other
-    annotations belong to the operator, only the annotation that this plan changes.
+    """Return the part of an object that a plan stores: everything that plans may change. For an instance, this is only
+    the annotation that the plan changes, because the other annotations belong to the operator.
     """
     return {name: value for name, value in part.items() if not target.kind.is_instance or name in change}
 
@@ -35,7 +35,9 @@ def seen_of(target: Target, part: Mapping[str, Any], change: Mapping[str, Any]) 
 def changes_meanwhile(
     target: Target, before: Mapping[str, Any], found: ClusterObject, change: Mapping[str, Any], known: Sequence[SpecChange]
 ) -> list[ChangeMeanwhile]:
-    """The changes that turned `before` into the present object, oldest first: the `known` ones, then the rest."""
+    """Return the changes that turned `before` into the present object, oldest first: the `known` changes, then the
+    remaining difference.
+    """
     path = "".join(f"/{name}" for name in target.kind.path)
     told: list[ChangeMeanwhile] = []
     present: Mapping[str, Any] = before
@@ -49,9 +51,9 @@ def changes_meanwhile(
 
 
 LIFE = timedelta(minutes=10)
-"""How long a plan can be applied."""
+"""How long after its creation a plan can be applied."""
 PROPOSED = timedelta(days=1)
-"""How long a proposal waits at most."""
+"""How long a proposal waits for somebody to apply it."""
 UNDO = timedelta(hours=1)
 """How long an applied plan can be undone."""
 
@@ -59,8 +61,8 @@ UNDO = timedelta(hours=1)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPlan:
     """A plan with the data that only the server needs: its object, the merge patches forward and back for the fields
-    that plans may change, and those fields as they were `seen`. `begun` is the audit entry of the latest attempt to
-    apply it.
+    that plans may change, and the values of these fields when the plan was made (`seen`). `begun` is the audit entry of
+    the latest attempt to apply the plan.
     """
 
     plan: Plan
@@ -76,14 +78,14 @@ class StoredPlan:
 
     @property
     def is_of_existence(self) -> bool:
-        """Whether the plan deletes its object, or creates it (then `change` is the object to create)."""
+        """Whether the plan deletes its object, or creates it. For a creation, `change` is the object to create."""
         return self.plan.kind.facts.deletes or self.plan.kind.facts.creates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """The effect of a change according to a simulation: shares of requests in time and refused, and
-    the source of both.
+    """The effect of a change according to a simulation: the shares of requests in time and of refused requests, and the
+    source of both.
     """
 
     attainment: float
@@ -97,33 +99,33 @@ class PlanStore(Protocol):
     async def add(self, stored: StoredPlan, draft: AuditDraft, now: datetime) -> None: ...
 
     async def get(self, plan_id: str) -> StoredPlan:
-        """The stored plan. Raises NotFound."""
+        """Return the stored plan. Raises NotFound."""
 
     async def begin(self, plan_id: str, draft: AuditDraft, now: datetime, settling: timedelta) -> bool:
-        """Records who begins to apply a plan; False if the plan is no longer open, has expired, or somebody else began
-        to apply it less than `settling` ago.
+        """Record who begins to apply a plan. Returns False if the plan is no longer open, has expired, or somebody else
+        began to apply it less than `settling` ago.
         """
 
     async def refused(self, plan_id: str, draft: AuditDraft, now: datetime) -> None:
-        """Appends the entry of an apply that began at `now` and certainly wrote nothing, and removes the record of its
+        """Append the audit entry of an apply that began at `now` and certainly wrote nothing. Removes the record of its
         beginning, so that a later change of the object is not attributed to this plan.
         """
 
     async def begun(self, now: datetime, settling: timedelta) -> Sequence[StoredPlan]:
-        """Open plans that somebody began to apply longer than `settling` ago."""
+        """Return open plans that somebody began to apply longer than `settling` ago."""
 
     async def spec_changes(self, pool: PoolKey, uid: str, generation: int) -> Sequence[SpecChange]:
-        """The revisions of this very object's spec after a generation, oldest first."""
+        """Return the revisions of the spec of the object with this uid after a generation, oldest first."""
 
     async def finish(self, stored: StoredPlan, draft: AuditDraft, now: datetime) -> StoredPlan:
-        """Marks a plan applied that is open, or has expired meanwhile, and marks the pool's other plans that nobody
-        began superseded; returns the plan as stored afterwards.
+        """Mark a plan as applied that is open or has expired since. Marks the pool's other plans that nobody began to
+        apply as superseded. Returns the plan as it is stored afterwards.
 
         If the plan was closed in another way, nothing changes.
         """
 
     async def spec_of(self, pool: PoolKey, revision: int) -> Mapping[str, Any]:
-        """The spec of the pool's revision with this number. Raises NotFound, InvalidInput for a number without a
+        """Return the spec of the pool's revision with this number. Raises NotFound, InvalidInput for a number without a
         revision.
         """
 
@@ -131,10 +133,10 @@ class PlanStore(Protocol):
         """Open proposals that nobody began to apply, oldest first."""
 
     async def supersede(self, plan_id: str) -> None:
-        """Marks an open plan superseded."""
+        """Mark an open plan as superseded."""
 
     async def expire(self, plan_id: str, now: datetime, settling: timedelta) -> None:
-        """Marks an open plan expired, unless somebody began to apply it less than `settling` ago."""
+        """Mark an open plan as expired, unless somebody began to apply it less than `settling` ago."""
 
     async def record(self, draft: AuditDraft, now: datetime) -> None: ...
 
@@ -145,6 +147,6 @@ class Expecting(Protocol):
     async def planned(
         self, plan: Plan, question: Question, spec: Mapping[str, Any] | None, now: datetime, simulation: str | None = None
     ) -> None:
-        """Takes a new plan of an object; `spec` is the pool's spec before the change, `simulation` the one that
-        recommended it. Does not raise if the effect stays unknown.
+        """Accept a new plan of an object. `spec` is the pool's spec before the change, `simulation` the simulation that
+        recommended the change. Does not raise if the effect stays unknown.
         """

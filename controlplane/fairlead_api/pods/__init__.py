@@ -1,5 +1,5 @@
-"""Pods of instances, read for people: logs and events by the Kubernetes API, and their engines' own metrics. Nothing of
-them is stored.
+"""Pods of instances, read for people: logs and events from the Kubernetes API, and the metrics of their engines. None
+of this is stored.
 
-The danger here: a log may have text of clients' requests, so it needs the role operator.
+The danger here: a log may contain text of clients' requests, so reading it needs the role operator.
 """

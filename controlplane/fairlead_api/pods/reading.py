@@ -1,4 +1,4 @@
-"""A pod's log and events, as the Kubernetes API has them."""
+"""Reads a pod's log and events from the Kubernetes API."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -13,13 +13,13 @@ from fairlead_client.resources.pods import PodEvent, PodEvents, PodLog
 
 MOST_LINES = 2000
 SEARCHED_LINES = 20_000
-"""Lines at the end of a log that a search looks through."""
+"""Number of lines at the end of a log that a search covers."""
 LIMIT_BYTES = 8 * 1024 * 1024
 ENGINE = "engine"
 
 
 class Cluster(Protocol):
-    """The calls to the Kubernetes API. Raise ClusterUnavailable, Denied, InvalidInput."""
+    """The calls to the Kubernetes API. Methods raise ClusterUnavailable, Denied, InvalidInput."""
 
     async def ask(self, method: str, path: str, *, query: Any = ()) -> Mapping[str, Any] | None: ...
 
@@ -33,7 +33,7 @@ class Pods:
         self._cluster = cluster
 
     async def log(self, pool: PoolKey, instance: str, lines: int, search: str, container: str | None, *, previous: bool) -> PodLog:
-        """The end of a log. Raises NotFound, InvalidInput, ClusterUnavailable, Denied."""
+        """Return the end of a log. Raises NotFound, InvalidInput, ClusterUnavailable, Denied."""
         if not 1 <= lines <= MOST_LINES:
             raise InvalidInput("lines", lines, f"write 1 to {MOST_LINES}")
         pod = await self._pod(pool, instance)
@@ -61,7 +61,7 @@ class Pods:
         )
 
     async def events(self, pool: PoolKey, instance: str) -> PodEvents:
-        """The events about the pod, also of one that is gone. Raises ClusterUnavailable, Denied."""
+        """Return the events about the pod, even if the pod is gone. Raises ClusterUnavailable, Denied."""
         path = f"/api/v1/namespaces/{quote(pool.namespace, safe='')}/events"
         chosen = f"involvedObject.kind=Pod,involvedObject.name={instance}"
         answer = await self._cluster.ask("GET", path, query=[("fieldSelector", chosen)])
@@ -70,7 +70,7 @@ class Pods:
         return PodEvents(instance=instance, events=sorted(found, key=lambda one: one.at or oldest, reverse=True))
 
     async def _pod(self, pool: PoolKey, instance: str) -> Mapping[str, Any]:
-        """The pod, if it belongs to the pool. Raises NotFound."""
+        """Return the pod if it belongs to the pool. Raises NotFound."""
         found = None if instance in {"", ".", ".."} else await self._cluster.ask("GET", _path(pool, instance))
         if found is None or (found["metadata"].get("labels") or {}).get(POOL_LABEL) != pool.name:
             raise NotFound("pod", instance)
@@ -82,7 +82,7 @@ def _path(pool: PoolKey, instance: str) -> str:
 
 
 def matching(lines: list[str], search: str) -> list[str]:
-    """The lines that have the text, in either case; all, if it is empty."""
+    """Return the lines that contain the text, ignoring case; all lines if the text is empty."""
     wanted = search.casefold()
     return [line for line in lines if wanted in line.casefold()] if wanted else lines
 
@@ -93,7 +93,7 @@ def _restarts(pod: Mapping[str, Any], container: str) -> int:
 
 
 def event_of(item: Mapping[str, Any]) -> PodEvent:
-    """An event of either API (core/v1 has times of its own, events.k8s.io a series)."""
+    """Convert an event of either API. Events of core/v1 have their own times, events of events.k8s.io a series."""
     series = item.get("series") or {}
     at = series.get("lastObservedTime") or item.get("lastTimestamp") or item.get("eventTime") or item["metadata"].get("creationTimestamp")
     source = item.get("reportingComponent") or (item.get("source") or {}).get("component") or ""

@@ -34,24 +34,24 @@ def pod_routes(guard: Guard, pods: Pods, pages: EnginePages) -> Routes:
         container: str | None = None,
         previous: bool = False,
     ) -> Any:
-        """The last lines of the log of an instance's pod; with `search`, those of the last 20,000 lines that have this
-        text. `previous` is the log of the container before its last restart. Needs the role operator, because a log may
-        have text of clients.
+        """The last lines of the log of an instance's pod. With `search`, the lines among the last 20,000 that contain
+        this text. With `previous`, the log of the container before its last restart. Needs the role operator, because a
+        log may contain text of clients.
         """
         key = PoolKey(namespace=namespace, name=name)
         return answer(await pods.log(key, instance, lines, search, container, previous=previous))
 
     @routes.get("/pools/{namespace}/{name}/instances/{instance}/pod-events", response_model=PodEvents)
     async def get_pod_events(namespace: str, name: str, instance: str, caller: Viewer) -> Any:
-        """What Kubernetes did with an instance's pod, newest first, also with one that is gone."""
+        """Kubernetes' events about an instance's pod, newest first, even if the pod is gone."""
         return answer(await pods.events(PoolKey(namespace=namespace, name=name), instance))
 
     @routes.get("/pools/{namespace}/{name}/instances/{instance}/metrics", response_model=EngineMetrics)
     async def get_engine_metrics(namespace: str, name: str, instance: str, caller: Viewer, search: str = "") -> Any:
-        """The metrics page of an instance's engine as it is now, under the engine's own names and in groups: of
-        histograms the number, the mean, and the ends of the buckets that hold the median and the 95th percentile. With
-        `search`, the families that have this text in their name, sentence or labels. At most 500 families, and 40
-        samples of each; a page of more than 4 MiB is not read.
+        """The present metrics page of an instance's engine, in groups and under the engine's own names. A histogram is
+        shown by its count, its mean, and the upper ends of the buckets with the median and the 95th percentile. With
+        `search`, only the families whose name, description or labels contain this text. At most 500 families with 40
+        samples each; a page of more than 4 MiB is not read.
         """
         return answer(await pages.metrics(PoolKey(namespace=namespace, name=name), instance, search))
 
@@ -59,5 +59,5 @@ def pod_routes(guard: Guard, pods: Pods, pages: EnginePages) -> Routes:
 
 
 def feature(infra: Infra, guard: Guard, cluster: Cluster) -> Feature:
-    """Pods and their engines."""
+    """Return the feature of pods and their engines."""
     return Feature(routes=(pod_routes(guard, Pods(cluster), EnginePages(EngineAddresses(infra.reads).metrics_of, infra.clock)),))

@@ -1,4 +1,6 @@
-"""The metrics pages of instances' engines: where each is, by what the operator reported, and what it says now."""
+"""The metrics pages of instances' engines: finds a page's address from the operator's reports, and reads its present
+content.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -25,12 +27,12 @@ from fairlead_process.tasks import beside_the_loop
 PATIENCE_SECONDS = 4.0
 LONGEST_SEARCH = 200
 AT_ONCE = 4
-"""Pages that are read at the same time: each takes memory and a thread."""
+"""Maximum number of pages that are read at the same time; each takes memory and a thread."""
 
 
 class EnginePages:
-    """Reads the metrics pages of engines, at the URL that `address_of` gives. `transport` stands for the network in
-    tests.
+    """Reads the metrics pages of engines, at the URL that `address_of` returns. Tests replace the network by
+    `transport`.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class EnginePages:
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def metrics(self, pool: PoolKey, instance: str, search: str) -> EngineMetrics:
-        """What the engine says now. Raises InvalidInput, NotFound, Conflict (no-address), Unavailable."""
+        """Return the engine's present metrics. Raises InvalidInput, NotFound, Conflict (no-address), Unavailable."""
         if len(search) > LONGEST_SEARCH:
             raise InvalidInput("search", f"{len(search)} characters", f"write at most {LONGEST_SEARCH}")
         url = await self._address_of(pool, instance)
@@ -87,7 +89,7 @@ class EngineAddresses:
         self._reads = reads
 
     async def metrics_of(self, pool: PoolKey, instance: str) -> str:
-        """The URL of an engine's metrics page. Raises NotFound, and Conflict (no-address)."""
+        """Return the URL of an engine's metrics page. Raises NotFound, and Conflict (no-address)."""
         of = instances.c
         async with self._reads.reading() as connection:
             row = await pool_row(connection, pool)
@@ -101,5 +103,5 @@ class EngineAddresses:
 
 
 def _path(row: Any) -> str:
-    """Where the engines of a pool show their metrics; the default, before the pool has a table."""
+    """Return the path of the metrics page of a pool's engines; the default before the pool has a table."""
     return (msgspec.convert(row.facts, MirroredFacts).table.engine if row.facts else EngineFacts()).metrics_path

@@ -1,5 +1,5 @@
-"""The capability of a pool's engines, combined from all sources: measured now, measured before,
-fitted, declared. Pure.
+"""The capability of a pool's engines, combined from all sources: measured now, measured earlier, fitted, declared.
+Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,12 +29,14 @@ _QUANTITIES: Mapping[str, str] = {
     "bytes_per_token": Quantity.TEXT,
     "kv_cache_tokens": Quantity.KV_CACHE,
 }
-"""The figures that routers measure."""
+"""The quantities that routers measure, by the figure's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeLine:
-    """The time of a decode step at any load: `LearntFigure.line`, last observed `at` this Unix time."""
+    """The coefficients of the time of a decode step at any load (`LearntFigure.line`), last observed at the Unix time
+    `at`.
+    """
 
     coefficients: tuple[float, float, float]
     at: float
@@ -51,7 +53,9 @@ class Remembered:
 
 
 def line_of(told: Sequence[LearntOfEngines], now: float) -> DecodeLine | None:
-    """The line of the live router that saw most answers. A mean of several lines would fit no router's steps."""
+    """Return the line of the live router that saw the most answers; None without a line. The mean of several lines
+    would fit no router's steps.
+    """
     fitted_here = [one for one in told if one.quantity == Quantity.DECODE and len(one.line) == 3 and one.age_seconds is not None]
     best = max(fitted_here, key=lambda one: one.value_samples, default=None)
     if best is None:
@@ -63,8 +67,8 @@ def line_of(told: Sequence[LearntOfEngines], now: float) -> DecodeLine | None:
 def known_line(
     now_measured: DecodeLine | None, before: Remembered | None, kind: str, fit: EngineFit | None, now: float
 ) -> tuple[float, ...]:
-    """The coefficients of a decode step: measured now or within a week on the same engines, else fitted to recorded
-    requests; empty if neither is known.
+    """Return the coefficients of a decode step: measured now, or measured within a week on the same engines, or fitted
+    to recorded requests; empty if none is known.
     """
     line = now_measured or _line_before(before, kind, now)
     if line is not None:
@@ -80,15 +84,15 @@ def _line_before(before: Remembered | None, kind: str, now: float) -> DecodeLine
 
 
 def measured(told: Sequence[LearntOfEngines]) -> EngineCapability:
-    """What live routers measured over all of the pool's instances."""
+    """Return the figures that live routers measured over all of the pool's instances."""
     return EngineCapability(
         **{name: _agreed(quantity, [_figure(one) for one in told if one.quantity == quantity]) for name, quantity in _QUANTITIES.items()}
     )
 
 
 def _agreed(quantity: str, figures: Sequence[Figure]) -> Figure:
-    """The combined measurements of the routers. Every router asks the same engines for the size of their KV cache, so
-    these engines count once.
+    """Combine the measurements of the routers. All routers ask the same engines for the size of their KV cache, so
+    these samples are not added up.
     """
     found = agreed(figures)
     return replace(found, samples=max((one.samples for one in figures), default=0)) if quantity == Quantity.KV_CACHE else found
@@ -105,7 +109,9 @@ def _figure(one: LearntOfEngines) -> Figure:
 def remembering(
     now_measured: EngineCapability, before: Remembered | None, kind: str, now: float, line: DecodeLine | None = None
 ) -> Remembered | None:
-    """The capability to remember, joined from both; None if engines of this kind were never measured."""
+    """Return the capability to remember, combined from the present and earlier measurements. None if engines of this
+    kind were never measured.
+    """
     found = joined(now_measured, still_known(before, kind, now))
     if found == NOTHING_KNOWN:
         return None
@@ -115,22 +121,22 @@ def remembering(
 def capability_of(
     now_measured: EngineCapability, before: Remembered | None, kind: str, fit: EngineFit | None, engine: EngineFigures, now: datetime
 ) -> EngineCapability:
-    """Each figure from the best source available."""
+    """Return each figure from the best available source."""
     return joined(observed_of(now_measured, before, kind, fit, now), engine.declared)
 
 
 def observed_of(
     now_measured: EngineCapability, before: Remembered | None, kind: str, fit: EngineFit | None, now: datetime
 ) -> EngineCapability:
-    """For each figure, the best one that was observed on the pool's own requests."""
+    """Return for each figure the best value that was observed with the pool's own requests."""
     remembered = still_known(before, kind, now.timestamp())
     return joined(now_measured, remembered, NOTHING_KNOWN if fit is None else fitted(fit, now))
 
 
 def memory_of(observed: EngineCapability, table: RoutingTable, now: float, line: tuple[float, ...] = ()) -> EngineMemory:
-    """The observed figures in the form that a starting router takes.
+    """Return the observed figures in the form that a starting router accepts.
 
-    Token counts use the bytes per token that routers measured, or else the declared ones. The figures are for the
+    Token counts use the bytes per token that routers measured, otherwise the declared number. The figures are for the
     pool's present engine, regardless of its instances' revisions.
     """
     bytes_per_token = observed.bytes_per_token.observed
@@ -146,14 +152,14 @@ def memory_of(observed: EngineCapability, table: RoutingTable, now: float, line:
 
 
 def fitted(fit: EngineFit, now: datetime) -> EngineCapability:
-    """The speed of the engine model that was fitted to the pool's requests."""
+    """Return the speed of the engine model that was fitted to the pool's requests."""
     age = max(0.0, (now - fit.fitted_at).total_seconds())
     known = Figure(value=fit.costs.prefill_tokens_per_second(), source=Source.FITTED, samples=fit.fitted, age_seconds=age)
     return EngineCapability(prefill_tokens_per_second=known, decode_step_seconds=replace(known, value=fit.costs.decode_step_seconds()))
 
 
 def still_known(before: Remembered | None, kind: str, now: float) -> EngineCapability:
-    """The earlier measurements of the same engines, with their present age."""
+    """Return the earlier measurements of the same engines, with their present age."""
     if before is None or before.kind != kind:
         return NOTHING_KNOWN
     passed = max(0.0, now - before.at)

@@ -5,7 +5,9 @@ from typing import Any
 
 
 def diff(before: Any, after: Any, path: str = "") -> list[dict[str, Any]]:
-    """The changes, each at the deepest path that differs; a list without named items is compared as a whole."""
+    """Return the changes, each at the deepest path that differs. A list of items without names is compared
+    as a whole.
+    """
     if before == after and type(before) is type(after):
         return []
     if isinstance(before, Mapping) and isinstance(after, Mapping):
@@ -29,7 +31,7 @@ def _member(before: Mapping[str, Any], after: Mapping[str, Any], key: str, path:
 
 
 def _by_name(items: Any) -> dict[str, Any] | None:
-    """The list as a dict by name, if it is a list of objects with distinct `name`s."""
+    """Return the list as a dict by name; None unless it is a list of objects with distinct `name`s."""
     if (
         not isinstance(items, list)
         or not items

@@ -1,4 +1,6 @@
-"""Pools of engines that already run: Fairlead neither starts nor stops them, so some changes are impossible. Pure."""
+"""Pools of engines that already run. Fairlead neither starts nor stops such engines, so some changes are impossible.
+Pure.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,16 +13,18 @@ from fairlead_api.infra.errors import Conflict
 from fairlead_client.resources.plan_kinds import PlanKind
 
 ENGINES_FILE = "fairlead.dev/engines-file"
-"""The annotation of a pool of `fairlead serve`, and of each of its instances: the file with the engines' addresses."""
+"""The annotation with the file of the engines' addresses, on a pool of `fairlead serve` and on each of its
+instances.
+"""
 
 
 def engines_file(annotations: Mapping[str, str]) -> str | None:
-    """The file that names the pool's engines; None for a pool whose instances are pods."""
+    """Return the file that names the pool's engines; None for a pool whose instances are pods."""
     return annotations.get(ENGINES_FILE) or None
 
 
 def selector_of(spec: Mapping[str, Any]) -> str | None:
-    """The labels by which a spec selects running pods, such as `app=vllm`; None if it selects none."""
+    """Return the labels by which a spec selects running pods, such as `app=vllm`; None if the spec selects no pods."""
     found = []
     for role in spec.get("roles") or ():
         try:
@@ -31,7 +35,7 @@ def selector_of(spec: Mapping[str, Any]) -> str | None:
 
 
 def scale_target_of(spec: Mapping[str, Any]) -> str | None:
-    """The workloads that a spec scales, such as `Deployment vllm`; None if it scales none."""
+    """Return the workloads that a spec scales, such as `Deployment vllm`; None if the spec scales no workload."""
     found = []
     for role in spec.get("roles") or ():
         try:
@@ -43,13 +47,13 @@ def scale_target_of(spec: Mapping[str, Any]) -> str | None:
 
 
 def is_ended_elsewhere(annotations: Mapping[str, str]) -> bool:
-    """Whether an instance with these annotations is a pod of a workload, which a pool adopted."""
+    """Return whether an instance with these annotations is a pod of a workload that a pool adopted."""
     return ADOPTED_BY_ANNOTATION in annotations
 
 
 def check_possible(kind: PlanKind, spec: Mapping[str, Any], annotations: Mapping[str, str]) -> None:
-    """Raises Conflict for a kind of plan that must start or stop instances (`engines-are-fixed`), or that changes a
-    list of engines although instances are pods (`engines-are-pods`).
+    """Raises Conflict for a plan that would have to start or stop running engines (`engines-are-fixed`), or that
+    changes a list of engines although the pool's instances are pods (`engines-are-pods`).
     """
     facts, file, selector = kind.facts, engines_file(annotations), selector_of(spec)
     if file is None and facts.pods_refusal:

@@ -1,4 +1,4 @@
-"""Handles states from the operator: finds which states are new, which changes concern routers, and which pools are
+"""Handles states from the operator: decides which states are new, which changes concern routers, and which pools are
 ready.
 """
 
@@ -21,12 +21,12 @@ from fairlead_client.resources.pools import PoolCondition
 
 
 def fingerprint(table: RoutingTable) -> bytes:
-    """SHA-256 of the parts of a table on which routers act: everything but version and generation."""
+    """Return the SHA-256 of the parts of a table on which routers act: everything but version and generation."""
     return hashlib.sha256(msgspec.json.encode(replace(table, version=0, generation=0), order="sorted")).digest()
 
 
 def ready_condition(conditions: Sequence[PoolCondition], problem: str | None) -> PoolCondition:
-    """The pool's Ready condition; if it has none, a condition that says so."""
+    """Return the pool's Ready condition. If the pool has no such condition, the returned condition says so."""
     for condition in conditions:
         if condition.type == "Ready":
             return condition
@@ -36,12 +36,12 @@ def ready_condition(conditions: Sequence[PoolCondition], problem: str | None) ->
 
 
 Shares = Callable[[Sequence[InstanceEntry]], Mapping[str, float]]
-"""Computes the share of the hash ring that each accepting instance owns."""
+"""A function that computes the share of the hash ring of each accepting instance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolUseView:
-    """How a router used a pool at its last report; `idle_seconds` count until now."""
+    """How a router used a pool up to its last report; `idle_seconds` count up to the present."""
 
     held_requests: int
     held_prompt_tokens: int
@@ -50,20 +50,20 @@ class PoolUseView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterView:
-    """A live router's last report about one pool. `acknowledged` None = the router has no table of the pool yet."""
+    """A live router's last report about one pool. `acknowledged` is None if the router has no table of the pool yet."""
 
     acknowledged: int | None
     in_flight: Mapping[str, int]
     waiting: Mapping[str, int] = field(default_factory=dict)
-    """How many of the requests in flight are queued in the router."""
+    """Number of requests in flight that are queued in the router, by instance."""
     use: PoolUseView | None = None
-    """None if the router does not report it, or has no table of the pool yet."""
+    """The router's use of the pool; None if the router does not report it, or has no table of the pool yet."""
     troubled_engines: tuple[InstanceTrouble, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceFacts:
-    """The database's facts about an instance. `table_version` is the first table that has its present entry."""
+    """The database's facts about an instance. `table_version` is the first table with the instance's present entry."""
 
     id: str
     table_version: int
@@ -73,27 +73,28 @@ class InstanceFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """The last 5 minutes of a pool's traffic. Attainments are shares (0-1); None = nothing to judge."""
+    """A pool's traffic in the last 5 minutes. Attainments are shares (0-1); None = no request was judged."""
 
     ttft_attainment: float | None = None
     tpot_attainment: float | None = None
     slo_attainment: float | None = None
     requests_per_second: float = 0.0
     behind_seconds: float = 0.0
-    """Seconds by which the rollups lag; if above 0, the other figures are unknown."""
+    """Seconds by which the rollups lag. If above 0, the other figures are unknown."""
 
 
 def facts_of(state: PoolState) -> MirroredFacts | None:
-    """The parts of a state's spec that stay in force; None if the operator reports that the spec is invalid.
+    """Return the parts of a state's spec that stay in force; None if the operator reports that the spec is invalid.
 
-    Pure. Raises InvalidInput for an impossible time, or if the spec is invalid and the operator did not report it.
+    Pure. Raises InvalidInput for an impossible time, or for an invalid spec that the operator did not report as
+    invalid.
     """
     check_state(state)
     return MirroredFacts.of(parse_spec(state.spec)) if state.problem is None else None
 
 
 def check_state(state: PoolState) -> None:
-    """Raises InvalidInput for a scaling decision of an impossible time. Pure."""
+    """Raises InvalidInput for a scaling decision with an impossible time. Pure."""
     for number, decision in enumerate(state.scaling_decisions):
         check_time(f"scaling_decisions[{number}].at", decision.at)
 
@@ -109,11 +110,11 @@ def observations(
     departed: str = "",
     tasks: tuple[TaskObservation, ...] = (),
 ) -> PoolObservations:
-    """The answer to the operator. Pure.
+    """Return the answer to the operator. Pure.
 
     Without a live router everything counts as acknowledged, because no router uses an older table. `idle_elsewhere` is
     the number of seconds since a router that is no longer live had a request of the pool. A router with a version above
-    `table_version` got it from the database before a restore; its acknowledgement does not count.
+    `table_version` got that version before the database was restored, so its acknowledgement does not count.
     """
     routers = [replace(one, acknowledged=None) if (one.acknowledged or 0) > table_version else one for one in routers]
     return PoolObservations(
@@ -145,19 +146,19 @@ def observations(
 
 
 def _troubled(routers: Sequence[RouterView], living: Container[str]) -> tuple[InstanceTrouble, ...]:
-    """Each trouble of each living instance, once."""
+    """Return each trouble of each living instance once."""
     return newest_of_each(one for router in routers for one in router.troubled_engines if one.instance in living)
 
 
 def newest_of_each(found: Iterable[InstanceTrouble]) -> tuple[InstanceTrouble, ...]:
-    """Each trouble of an instance once, in the words of the router that last reported it. Pure."""
+    """Return each trouble of an instance once, in the words of the router that reported it last. Pure."""
     newest = {(one.instance, one.trouble): one for one in sorted(found, key=lambda one: one.seconds, reverse=True)}
     return tuple(one for _, one in sorted(newest.items()))
 
 
 def _demand(routers: Sequence[RouterView], idle_elsewhere: float | None, *, behind: bool) -> PoolDemand | None:
-    """The demand; None without a live router, or if a router that serves the pool does not report its use. While
-    figures are behind, the idle time is unknown, so the pool is not scaled to zero; held requests still start it.
+    """Return the demand; None without a live router, or if a router that serves the pool does not report its use. While
+    figures lag behind, the idle time is unknown, so the pool is not scaled to zero; but held requests still start it.
     """
     serving = [router for router in routers if router.acknowledged is not None]
     uses = [router.use for router in serving if router.use is not None]
@@ -173,13 +174,14 @@ def _demand(routers: Sequence[RouterView], idle_elsewhere: float | None, *, behi
 
 
 def table_acknowledged(version: int, routers: Sequence[RouterView]) -> bool:
-    """Whether every live router uses `version` or a newer one. Pure."""
+    """Return whether every live router uses `version` or a newer one. Pure."""
     return all(router.acknowledged is not None and router.acknowledged >= version for router in routers)
 
 
 def manager_of(stored: Mapping[str, Any], state: PoolState) -> str:
-    """The field managers that made the spec differ from the stored one: the owners of the members that differ, and the
-    last writer for those without. What the operator knew before says nothing of what is lacking here. Pure.
+    """Return the field managers that made the spec differ from the stored spec: the owners of the differing members,
+    and the last writer for members without an owner. `changed_by` counts only if nothing is stored, or if no such
+    manager is known. Pure.
     """
     if not stored or not state.last_writer:
         return state.last_writer or state.changed_by
@@ -189,8 +191,8 @@ def manager_of(stored: Mapping[str, Any], state: PoolState) -> str:
 
 
 def is_outdated(stored: tuple[str, int, str], state: PoolState) -> str | None:
-    """Why a state is older than the stored one of the same object (uid, generation, resource version); None if it is
-    not. Pure.
+    """Return why a state is older than the stored state of the same object (uid, generation, resource version); None if
+    it is not older. Pure.
     """
     uid, generation, version = stored
     if uid != state.uid:

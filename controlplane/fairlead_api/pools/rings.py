@@ -17,7 +17,9 @@ MOST_ANCHORS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingQuestion:
-    """A change whose effect is asked for: added instances, removed ones, another number of anchors per instance."""
+    """A change whose effect on the ring is requested: added instances, removed instances, another number of anchors per
+    instance.
+    """
 
     add: int = 0
     remove: tuple[str, ...] = ()
@@ -31,7 +33,7 @@ class RingQuestion:
 def ring_of(
     table: RoutingTable, anchors_per_instance: int, bound: Mapping[str, int], policies: PolicyCatalogue, question: RingQuestion
 ) -> Ring:
-    """The ring of a table, with the answer to the question.
+    """Return the ring of a table, with the effect of the question's change.
 
     `bound` counts sessions by instance. Raises InvalidInput if the question names an instance that is not on the ring.
     """
@@ -103,5 +105,7 @@ def _change(before: Sequence[InstanceEntry], after: Sequence[InstanceEntry], bou
 
 
 def _use(policies: PolicyCatalogue, name: str) -> RingUse:
-    """How the pool's policy uses the ring. An unknown policy counts as not using it, like the default policy."""
+    """Return how the pool's policy uses the ring. An unknown policy counts as not using the ring, like the default
+    policy.
+    """
     return policies.entry(name).ring if name in policies.names else RingUse.NONE

@@ -52,8 +52,8 @@ def ring_routes(guard: Guard, reader: PostgresRings, policies: PolicyCatalogue) 
         remove: Annotated[list[str] | None, Query()] = None,
         anchors: int | None = None,
     ) -> Ask:
-        """Anchors and key shares, and the effect of a change: `add` more instances, `remove` named ones (may be
-        repeated), another number of `anchors` per instance.
+        """Anchors and key shares, and the effect of a change: `add` more instances, `remove` named instances (may be
+        repeated), or set another number of `anchors` per instance.
         """
         question = RingQuestion(add=add, remove=tuple(remove or ()), anchors=anchors)
 
@@ -74,7 +74,9 @@ def predictor_routes(guard: Guard, reader: PostgresPredictors) -> Routes:
     viewer = guard.needs(AccessRole.VIEWER)
 
     async def get_predictor(namespace: str, name: str) -> Ask:
-        """Models of a learning policy, newest first: the errors of each, and how often it or the heuristic chose."""
+        """Models of a learning policy, newest first, with each model's errors, and how often its predictions or the
+        heuristic's decided.
+        """
         return lambda sight: reader.predictor(PoolKey(namespace=namespace, name=name))
 
     document(routes, "/pools/{namespace}/{name}/predictor", Predictor, viewer, get_predictor, PredictorModel, lambda found: found.models)
@@ -112,26 +114,28 @@ def pool_routes(
 
     @routes.get("/pools/{namespace}/{name}", response_model=PoolDetail)
     async def get_pool(namespace: str, name: str, caller: Viewer, instances: bool = True) -> Any:
-        """A pool with its spec, conditions and living instances; `instances=false` leaves their list empty, which makes
-        the answer for a large pool much smaller.
+        """A pool with its spec, conditions and living instances. With `instances=false` their list is empty, which
+        makes the answer for a large pool much smaller.
         """
         return answer(await reader.pool(PoolKey(namespace=namespace, name=name), clock(), instances=instances))
 
     @routes.get("/pools/{namespace}/{name}/instances/{instance}", response_model=InstanceDetail)
     async def get_instance(namespace: str, name: str, instance: str, caller: Viewer) -> Any:
-        """An instance, also a gone one, with its newest 500 transitions."""
+        """An instance, even if it is gone, with its newest 500 transitions."""
         return answer(await reader.instance(PoolKey(namespace=namespace, name=name), instance, clock()))
 
     return routes
 
 
 def pools_of(infra: Infra) -> PostgresPoolReads:
-    """The store of the pools' current state."""
+    """Return the store of the pools' current state."""
     return PostgresPoolReads(infra.reads, infra.present, LastMinutes(infra.reads, infra.recent))
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Pools: read by people, reported by the operator; and models, reported and read by routers."""
+    """Return the feature of pools, which people read and the operator reports; and of models, which routers report and
+    read.
+    """
     return Feature(
         routes=(
             pool_routes(guard, pools_of(infra), PostgresPoolHistory(infra.reads), infra.clock),
@@ -151,29 +155,29 @@ _trained_model = msgspec.json.Decoder(TrainedModel)
 
 
 def internal_routes(guard: Guard, pools: PostgresPools, predictors: PostgresPredictors, clock: Callable[[], datetime]) -> Routes:
-    """The endpoints of pools at `fairlead_client.internal_paths`."""
+    """Return the endpoints of pools at `fairlead_client.internal_paths`."""
     routes = Routes(tags=["internal"], dependencies=[Depends(understood)])
     Operator = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_OPERATOR))]  # noqa: N806 - it is a type
     Router = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_ROUTER))]  # noqa: N806 - it is a type
 
     @routes.put(internal_paths.POOL_STATE)
     async def put_state(namespace: str, name: str, state: PoolState, caller: Operator) -> PoolObservations:
-        """The operator's whole view of a pool; sending it again changes nothing.
+        """Stores the operator's whole state of a pool. Sending the same state again changes nothing.
 
-        Answers 409 when it is older than the stored one.
+        Answers 409 when the state is older than the stored one.
         """
         return await pools.mirror(PoolKey(namespace=namespace, name=name), state, clock())
 
     @routes.post(internal_paths.POOL_EVENTS, status_code=204)
     async def post_events(namespace: str, name: str, body: PoolEvents, caller: Operator) -> None:
-        """Actions and refusals of the operator; an event that is sent again is stored once."""
+        """Stores actions and refusals of the operator. An event that is sent again is stored once."""
         for number, event in enumerate(body.events):
             check_time(f"events[{number}].at", event.at)
         await pools.add_events(PoolKey(namespace=namespace, name=name), body.events, caller.identity.subject, clock())
 
     @routes.delete(internal_paths.POOL, status_code=204)
     async def delete_pool(namespace: str, name: str, caller: Operator) -> None:
-        """The pool's object was deleted; repeating the call changes nothing."""
+        """Records that the pool's object was deleted. Repeating the call changes nothing."""
         await pools.delete(PoolKey(namespace=namespace, name=name), caller.identity.subject, clock())
 
     @routes.get(internal_paths.HELD_POOLS)
@@ -183,14 +187,14 @@ def internal_routes(guard: Guard, pools: PostgresPools, predictors: PostgresPred
 
     @routes.get(internal_paths.UNHEARD_POOLS)
     async def get_unheard_pools(seconds: Annotated[float, Query(ge=0, le=86_400)], caller: Operator) -> UnheardPools:
-        """Lists pools without a state report for this many seconds; an operator then reports which of them no longer
-        exist.
+        """Lists pools without a state report for this many seconds, so that an operator can report which of them no
+        longer exist.
         """
         return UnheardPools(pools=await pools.unheard_pools(clock() - timedelta(seconds=seconds)))
 
     @routes.post(internal_paths.PREDICTOR_MODELS, status_code=204, openapi_extra=described(TrainedModel))
     async def post_model(request: Request, caller: Router) -> None:
-        """A model that a router has trained; one that is sent again is stored once."""
+        """Stores a model that a router has trained. A model that is sent again is stored once."""
         try:
             model = decode_json(await request.body(), _trained_model)
         except msgspec.ValidationError as error:
@@ -205,7 +209,7 @@ def internal_routes(guard: Guard, pools: PostgresPools, predictors: PostgresPred
 
     @routes.get(internal_paths.PREDICTOR_MODELS, response_model=SharedModel)
     async def get_model(namespace: str, name: str, caller: Router) -> Response:
-        """The newest model of a pool, for a router that has none."""
+        """The newest model of a pool, for a router that has no model yet."""
         return answer(await predictors.newest(PoolKey(namespace=namespace, name=name)))
 
     return routes

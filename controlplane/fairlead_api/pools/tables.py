@@ -49,9 +49,9 @@ pools = Table(
     text_column("departed", null=True),
     UniqueConstraint("namespace", "name"),
 )
-"""`measured` are routers' measurements of the pool's engines (`pools.capabilities.Remembered`); `stalled` are the
-instances whose engines had stalled when the pool's state last came, None = none; `departed` says how demand is outside
-of the pool's forecast, None = it is not.
+"""Pools. `measured` are routers' measurements of the pool's engines (`pools.capabilities.Remembered`). `stalled` are
+the instances whose engines had stalled when the pool's state was last reported, None = none. `departed` describes how
+demand departs from the pool's forecast, None = it does not.
 """
 
 pool_revisions = Table(
@@ -69,8 +69,8 @@ pool_revisions = Table(
     Column("resource_version", BigInteger, nullable=True),
     text_column("manager", null=True),
 )
-"""`resource_version` is the object's when the revision was seen first, None if it is not a number; `manager` is the
-field manager; `actor` is the same unless the user is known.
+"""Revisions of pools' specs. `resource_version` is the object's version when the revision was first seen, None if the
+version is not a number. `manager` is the field manager. `actor` is the user if known, otherwise the field manager.
 """
 
 pool_events = Table(
@@ -155,8 +155,8 @@ routers = Table(
     json_column("asked_at", null=True),
     Column("shares", JSONB, nullable=False, server_default="{}"),
 )
-"""`asked_at` contains the secret with which others may ask the router, so only routers may read it. `shares` are the
-router's reports to other routers, by pool.
+"""Routers. `asked_at` contains the secret with which other routers may query the router, so only routers may read it.
+`shares` are the router's load reports to other routers, by pool.
 """
 
 router_acknowledgements = Table(

@@ -16,7 +16,7 @@ from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 
 
 def rejection_routes(guard: Guard, reader: PostgresRejections, clock: Callable[[], datetime]) -> Routes:
-    """Rejections under /v1."""
+    """Return the routes of rejections under /v1."""
     routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
@@ -34,10 +34,10 @@ def rejection_routes(guard: Guard, reader: PostgresRejections, clock: Callable[[
 
 
 def rejections_of(infra: Infra) -> PostgresRejections:
-    """The store of refusals."""
+    """Return the store of refusals."""
     return PostgresRejections(infra.reads, kept_of(infra.settings), infra.clock)
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Refused requests."""
+    """Return the feature of refused requests."""
     return Feature(routes=(rejection_routes(guard, rejections_of(infra), infra.clock),))

@@ -1,4 +1,4 @@
-"""Refused requests as the public API shows them, by cause, each with its remedy."""
+"""Refused requests by cause, each with its remedy, as the public API shows them."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -35,8 +35,8 @@ from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 
 
 def advice(reason: str, found: Simulated | None = None) -> str:
-    """The remedy in one to three sentences; for an unknown cause they say where to look. If instances were missing, the
-    result of the pool's latest simulations (`found`) is added.
+    """Return the remedy in one to three sentences. For an unknown cause, the sentences name the places to look. If
+    instances were missing, the result of the pool's latest simulations (`found`) is added.
     """
     try:
         usual = RejectionReason(reason).facts.suggestion
@@ -51,19 +51,21 @@ def advice(reason: str, found: Simulated | None = None) -> str:
 
 
 SAMPLES = 5
-"""Maximum number of samples shown per cause, the newest ones."""
+"""Maximum number of samples, the newest ones, shown per cause."""
 
 FINE = timedelta(hours=2)
-"""For a range longer than this, served requests are counted by whole minutes."""
+"""Maximum range for which served requests are counted by seconds; for longer ranges, they are counted by
+whole minutes.
+"""
 STEP = timedelta(seconds=10)
 UNROLLED = timedelta(seconds=30)
 """The newest part of the range, which may not be rolled up yet and is counted from samples."""
 
 _REASONS = frozenset(RejectionReason)
-"""Rows with another reason, stored by a newer version that was rolled back, are left out."""
+"""Known reasons. Rows with another reason, stored by a newer version that was rolled back, are left out."""
 
 Cause = tuple[int, str, int, str]
-"""Pool's id, reason, status and priority class."""
+"""The pool's id, the reason, the status and the priority class of a refusal."""
 
 _pool_name = pools.c.namespace + "/" + pools.c.name
 _cause = (rejections.c.pool_id, rejections.c.reason, rejections.c.status, rejections.c.priority_class)
@@ -112,8 +114,8 @@ class PostgresRejections:
 
 
 def _newest(groups: Mapping[Cause, list[Any]]) -> "Select[Any]":
-    """The newest rows of each cause. The search runs backwards from the cause's last row, because the cause may have
-    few rows among millions.
+    """Return a query for the newest rows of each cause. The search runs backwards from the cause's last row, because
+    the cause may have few rows among millions.
     """
     time = DateTime(timezone=True)
     sought = values(
@@ -137,9 +139,9 @@ def _cause_of(row: Any) -> Cause:
 
 
 def _served(of: Collection[int], start: datetime, end: datetime, finest: int) -> Iterator["Select[Any]"]:
-    """Statements for the completed requests in [start, end) of these pools: from pool rollups as far as they exist,
-    else from seconds. Whole minutes are used if the range is long, or so old that its seconds are gone (`finest` is the
-    shortest remaining length).
+    """Yield statements for the completed requests in [start, end) of these pools: from pool rollups as far as they
+    exist, otherwise from seconds. Whole minutes are used if the range is long, or so old that its seconds are gone
+    (`finest` is the shortest remaining length in seconds).
     """
 
     def completed(loads: Table, at: "ColumnElement[Any]", first: datetime, last: datetime) -> "Select[Any]":
@@ -158,12 +160,14 @@ def _served(of: Collection[int], start: datetime, end: datetime, finest: int) ->
 
 
 def _whole(at: datetime) -> datetime:
-    """The start of the step that contains a moment."""
+    """Return the start of the step that contains a moment."""
     return at.replace(microsecond=0) - timedelta(seconds=at.second % STEP.seconds)
 
 
 def _pools(name: str | None, sight: Sight) -> "Select[Any]":
-    """Number and name of the pool with this name, or of all visible pools (None), including deleted ones."""
+    """Return a query for the id and name of the pool with this name, or of all visible pools (None), including deleted
+    pools.
+    """
     wanted = select(pools.c.id, _pool_name.label("name"))
     wanted = wanted if name is None else wanted.where(_pool_name == name)
     return wanted if sight is None else wanted.where(pools.c.namespace.in_(sorted(sight)))

@@ -1,6 +1,6 @@
-"""Ingests routers' reports: each is stored at most once, by router and id, and completely or not at all.
+"""Ingests routers' reports. Each report is stored at most once, by router and id, and completely or not at all.
 
-Rows that cannot be stored are dropped and counted, because a router would send a refused report again and again.
+Rows that cannot be stored are dropped and counted, because a router would resend a refused report again and again.
 """
 
 import logging
@@ -26,9 +26,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """The result of a post.
+    """The result of a post of reports.
 
-    `ignored` counts dropped rows by reason, `lost_moves` the session moves that lost their race, by pool.
+    `ignored` counts dropped rows by reason. `lost_moves` counts the session moves that lost their race, by pool.
     """
 
     receipts: tuple[ReportReceipt, ...]
@@ -40,24 +40,24 @@ class ReportStore(Protocol):
     """The database operations of ingestion."""
 
     async def prepare(self, days: dict[str, set[date]]) -> None:
-        """Makes sure that rows of these days can be stored, by table."""
+        """Make sure that rows of these days, given by table, can be stored."""
 
     async def ingest(self, reports: Sequence[Report]) -> Ingested:
-        """Stores one router's new reports in one transaction; receipts are in the order of the reports."""
+        """Store one router's new reports in one transaction. Receipts are in the order of the reports."""
 
     async def forget_router(self, gone: RouterGone) -> None:
-        """Forgets the router until it reports again."""
+        """Remove the router until it reports again."""
 
 
 class Ingestion:
-    """Use case: ingestion of reports."""
+    """Use case: the ingestion of reports."""
 
     def __init__(self, store: ReportStore, ages: Ages) -> None:
         self._store = store
         self._ages = ages
 
     async def take(self, reports: Sequence[Report], now: datetime) -> Ingested:
-        """Stores reports of one router; the first carries the router's present state.
+        """Store reports of one router; the first report contains the router's present state.
 
         Raises InvalidInput for reports with an impossible router or time, StoreUnavailable. Once this has returned, the
         reports cannot be lost.
@@ -67,7 +67,7 @@ class Ingestion:
         error = clock_error(reports[0], now.timestamp())
         if error:
             _log.warning(
-                "a router's clock is wrong, its times are put right", extra={"router": reports[0].router, "seconds": round(error, 1)}
+                "a router's clock is wrong, its times are corrected", extra={"router": reports[0].router, "seconds": round(error, 1)}
             )
         kept: list[Report] = []
         for report in reports:
@@ -87,7 +87,7 @@ class Ingestion:
         return replace(done, receipts=receipts, ignored=done.ignored + ignored)
 
     async def forget_router(self, gone: RouterGone, now: datetime) -> None:
-        """Forgets a router that signed off. Raises InvalidInput, StoreUnavailable."""
+        """Remove a router that signed off. Raises InvalidInput, StoreUnavailable."""
         _check_name("router", gone.router)
         check_time("at", gone.at)
         near = abs(now.timestamp() - gone.at) <= CLOCK_TOLERANCE_SECONDS
@@ -120,5 +120,5 @@ def _check_name(field_name: str, name: str) -> None:
 
 
 def _days(times: Iterable[float]) -> set[date]:
-    """The UTC days of these Unix seconds, computed quickly for many seconds within few days."""
+    """Return the UTC days of these Unix seconds; fast for many seconds within few days."""
     return {datetime.fromtimestamp(day * _DAY, UTC).date() for day in {time // _DAY for time in times}}

@@ -1,8 +1,8 @@
 """Decides which rows of a report can be stored. Pure.
 
-Every text, number and time of a row has bounds, and a row outside them is dropped alone. A router resends a report
-until it is accepted, so a row that cannot be stored must not hold up the others. Times are judged by the API's clock: a
-router's clock may be wrong, and history is kept whatever that clock says.
+Every text, number and time of a row has bounds; a row outside them is dropped, and the others are kept. A router
+resends a report until it is accepted, so a row that cannot be stored must not hold up the others. Times are compared
+with the API's clock: a router's clock may be wrong, but history is kept in any case.
 """
 
 from collections import Counter
@@ -19,58 +19,59 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from fairlead.reports.batches import ROW_KINDS, AskAddress, Report, RouterState, RowKind, RowTime
 
 MAX_NAME = 1024
-"""Longest text stored, in bytes of UTF-8: two of them fit into an index entry."""
+"""Maximum length of a stored text, in bytes of UTF-8; two such texts fit into an index entry."""
 MAX_COUNT = 2**53
-"""Largest whole number stored: the largest that JSON carries exactly."""
+"""Largest stored whole number: the largest that JSON transmits exactly."""
 MAX_STATUS = 599
 """Highest HTTP status."""
 MAX_NUMBER = 1e12
 MAX_ITEMS = 1024
 """Maximum number of candidates of a decision, or latencies of a second."""
 CLOCK_TOLERANCE_SECONDS = 30.0
-"""Maximum plausible difference between a router's clock and the API's, including transmission; beyond it, the API's
-clock is used.
+"""Maximum plausible difference between a router's clock and the API's, including transmission. Beyond it, times are
+corrected to the API's clock.
 """
 LONGEST_HOST = 253
 HOST_CHARACTERS = frozenset(ascii_letters + digits + ".-_:%")
 """The characters of host names and of IPv4 and IPv6 addresses."""
 SHORTEST_SECRET = 32
 EARLIEST = 1_577_836_800.0
-"""2020-01-01: no router ran before then."""
+"""2020-01-01 in Unix seconds: no router ran earlier."""
 
 Row = TypeVar("Row")
 Check = Callable[[Any], bool]
 Column = Callable[[Collection[Any]], bool]
-"""Checks whether all values of a field, none of which is None, can be stored."""
+"""A check of whether all values of a field, none of which is None, can be stored."""
 _known_checks: dict[Any, tuple[tuple[str, Check, str], ...]] = {}
 _known_columns: dict[Any, tuple[tuple[Callable[[Any], Any], Column], ...]] = {}
 
 
 Ages = Mapping[str, float]
-"""Maximum age of rows, in seconds, by field of Report. Rows of other fields are kept regardless of their age."""
+"""Maximum age of rows in seconds, by field of Report. Rows of other fields are kept regardless of their age."""
 
 _STATE = [one.name for one in fields(RouterState) if one.name not in {"sent_at", "asked_at"}]
 """The fields of a report whose rows describe the router's present state."""
 
 
 def clock_error(report: Report, now: float) -> float:
-    """Seconds to add to the report's times to get the API's; 0.0 while the router's clock is close enough."""
+    """Return the seconds to add to the report's times to convert them to the API's clock; 0.0 while the router's clock
+    is close enough.
+    """
     error = now - report.sent_at
     return error if abs(error) > CLOCK_TOLERANCE_SECONDS else 0.0
 
 
 def plausible(report: Report, ages: Ages, now: float, shift: float) -> tuple[Report, Counter[str]]:
-    """The storable part of the report, and the number of rows dropped or changed, by reason.
+    """Return the storable part of the report, and the number of rows dropped or changed, by reason.
 
-    Its times are corrected by `shift`. Bindings, migrations and refusals are history: an impossible time is replaced
-    by `now`. Samples and refusals older than their age are dropped.
+    The report's times are corrected by `shift`. Bindings, migrations and refusals are history, so an impossible time is
+    replaced by `now`. Samples and refusals older than their maximum age are dropped.
     """
     dropped: Counter[str] = Counter()
 
     def kept(rows: tuple[Row, ...], place: Callable[[Row], Row | None], oldest: float | None = None) -> tuple[Row, ...]:
-        """The storable part of the report, and the number of rows dropped or changed, by reason. Its times are
-        corrected by `shift`. Bindings, migrations and refusals are history: an impossible time is replaced by `now`.
-        Samples and refusals older than their maximum age are dropped.
+        """Return the rows of one field that can be stored, as `place` returns them, and count the dropped ones. `place`
+        returns None for a row to drop. Rows newer than `oldest` seconds that need no change are returned at once.
         """
         if oldest is not None and shift == 0.0 and _all_stored(rows, now - oldest, now + CLOCK_TOLERANCE_SECONDS):
             return rows
@@ -155,14 +156,14 @@ def _as_it_is(row: Row) -> Row:
 
 
 def _address_fault(address: AskAddress) -> str | None:
-    """Why the API does not pass the address on to other routers; None if it does."""
+    """Return why the API does not pass the address on to other routers; None if it does."""
     if not (0 < len(address.host) <= LONGEST_HOST and set(address.host) <= HOST_CHARACTERS):
         return "name"
     return fault(address) if 0 < address.port < 2**16 and len(address.secret) >= SHORTEST_SECRET else "number"
 
 
 def _all_stored(rows: Collection[Any], first: float, last: float) -> bool:
-    """Whether all rows lie in [first, last] and can be stored unchanged."""
+    """Return whether all rows lie in [first, last] and can be stored unchanged."""
     if not rows:
         return True
     kind = type(next(iter(rows)))
@@ -172,8 +173,8 @@ def _all_stored(rows: Collection[Any], first: float, last: float) -> bool:
 
 
 def faultless(rows: Collection[Any]) -> bool:
-    """Whether `fault` finds nothing in any of these rows, which are all of one kind; checked field by field, which is
-    faster.
+    """Return whether `fault` finds nothing in any of these rows, which must be of one kind. Checks field by field,
+    which is faster.
     """
     if not rows:
         return True
@@ -189,7 +190,7 @@ def faultless(rows: Collection[Any]) -> bool:
 
 
 def fault(row: Any) -> str | None:
-    """The fault that prevents storing a row: `name`, `number` or `size`; None if it can be stored."""
+    """Return the fault that prevents storing a row: `name`, `number` or `size`; None if the row can be stored."""
     kind = type(row)
     checks = _known_checks.get(kind)
     if checks is None:
@@ -241,7 +242,7 @@ def _columns(kind: Any) -> tuple[tuple[Callable[[Any], Any], Column], ...]:
 
 
 def _column(hint: Any) -> Column:
-    """Like `_check`, but for many values at once."""
+    """Return a check like that of `_check`, but for many values at once."""
     if isinstance(hint, UnionType):
         (hint,) = (part for part in get_args(hint) if part is not type(None))
     if get_origin(hint) is tuple:

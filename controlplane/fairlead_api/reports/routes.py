@@ -47,7 +47,8 @@ _row: "dict[str, msgspec.json.Decoder[Any]]" = {name: msgspec.json.Decoder(kind)
 
 
 def decode_reports(content: bytes) -> tuple[list[Report], bool, Counter[str]]:
-    """The reports, whether they came as a list, and the number of malformed rows that were left out, by reason.
+    """Return the reports, whether they were sent as a list, and the number of malformed rows that were left out, by
+    reason.
 
     Raises MalformedBody for a body that is not JSON, InvalidInput for a report without id, router or time.
     """
@@ -96,15 +97,15 @@ def report_routes(
     on_taken: Callable[[Counter[str], Counter[PoolKey]], None],
     clock: Callable[[], datetime],
 ) -> Routes:
-    """The endpoints that receive reports; `fairlead_client.internal_paths` has their paths."""
+    """Return the endpoints that receive reports; `fairlead_client.internal_paths` has their paths."""
     routes = Routes(tags=["internal"], dependencies=[Depends(understood)])
     Router = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_ROUTER))]  # noqa: N806 - it is a type
 
     @routes.post(internal_paths.REPORTS, response_model=ReportReceipt | list[ReportReceipt], openapi_extra=described(Report, several=True))
     async def post_reports(request: Request, caller: Router) -> Response:
-        """Batches of one router, each stored once however often it is sent.
+        """Stores batches of one router, each once however often it is sent.
 
-        The body is one batch, or a list of batches of which the first carries the router's state. The answer is a
+        The body is one batch, or a list of batches of which the first contains the router's state. The answer is a
         receipt, or a list of receipts in the same order.
         """
         reports, several, unreadable = decode_reports(await request.body())
@@ -124,11 +125,11 @@ def report_routes(
 
 
 def report_ages(retention: Retention) -> Ages:
-    """Maximum age at which a row is still stored: the age at which retention would delete it."""
+    """Return the maximum ages of rows that are still stored: the ages at which retention would delete them."""
     return {name: 86_400.0 * getattr(retention, kind.kept) for name, kind in ROW_KINDS.items() if kind.kept}
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Reports of routers."""
+    """Return the feature of reports of routers."""
     ingestion = Ingestion(PostgresReports(infra.reports, infra.partitions), report_ages(infra.settings.retention))
     return Feature(routes=(report_routes(guard, ingestion, infra.telemetry.count_report, infra.clock),))

@@ -1,4 +1,5 @@
 """Scaling decisions as people read them, and the signals that the operator uses for scaling.
 
-It must not decide a number of instances; the operator does. The danger here: a signal from a router that is gone.
+It must not decide a number of instances, which is the operator's task. The danger here: a signal from a router that is
+gone.
 """

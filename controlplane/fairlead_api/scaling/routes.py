@@ -21,7 +21,7 @@ from fairlead_client.resources.scaling import ScalingDecisionItem
 
 
 def scaling_routes(guard: Guard, reader: PostgresScaling, clock: Callable[[], datetime]) -> Routes:
-    """Scaling decisions under /v1."""
+    """Return the routes of scaling decisions under /v1."""
     routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
@@ -48,5 +48,5 @@ def scaling_routes(guard: Guard, reader: PostgresScaling, clock: Callable[[], da
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Scaling decisions."""
+    """Return the feature of scaling decisions."""
     return Feature(routes=(scaling_routes(guard, PostgresScaling(infra.reads), infra.clock),))

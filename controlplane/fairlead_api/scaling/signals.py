@@ -21,15 +21,15 @@ LAG_SECONDS = 2
 _ENOUGH_BUCKETS = 6
 """Minimum number of 10-s buckets in which a decode step was measured."""
 _LEAST_SPREAD = 0.1
-"""Batch sizes must vary by at least this share of their mean (standard deviation); otherwise they say nothing about
+"""Minimum standard deviation of batch sizes, as a share of their mean. With less variation, the times say nothing about
 larger batches.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """Sums over finished requests; `generated_tokens` includes tokens of running ones (0 if a router does not report
-    it).
+    """Sums over finished requests. `generated_tokens` includes tokens of running requests (0 if a router does not
+    report them).
     """
 
     requests: int = 0
@@ -41,7 +41,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrived:
-    """Requests that arrived for the pool in the window, and how many were refused, by reason."""
+    """Requests that arrived for the pool in the window, and the number of refused requests by reason."""
 
     requests: int
     prompt_tokens: int
@@ -50,7 +50,7 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompts:
-    """Variation of the arriving prompts' lengths, from routers that report the squares of their tokens."""
+    """Variation of the arriving prompts' lengths, from routers that report the squares of the prompts' tokens."""
 
     requests: int = 0
     tokens: int = 0
@@ -58,7 +58,7 @@ class Prompts:
 
     @property
     def variation(self) -> float | None:
-        """Standard deviation over mean; None for too few prompts."""
+        """The standard deviation divided by the mean; None for too few prompts."""
         if self.requests < ENOUGH_FINISHED or not self.tokens:
             return None
         return sqrt(max(0.0, self.squares * self.requests / self.tokens**2 - 1))
@@ -68,9 +68,9 @@ class Prompts:
 class InstanceMeasures:
     """Measurements of one instance in the window, over all routers.
 
-    `unreported` counts samples from routers that do not report the needed fields. `newest` is the Unix time of its
-    newest sample. `pending_mean` and `pending` are the mean and latest uncached prompt tokens; `running_mean` is the
-    mean number of running requests.
+    `unreported` counts samples from routers that do not report the needed fields. `newest` is the Unix time of the
+    instance's newest sample. `pending_mean` and `pending` are the mean and latest number of uncached prompt tokens;
+    `running_mean` is the mean number of running requests.
     """
 
     instance: str
@@ -90,8 +90,8 @@ class InstanceMeasures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSums:
-    """Sums over buckets of one instance: `y` is the time per output token (95th percentile) of requests that ended in
-    the bucket, `b` the mean number of requests running while they decoded.
+    """Sums over buckets of one instance. `y` is the time per output token in seconds (95th percentile) of requests that
+    ended in the bucket, `b` the mean number of requests that ran while these requests decoded.
     """
 
     instance: str
@@ -104,7 +104,7 @@ class StepSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolMeasures:
-    """Everything measured about one pool, read at once."""
+    """All measurements of one pool, read at once."""
 
     instances: tuple[InstanceMeasures, ...]
     steps: tuple[StepSums, ...]
@@ -116,7 +116,7 @@ class PoolMeasures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresentInstance:
-    """An instance that exists now, and its requests in live routers."""
+    """An instance that exists now, and the number of its requests in live routers."""
 
     id: str
     role: Role
@@ -126,7 +126,9 @@ class PresentInstance:
 
 
 def pool_signals(measured: PoolMeasures, present: Sequence[PresentInstance], facts: TableFacts, now: float) -> PoolSignals | None:
-    """The signals of each role that has instances; None if routers do not report enough to know the demand."""
+    """Return the signals of each role that has instances; None if routers do not report enough to determine
+    the demand.
+    """
     if not measured.instances or any(instance.unreported for instance in measured.instances):
         return None
     roles = [role for role in Role if any(instance.role is role for instance in present)]
@@ -175,10 +177,11 @@ def _role(role: Role, measured: PoolMeasures, present: Sequence[PresentInstance]
 
 
 def _throughput(samples: Sequence[InstanceMeasures]) -> float | None:
-    """Tokens per second of an instance while it has any to compute.
+    """Return the prompt tokens per second that an instance computes while it has prompts to compute; None if not
+    measured.
 
-    With little work the figure is rough, but then it matters little. The busy times of several routers may overlap, so
-    their sum is capped at the window.
+    With little work the figure is imprecise, but then it matters little. The busy times of several routers may overlap,
+    so each instance's time is capped at the window.
     """
     seconds = sum(min(float(WINDOW_SECONDS), one.prefilling_seconds) for one in samples)
     tokens = sum(one.prefilled_tokens for one in samples)
@@ -186,7 +189,9 @@ def _throughput(samples: Sequence[InstanceMeasures]) -> float | None:
 
 
 def _prefill_load(samples: Sequence[InstanceMeasures], throughput: float | None, slo_seconds: float) -> float | None:
-    """Predicted time of the pending prompts, as a load; None if prompts are pending and no speed was measured."""
+    """Return the predicted time of the pending prompts divided by the TTFT target. None if prompts are pending and no
+    speed was measured.
+    """
     pending = _mean([one.pending_mean for one in samples])
     if not pending:
         return pending
@@ -194,14 +199,17 @@ def _prefill_load(samples: Sequence[InstanceMeasures], throughput: float | None,
 
 
 def _decode_load(samples: Sequence[InstanceMeasures], step: DecodeStep | None, slo_seconds: float) -> float | None:
-    """The time per token that the fit predicts for the present batches; without a fit, the measured time."""
+    """Return the time per token that the fit predicts for the present batches, divided by the TPOT target. Without a
+    fit, the measured time is used.
+    """
     if step is not None:
         return _mean([(step.fixed_seconds + step.seconds_per_request * one.running_mean) / slo_seconds for one in samples])
     return _mean([one.tpot_mean / slo_seconds for one in samples if one.tpot_mean is not None])
 
 
 def decode_step(sums: Sequence[StepSums]) -> DecodeStep | None:
-    """The step time as a line over the batch, by least squares; None if the batches differ too little to tell.
+    """Fit the step time as a line over the batch size, by least squares; None if too few or too similar batches were
+    measured.
 
     The mean context is part of the slope, because it changes slowly compared with the batch.
     """

@@ -93,15 +93,15 @@ SELECT json_build_object(
 
 
 class Measuring:
-    """Reads measurements with one statement, and caches a pool's for SHARED_SECONDS: during changes the operator asks
-    every second.
+    """Reads measurements with one SQL statement. A pool's measurements are cached for SHARED_SECONDS, because the
+    operator asks every second during changes.
     """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[datetime, PoolMeasures]] = {}
 
     async def read(self, connection: AsyncConnection, pool_id: int, now: datetime) -> PoolMeasures:
-        """The measurements of the pool."""
+        """Return the measurements of the pool."""
         at, known = self._known.get(pool_id, (None, None))
         if at is None or known is None or not 0 <= (now - at).total_seconds() < SHARED_SECONDS:
             known = await _read(connection, pool_id, now)
@@ -109,7 +109,7 @@ class Measuring:
         return known
 
     def forget(self, pool_id: int) -> None:
-        """Forget a pool that is gone."""
+        """Remove the measurements of a pool that is gone."""
         self._known.pop(pool_id, None)
 
 
@@ -136,7 +136,7 @@ class PostgresScaling:
             return await self._lists.page(connection, chosen, (columns.at, columns.id), _item, span)
 
     async def scaling_decision(self, decision_id: str) -> ScalingDecisionItem:
-        """One decision. Raises NotFound."""
+        """Return a decision. Raises NotFound."""
         query = select(scaling_decisions).where(scaling_decisions.c.id == decision_id)
         return await self._lists.one(query, "scaling decision", decision_id, _item)
 

@@ -19,11 +19,11 @@ from fairlead_client.resources.schedules import BoundsAt, InForceAt, NextStart, 
 
 NEXT_STARTS = 10
 _MOST_WINDOWS = 500
-"""Maximum number of windows of a schedule per week that an outlook lists."""
+"""Maximum number of windows of a schedule that an outlook lists for a week."""
 
 
 def spec_of(document: Mapping[str, Any] | None) -> PoolSpec | None:
-    """A pool's spec in force; None if there is none, or if this version cannot read it."""
+    """Return a pool's spec in force; None if there is no spec, or if this version cannot read it."""
     try:
         return parse_spec(document) if document is not None else None
     except InvalidInput:
@@ -31,7 +31,7 @@ def spec_of(document: Mapping[str, Any] | None) -> PoolSpec | None:
 
 
 def schedule_item(pool: str, schedule: ScheduleSpec, owner: str | None, now: datetime) -> ScheduleItem:
-    """One schedule as an item of a list."""
+    """Return a schedule as an item of a list."""
     return ScheduleItem(
         pool=pool,
         name=schedule.name,
@@ -53,14 +53,14 @@ def schedule_item(pool: str, schedule: ScheduleSpec, owner: str | None, now: dat
 
 
 def schedule_detail(item: ScheduleItem, schedules: Sequence[ScheduleSpec], start: datetime) -> ScheduleDetail:
-    """A schedule with a week of windows and conflicts of its pool."""
+    """Return a schedule with a week of windows and conflicts of all schedules of its pool."""
     end = start + WEEK
     windows = [window for schedule in schedules for window in islice(windows_between(schedule, start, end), _MOST_WINDOWS)]
     return ScheduleDetail(schedule=item, start=start, windows=windows, conflicts=conflicts(schedules, start, end))
 
 
 def in_force_at(pool: str, spec: PoolSpec, at: datetime) -> InForceAt:
-    """The values that the spec has in force at an instant."""
+    """Return the values that the spec has in force at an instant."""
     schedules = spec.scaling.schedules
     found = in_force(schedules, at)
     slo, early_rejection, ratio = found.slo(spec.slo), found.early_rejection(spec.early_rejection), found.ratio(spec.ratio)

@@ -21,7 +21,7 @@ from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, Sched
 
 
 def schedule_routes(guard: Guard, reader: PostgresSchedules, clock: Callable[[], datetime]) -> Routes:
-    """Schedules under /v1."""
+    """Return the routes of schedules under /v1."""
     routes = Routes(prefix="/v1", tags=["schedules"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
     Viewer = Annotated[Caller, Depends(viewer)]  # noqa: N806 - it is a type
@@ -43,7 +43,7 @@ def schedule_routes(guard: Guard, reader: PostgresSchedules, clock: Callable[[],
     async def get_schedule(namespace: str, pool: str, name: str, caller: Viewer, start: From = None) -> Any:
         """A schedule, with a week of windows and conflicts of all schedules of its pool.
 
-        The week begins with `from`, else with this day in UTC.
+        The week begins with `from`, by default with the present day in UTC.
         """
         now = clock()
         begin = parse_time("from", start, now) if start is not None else _midnight(now)
@@ -64,5 +64,5 @@ def _midnight(now: datetime) -> datetime:
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Schedules and their runs."""
+    """Return the feature of schedules and their runs."""
     return Feature(routes=(schedule_routes(guard, PostgresSchedules(infra.reads), infra.clock),))

@@ -1,5 +1,5 @@
-"""Schedules of living pools, and the starts of their windows: each start is recorded once per pool, schedule and time,
-and read as the public API shows it.
+"""Schedules of existing pools, and the starts of their windows. Each start is recorded once per pool, schedule and
+time, and read as the public API shows it.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from fairlead_client.resources.schedules import InForceAt, ScheduleDetail, Sched
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Filter of the runs of schedules; the range selects by their starts."""
+    """Filter of the runs of schedules; the range selects runs by their start."""
 
     pool: str | None = None
     schedule: str | None = None
@@ -48,11 +48,11 @@ runs, pools = tables.schedule_runs, tables.pools
 async def note_runs(
     connection: AsyncConnection, row: Any, state: PoolState, schedules: Sequence[ScheduleSpec] | None
 ) -> list[SkippedStart]:
-    """Records windows that opened and closed, and starts without a window, since the previous state. Returns those that
-    were skipped.
+    """Record windows that opened and closed, and starts without a window, since the previous state. Returns the skipped
+    starts.
 
-    `row` is the pool's row before this state. `schedules` None: the spec is refused; then only windows are recorded,
-    and skipped starts once a spec is accepted again.
+    `row` is the pool's row before this state. `schedules` is None if the spec is refused. Then only windows are
+    recorded; starts without a window are recorded once a spec is accepted again.
     """
     told = state.schedules
     if told is None:
@@ -77,7 +77,9 @@ async def note_runs(
 
 
 async def _open(connection: AsyncConnection, pool: int, uid: str, window: Window, told: SchedulesInForce) -> bool:
-    """Records an open window; whether it is recorded now as skipped, because it has no effect."""
+    """Record an open window. Returns True if the window is newly recorded as skipped, because another schedule
+    overrules it.
+    """
     by = told.overruled.get(window.schedule)
     if by is not None:
         values = {"outcome": RunOutcome.SKIPPED, "reason": RunReason.OVERRULED, "overruled_by": by, "closes": window.closes}
@@ -106,13 +108,13 @@ async def _close(connection: AsyncConnection, pool: int, told: SchedulesInForce,
 
 
 async def close_runs(connection: AsyncConnection, pool: int, now: datetime) -> None:
-    """Closes the windows of a pool that is gone, because no later state will report their end."""
+    """Close the windows of a pool that is gone, because no later state will report their end."""
     closed = {"outcome": RunOutcome.CLOSED, "reason": RunReason.REMOVED, "closed_at": now}
     await connection.execute(update(runs).where(runs.c.pool_id == pool, runs.c.outcome == RunOutcome.OPEN).values(closed))
 
 
 async def _add(connection: AsyncConnection, pool: int, uid: str, schedule: str, start: datetime, values: Mapping[str, Any]) -> bool:
-    """Records a start unless it is recorded already; whether it is new."""
+    """Record a start unless it is recorded already. Returns whether it is new."""
     row = upsert(runs).values(pool_id=pool, uid=uid, schedule=schedule, start=start, **values)
     return (await connection.execute(row.on_conflict_do_nothing().returning(runs.c.id))).scalar_one_or_none() is not None
 
@@ -183,7 +185,7 @@ class PostgresSchedules:
 
 
 def _after(rows: Iterable[Any], last: tuple[Any, ...] | None) -> Iterator[tuple[Any, ScheduleSpec]]:
-    """The schedules after a position, each with its pool's row; a pool's schedules are ordered by name."""
+    """Yield the schedules after a position, each with its pool's row. A pool's schedules are ordered by name."""
     for row in rows:
         spec = spec_of(row.spec_in_force)
         for schedule in sorted(spec.scaling.schedules, key=lambda one: one.name) if spec is not None else ():

@@ -17,7 +17,7 @@ from fairlead_client.resources.search import SearchReport
 
 
 def search_routes(guard: Guard, reader: PostgresSearch) -> Routes:
-    """Search under /v1."""
+    """Return the routes of search under /v1."""
     routes = Routes(prefix="/v1", tags=["search"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
@@ -29,8 +29,8 @@ def search_routes(guard: Guard, reader: PostgresSearch) -> Routes:
     ) -> Any:
         """Pools, instances, sessions, requests, plans and audit entries whose name or id contains this text.
 
-        Sessions are found by an index of parts of three letters or more, requests by their whole id; other names are
-        searched in the newest rows, and `since` says how far back.
+        Sessions are found by an index of name parts of three letters or more, and requests by their whole id. Other
+        names are searched in the newest rows; `since` is the time of the oldest searched row.
         """
         return answer(await reader.search(q.strip(), limit, caller.sight))
 
@@ -38,6 +38,6 @@ def search_routes(guard: Guard, reader: PostgresSearch) -> Routes:
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Search."""
+    """Return the feature of search."""
     days = infra.settings.retention.decisions_days
     return Feature(routes=(search_routes(guard, PostgresSearch(infra.reads, PostgresSessions(infra.reads), decisions_of(infra), days)),))

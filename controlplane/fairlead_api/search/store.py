@@ -1,4 +1,4 @@
-"""Finds, by a part of its name, everything that has a page. No statement reads more rows than a page of a list may."""
+"""Finds everything that has a page by a part of its name. No statement reads more rows than a page of a list may."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -39,7 +39,7 @@ class PostgresSearch:
         self._names = PoolNames()
 
     async def search(self, part: str, most: int, sight: Sight) -> SearchReport:
-        """At most `most` visible results of each kind whose name contains `part`; nothing for an empty part."""
+        """Return at most `most` visible results of each kind whose name contains `part`; empty for an empty part."""
         if not part or "\0" in part:  # Postgres has no text with a NUL in it, so no name has one
             return SearchReport(q=part, groups=[])
         sessions = await self._of_sessions(part, most, sight)
@@ -81,7 +81,7 @@ class PostgresSearch:
         return _group(SearchKind.INSTANCE, found, build, most)
 
     async def _of_requests(self, connection: AsyncConnection, part: str, most: int, seen: Seen) -> SearchGroup:
-        """Requests by their whole id, however old, or by a part of it among the newest decisions."""
+        """Find requests by their whole id, however old, or by a part of it among the newest decisions."""
         columns = decisions.c
         chosen = select(columns.id, columns.pool_id, columns.request, columns.at, columns.chosen, columns.client_request, columns.trace)
         ids = (columns.id, columns.request, columns.client_request, columns.trace)
@@ -165,8 +165,8 @@ async def _newest(
     most: int,
     within: paging.Test,
 ) -> tuple[Sequence[Any], datetime | None]:
-    """Matching rows among the newest ones, one more than `most` if there are more; and the time of the oldest row
-    searched, None if all were.
+    """Return the matching rows among the newest ones, and one more than `most` if there are more; and the time of the
+    oldest searched row, None if all rows were searched.
     """
     order = [key.desc() for key in keys]
     newest = RowsWithin(chosen.order_by(*order).limit(paging.SEARCHED))
@@ -189,7 +189,7 @@ def _in(column: "ColumnElement[Any]", seen: Seen) -> "ColumnElement[bool]":
 
 
 def _by_object(column: "ColumnElement[Any]", sight: Sight) -> "ColumnElement[bool]":
-    """Entries about objects in visible namespaces, as in the audit log's own list."""
+    """Return the condition that entries are about objects in visible namespaces, as in the audit log's list."""
     return true() if sight is None else column.contains("/") & func.split_part(column, "/", 1).in_(sorted(sight))
 
 

@@ -10,7 +10,7 @@ from fairlead_client.resources.series import Drawn, SeriesLine
 
 MOST_STEPS = 360
 SHORT_KEPT = timedelta(hours=25)
-"""Records of ten seconds are kept at least this long; ranges that begin earlier are in minutes."""
+"""Minimum time for which records of ten seconds are kept. Ranges that begin earlier are in minutes."""
 LONGEST = timedelta(days=400)
 
 _FINEST = 10
@@ -35,19 +35,20 @@ class Steps:
         return timedelta(seconds=self.seconds)
 
     def index(self, at: datetime) -> int | None:
-        """The step that contains a moment; None outside."""
+        """Return the step that contains a moment; None outside the range."""
         found = int((at - self.start) // self.length)
         return found if 0 <= found < self.count else None
 
     def lasted(self, index: int, now: datetime) -> float:
-        """Seconds of a step that have passed so far."""
+        """Return the seconds of a step that have passed by `now`."""
         begun = self.start + index * self.length
         return min(float(self.seconds), (now - begun).total_seconds())
 
 
 def steps(start: datetime, end: datetime, most: int, now: datetime, least: int = _FINEST) -> Steps:
-    """The finest steps of at least `least` seconds, at most `most` of them, that together are the range that [start,
-    end) covers (`fairlead.range_steps`); if that would need more than `most` steps, longer steps around it.
+    """Return the finest steps of at least `least` seconds, at most `most` of them, that exactly form the range that
+    [start, end) covers (`fairlead.range_steps`). If that needs more than `most` steps, return longer steps around the
+    range.
 
     Raises InvalidInput for a range that is too long.
     """
@@ -67,13 +68,14 @@ def steps(start: datetime, end: datetime, most: int, now: datetime, least: int =
 def line(
     metric: str, unit: str, where: Steps, found: Mapping[int, float | None], part: str | None = None, drawn: Drawn = Drawn.LINE
 ) -> SeriesLine:
-    """A line of these values, by step."""
+    """Return a line with these values by step."""
     values = [found.get(index) for index in range(where.count)]
     return SeriesLine(metric=metric, part=part, unit=unit, drawn=drawn, start=where.start, step_seconds=where.seconds, values=values)
 
 
 def in_force(where: Steps, changes: Iterable[tuple[datetime, float | None]], now: datetime) -> dict[int, float | None]:
-    """The value in force at the end of each step, or now for the running step; None before the first change.
+    """Return the value in force at the end of each step, or at `now` for the running step; None before the first
+    change.
 
     `changes` are in order of time; None ends a value.
     """

@@ -21,9 +21,11 @@ Found = TypeVar("Found")
 MOST_METRICS = 24
 MINUTE, HOUR = 60, 3600
 BY_TENS = timedelta(hours=2)
-"""Longer ranges of an instance are in minutes."""
+"""Maximum range of an instance in steps below a minute. Longer ranges are in minutes."""
 WIDE = timedelta(hours=6)
-"""Longer ranges of the fleet's latencies are in hours: there is a histogram for each pool and minute."""
+"""Maximum range of the fleet's latencies in steps below an hour. Longer ranges are in hours, because there is a
+histogram for each pool and minute.
+"""
 
 LOADS = (
     "requests",
@@ -36,9 +38,11 @@ LOADS = (
     "kv_usage",
 )
 OF_INSTANCES = ("ttft_attainment", "ttft_p95", "tpot_p95")
-"""The lines that an instance's rollups have, in addition to LOADS."""
+"""Metrics that an instance's rollups have in addition to LOADS."""
 KEPT = ("attainment", "ttft_attainment", "refused", "burn")
-"""Shares of the judged requests: so the share that meets both targets never exceeds the share that meets one."""
+"""Metrics from the same counts of judged requests, so that the share that meets both targets never exceeds the share
+that meets one target.
+"""
 QUANTILES = {"ttft_p50": ("ttft", 0.5), "ttft_p95": ("ttft", 0.95), "tpot_p95": ("tpot", 0.95)}
 GOALS = {"goal": "percentile", "ttft_limit": "ttft_seconds", "tpot_limit": "tpot_seconds"}
 MODELS = {"predictor_error": "error_seconds", "formula_error": "formula_error_seconds", "predictor_drift": "drift"}
@@ -62,58 +66,60 @@ Changes = Sequence[tuple[datetime, float | None]]
 
 
 class SeriesStore(Protocol):
-    """The recorded figures. Every method about a pool raises NotFound for one that does not exist."""
+    """The recorded figures. Every method about a pool raises NotFound if the pool does not exist."""
 
     async def loads(self, subject: Subject, where: Steps, now: datetime) -> Mapping[int, Mapping[str, float | None]]:
-        """The figures named in LOADS (for an instance also OF_INSTANCES), by name and step; only steps
-        with a record.
+        """Return the figures named in LOADS (for an instance also OF_INSTANCES), by step and name; only steps with a
+        record.
         """
 
     async def kept(self, subject: Subject, where: Steps) -> Sequence[Kept]:
-        """Counts by step, priority class and version of the SLO; of all pools together with version 0."""
+        """Return counts by step, priority class and version of the SLO. Counts of all pools together have version 0."""
 
     async def latencies(self, subject: Subject, where: Steps, kind: str) -> Mapping[int, Mapping[int, int]]:
-        """Requests by latency step, by step of time. `kind` is `ttft` or `tpot`."""
+        """Return requests by step of time, then by latency step. `kind` is `ttft` or `tpot`."""
 
     async def refusals(self, subject: Subject, where: Steps) -> Sequence[tuple[int, str, int]]:
-        """Step, cause and number of refused requests."""
+        """Return the step, cause and number of refused requests."""
 
     async def moves(self, subject: Subject, where: Steps, table: str) -> Sequence[tuple[int, int, float | None]]:
-        """Step, number of moves, and the seconds of TTFT that they saved; `table` is `migrations` or `reroutes`."""
+        """Return the step, the number of moves, and the seconds of TTFT that they saved; `table` is `migrations` or
+        `reroutes`.
+        """
 
     async def serving(self, pool: PoolKey, since: datetime) -> Mapping[str, Changes]:
-        """For each role, how many instances served and since when: the number at `since`, and the changes after it."""
+        """Return the number of serving instances of each role: the number at `since`, and the changes after it."""
 
     async def wanted(self, pool: PoolKey, since: datetime) -> Mapping[str, Changes]:
-        """For each role, how many instances were desired and since when: the number in force at `since`, and later
-        changes.
+        """Return the desired number of instances of each role: the number in force at `since`, and the changes after
+        it.
         """
 
     async def goals(self, pool: PoolKey, kind: str, since: datetime) -> Changes:
-        """A column of the versions of the SLO in force at `since` or later, with the start of each."""
+        """Return a column of the SLO's versions that were in force at `since` or later, each with its start."""
 
     async def percentiles(self, pool: PoolKey) -> Mapping[int, float]:
-        """The percentile of each version of the SLO."""
+        """Return the percentile of each version of the SLO."""
 
     async def decisions(self, pool: PoolKey, where: Steps) -> Mapping[tuple[str, str], Mapping[int, float]]:
-        """The last decision of a step, by one of DECISIONS and role."""
+        """Return the last decision of each step, by metric of DECISIONS and role."""
 
     async def models(self, pool: PoolKey, where: Steps, kind: str) -> Mapping[str, Mapping[int, float]]:
-        """The newest figure of a model in each step, by router."""
+        """Return the newest figure of a model in each step, by router."""
 
     async def annotations(self, subject: Subject, start: datetime, end: datetime) -> Annotations:
-        """The events."""
+        """Return the events from `start` to `end`."""
 
 
 class SeriesReading:
-    """Raises InvalidInput naming the query field, NotFound."""
+    """Use cases of time series. Methods raise InvalidInput naming the query field, and NotFound."""
 
     def __init__(self, store: SeriesStore) -> None:
         self._store = store
 
     async def series(self, subject: Subject, metrics: str, start: str, end: str, buckets: int, now: datetime) -> Series:
-        """The lines of these metrics (names separated by commas), over the range that `start` to `end` covers, in at
-        most `buckets` steps.
+        """Return the lines of these metrics (names separated by commas), over the range that `start` to `end` covers,
+        in at most `buckets` steps.
         """
         names = chosen(metrics, subject.scope)
         if not 2 <= buckets <= MOST_STEPS:
@@ -126,12 +132,12 @@ class SeriesReading:
         return Series(pool=pool, instance=subject.instance, start=whole.start, end=min(whole.end, now), lines=lines)
 
     async def annotations(self, subject: Subject, start: str, end: str, now: datetime) -> Annotations:
-        """The events from `start` to `end`."""
+        """Return the events from `start` to `end`."""
         return await self._store.annotations(subject, *asked_range(start, end, now))
 
 
 def chosen(metrics: str, scope: Scope) -> list[str]:
-    """The requested names, each once. Raises InvalidInput."""
+    """Return the requested names, each once. Raises InvalidInput."""
     names = list(dict.fromkeys(name.strip() for name in metrics.split(",") if name.strip()))
     known = [name for name, metric in SERIES_METRICS.items() if scope in metric.scopes]
     for name in names:
@@ -143,7 +149,7 @@ def chosen(metrics: str, scope: Scope) -> list[str]:
 
 
 def asked_range(start: str, end: str, now: datetime) -> tuple[datetime, datetime]:
-    """The past part of the queried range. Raises InvalidInput."""
+    """Return the past part of the queried range. Raises InvalidInput."""
     begun, ended = parse_range(start, end, now)
     begun, ended = begun or now, min(ended or now, now)
     if begun >= ended:
@@ -152,7 +158,7 @@ def asked_range(start: str, end: str, now: datetime) -> tuple[datetime, datetime
 
 
 class _Asked:
-    """One call; records that several of its metrics need are read only once."""
+    """One call, in which records that several of its metrics need are read only once."""
 
     def __init__(self, store: SeriesStore, subject: Subject, start: datetime, end: datetime, buckets: int, now: datetime) -> None:
         self._store, self._subject, self._now = store, subject, now
@@ -171,7 +177,7 @@ class _Asked:
         return self._read[key]  # type: ignore[return-value]  # what was read for this key
 
     async def lines(self, name: str) -> list[SeriesLine]:
-        """The lines of one metric."""
+        """Return the lines of one metric."""
         of_instance = self._subject.scope is Scope.INSTANCE
         if name in LOADS or (of_instance and name in OF_INSTANCES):
             where = self._steps(MINUTE if of_instance and self._end - self._start > BY_TENS else 10)
@@ -272,12 +278,14 @@ class _Asked:
         return [self._line(name, where, values, part, Drawn.POINTS) for part, values in found.items()]
 
     def _rates(self, where: Steps, amounts: Mapping[int, float], known: Mapping[int, object]) -> dict[int, float | None]:
-        """Counts as rates per second of each step's elapsed part; zero if routers reported but had no such event."""
+        """Convert counts to rates per second of each step's elapsed part. The rate is zero if routers reported but had
+        no such event.
+        """
         rates: dict[int, float | None] = dict.fromkeys(known, 0.0)
         return rates | {index: amount / max(1.0, where.lasted(index, self._now)) for index, amount in amounts.items()}
 
     def _slo_least(self) -> int:
-        """Seconds of the finest steps in which SLO attainment is read."""
+        """Return the length in seconds of the finest steps in which SLO attainment is read."""
         early = self._start < self._now - SHORT_KEPT
         wide = self._subject.pool is None and self._end - self._start > WIDE
         return HOUR if early or wide else MINUTE
@@ -307,7 +315,7 @@ class SeriesValue:
 
 
 def series_values(found: Series) -> Iterator[SeriesValue]:
-    """Rows of all lines, one line after the other, oldest first."""
+    """Yield rows of all lines, one line after the other, oldest first."""
     for drawn in found.lines:
         for step, value in enumerate(drawn.values):
             if value is not None:

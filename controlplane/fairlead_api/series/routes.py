@@ -1,4 +1,4 @@
-"""Numbers over time, and what happened at those times, of all pools, of a pool and of an instance."""
+"""Series, events and figures over time, of all pools, of a pool and of an instance."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
@@ -32,19 +32,19 @@ class FigureReading:
         self._recent = recent
 
     async def figures(self, subject: Subject, start: str, end: str, now: datetime) -> RangeFigures:
-        """The figures of the range that `start` to `end` covers. Raises InvalidInput naming the query
-        field, NotFound.
+        """Return the figures of the range that `start` to `end` covers. Raises InvalidInput naming the query field,
+        NotFound.
         """
         where = _covered(start, end, now)
         return await self._recent.get(("figures", subject, where), lambda: self._store.figures(subject, where, now))
 
     async def instance_figures(self, subject: Subject, start: str, end: str, now: datetime) -> InstanceFigures:
-        """The figures of an instance. Raises InvalidInput naming the query field, NotFound."""
+        """Return the figures of an instance. Raises InvalidInput naming the query field, NotFound."""
         where = _covered(start, end, now)
         return await self._recent.get(("instance figures", subject, where), lambda: self._store.instance_figures(subject, where, now))
 
     async def by_instance(self, subject: Subject, start: str, end: str, now: datetime) -> FiguresByInstance:
-        """The figures of every instance of a pool. Raises InvalidInput naming the query field, NotFound."""
+        """Return the figures of every instance of a pool. Raises InvalidInput naming the query field, NotFound."""
         where = _covered(start, end, now)
         return await self._recent.get(("figures by instance", subject, where), lambda: self._store.by_instance(subject, where, now))
 
@@ -63,7 +63,7 @@ class _OfInstance:
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceRow(InstanceFigures, _OfInstance):
-    """An instance's figures as a row of an export, its name first."""
+    """An instance's figures as a row of an export, beginning with the instance's name."""
 
 
 def instance_rows(found: FiguresByInstance) -> Iterator[InstanceRow]:
@@ -142,8 +142,8 @@ def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, 
     document(routes, f"{_INSTANCE}/figures", InstanceFigures, viewer, get_instance_figures, InstanceFigures, lambda found: [found])
 
     async def get_figures_by_instance(namespace: str, name: str, start: From = "now-1h", end: To = "now") -> Ask:
-        """The figures of each instance of a pool over a range; instances that existed only for a part of it are
-        included.
+        """The figures of each instance of a pool over a range, including instances that existed only for a part of the
+        range.
         """
         return lambda sight: figures.by_instance(Subject(pool=PoolKey(namespace=namespace, name=name)), start, end, clock())
 
@@ -158,7 +158,7 @@ def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, 
     document(routes, "/annotations", Annotations, anywhere, get_fleet_annotations, Annotation, lambda found: found.items)
 
     async def get_pool_annotations(namespace: str, name: str, start: From = "now-1h", end: To = "now") -> Ask:
-        """Events of a pool for its charts, with their times."""
+        """Events of a pool, with their times, for the pool's charts."""
         return lambda sight: reading.annotations(Subject(pool=PoolKey(namespace=namespace, name=name)), start, end, clock())
 
     document(routes, f"{_POOL}/annotations", Annotations, viewer, get_pool_annotations, Annotation, lambda found: found.items)
@@ -174,6 +174,6 @@ def series_routes(guard: Guard, reading: SeriesReading, figures: FigureReading, 
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Series and figures."""
+    """Return the feature of series and figures."""
     figures = FigureReading(PostgresFigures(infra.reads), infra.recent)
     return Feature(routes=(series_routes(guard, SeriesReading(PostgresSeries(infra.reads)), figures, infra.clock),))

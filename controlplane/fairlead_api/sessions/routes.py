@@ -1,4 +1,4 @@
-"""Sessions: the instance that holds each one, and the instances that held it before."""
+"""Sessions: the instance that holds each session, and the instances that held it earlier."""
 
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ from fairlead_client.resources.sessions import SessionDetail, SessionSummary
 
 
 def session_routes(guard: Guard, reader: PostgresSessions) -> Routes:
-    """Sessions under /v1."""
+    """Return the routes of sessions under /v1."""
     routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
@@ -36,5 +36,5 @@ def session_routes(guard: Guard, reader: PostgresSessions) -> Routes:
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Sessions."""
+    """Return the feature of sessions."""
     return Feature(routes=(session_routes(guard, PostgresSessions(infra.reads)),))

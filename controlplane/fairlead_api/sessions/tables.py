@@ -1,4 +1,4 @@
-"""Tables of sessions: the present holder of each, its history, and moves that lost a race."""
+"""Tables of sessions: the present holder of each session, its history, and moves that lost a race."""
 
 from sqlalchemy import BigInteger, CheckConstraint, Column, DateTime, ForeignKeyConstraint, Index, Integer, Table, Text
 
@@ -35,7 +35,7 @@ session_names = Table(
     ForeignKeyConstraint(["pool_id", "session"], ["sessions.pool_id", "sessions.session"], ondelete="CASCADE"),
     Index(None, "session", postgresql_using="gin", postgresql_ops={"session": "gin_trgm_ops"}),
 )
-"""Every session's name once, to find it by a part of the name.
+"""Every session's name once, for searches by a part of the name.
 
 A trigger on `sessions` fills it. A separate table is used because the rows of `sessions` change with every request, and
 a trigram index there would add thirty entries to each change.

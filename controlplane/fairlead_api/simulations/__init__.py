@@ -1,4 +1,5 @@
-"""What-if: takes requests for simulations, checks their inputs before anything runs, and makes plans from the results.
+"""What-if: accepts requests for simulations, checks their inputs before anything runs, and makes plans from the
+results.
 
 Nothing here simulates. The danger here: figures that look comparable but are not. Therefore every run of a simulation
 has the same requests, pool and seed.

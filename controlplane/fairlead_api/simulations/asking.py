@@ -89,8 +89,8 @@ _MOST = 2**63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolAtPresent:
-    """A pool in its present state: the facts of its spec in force, its instances by role, and the weights of those that
-    compute prompts. `simulated` describes its engines' behaviour if they are simulated engines.
+    """A pool in its present state: the facts of its spec in force, its instances by role, and the weights of the
+    instances that compute prompts. `simulated` describes the engines' behaviour if they are simulated engines.
     """
 
     facts: TableFacts
@@ -105,7 +105,7 @@ class PoolAtPresent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """A checked request. `window` None: the requests come from `trace`."""
+    """A checked request. `window` is None if the requests come from `trace`."""
 
     policies: list[SimulatedPolicy]
     rates: list[float]
@@ -116,7 +116,7 @@ class Inputs:
 
 
 def inputs_of(request: SimulationRequest, pool: PoolAtPresent, policies: PolicyCatalogue, now: datetime) -> Inputs:
-    """The inputs of the simulation. Raises InvalidInput with the field of the request."""
+    """Return the inputs of the simulation. Raises InvalidInput with the field of the request."""
     target = target_of(request, pool, now)
     roles = [Role.BOTH] if target.instances else [Role.PREFILL, Role.DECODE]
     _check_policies(request.policies, roles, policies)
@@ -171,7 +171,7 @@ def _check_rates(rates: Sequence[float]) -> None:
 
 
 def fit_words(fit: EngineFit, now: datetime) -> str:
-    """The source, age and error of a fitted engine, in the words of simulations."""
+    """Return the source, age and error of a fitted engine, in the words of simulations."""
     days = (now - fit.fitted_at).days
     age = "today" if days < 1 else "a day ago" if days == 1 else f"{days} days ago"
     return (
@@ -181,8 +181,8 @@ def fit_words(fit: EngineFit, now: datetime) -> str:
 
 
 def target_of(request: SimulationRequest, pool: PoolAtPresent, now: datetime) -> SimulatedTarget:
-    """The pool to simulate: with the engine model fitted to its requests, unless its engines are simulated engines or
-    the request names another model. Raises InvalidInput for numbers of instances.
+    """Return the pool to simulate, with the engine model fitted to its requests, unless its engines are simulated
+    engines or the request names another model. Raises InvalidInput for impossible numbers of instances.
     """
     facts = pool.facts
     numbers = _instances(request, pool)
@@ -216,13 +216,15 @@ def target_of(request: SimulationRequest, pool: PoolAtPresent, now: datetime) ->
 
 
 def _weights(present: Sequence[float], count: int) -> list[float]:
-    """The weights of `count` instances; instances beyond the pool's have weight 1."""
+    """Return the weights of `count` instances. Instances beyond those of the pool have weight 1."""
     weights = [*present, *[1.0] * (count - len(present))][:count]
     return weights if any(weight != 1.0 for weight in weights) else []
 
 
 def _instances(request: SimulationRequest, pool: PoolAtPresent) -> dict[str, int]:
-    """Numbers of instances by field of SimulatedTarget: the requested ones, else the present ones."""
+    """Return the numbers of instances by field of SimulatedTarget: the requested numbers, otherwise the
+    present ones.
+    """
     split = any(role is not Role.BOTH for role in pool.instances)
     wanted = (
         (("prefill_replicas", "prefill_instances", Role.PREFILL), ("decode_replicas", "decode_instances", Role.DECODE))
@@ -267,26 +269,26 @@ class SimulationStore(Protocol):
     """Simulations in the database. All methods raise NotFound for a pool that does not exist."""
 
     async def present(self, pool: PoolKey, now: datetime) -> PoolAtPresent:
-        """Raises NotFound also for a pool whose spec was never usable."""
+        """Return the pool in its present state. Raises NotFound, also for a pool whose spec was never usable."""
 
     async def recorded(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> int:
-        """How many requests were recorded in the window, counted up to `most`."""
+        """Return how many requests were recorded in the window, counted up to `most`."""
 
     async def add(self, pool: PoolKey, simulation_id: str, inputs: Inputs, total: int, draft: AuditDraft, now: datetime) -> Simulation:
-        """Adds a simulation. Raises Conflict (simulation-running) while another one of the pool is unfinished."""
+        """Add a simulation. Raises Conflict (simulation-running) while another simulation of the pool is unfinished."""
 
     async def simulations(self, pool: PoolKey, span: Span) -> Page[SimulationItem]: ...
 
     async def get(self, pool: PoolKey, simulation_id: str) -> Simulation:
-        """Raises NotFound."""
+        """Return a simulation. Raises NotFound."""
 
     async def cancel(self, pool: PoolKey, simulation_id: str, draft: AuditDraft, now: datetime) -> Simulation:
-        """Cancels a simulation unless it has ended. Raises NotFound."""
+        """Cancel a simulation, unless it has ended. Raises NotFound."""
 
 
 class Simulations:
-    """Simulations of pools; callers' roles are checked before these methods are called. `enabled`: whether some process
-    runs simulations.
+    """Simulations of pools. Callers' roles must be checked before these methods are called. `enabled` is true if some
+    process runs simulations.
     """
 
     def __init__(
@@ -327,18 +329,20 @@ class Simulations:
         return await self._store.get(pool, simulation_id)
 
     async def cancel(self, pool: PoolKey, simulation_id: str, caller: Caller, now: datetime) -> Simulation:
-        """Cancels a simulation; one that has ended is left unchanged."""
+        """Cancel a simulation. A simulation that has ended is left unchanged."""
         draft = replace(caller.draft(AuditAction.SIMULATION_CANCELLED, str(pool)), after={"simulation": simulation_id})
         return await self._store.cancel(pool, simulation_id, draft, now)
 
     async def plan(self, pool: PoolKey, simulation_id: str, request: SimulationPlanRequest, caller: Caller, now: datetime) -> Plan:
-        """A plan of kind `policy` for one of its policies. Raises Conflict (simulation-not-done), InvalidInput."""
+        """Make a plan of kind `policy` for one of the simulation's policies. Raises Conflict (simulation-not-done),
+        InvalidInput.
+        """
         found = await self._store.get(pool, simulation_id)
         if found.state is not SimulationState.DONE or found.winner is None:
             raise Conflict("simulation-not-done", f"simulation {simulation_id} is {found.state}; only a done one can be planned from")
         place = found.winner if request.policy is None else request.policy
         if not 0 <= place < len(found.policies):
-            raise InvalidInput("policy", place, f"write the place of a policy, 0 to {len(found.policies) - 1}")
+            raise InvalidInput("policy", place, f"write the index of a policy, 0 to {len(found.policies) - 1}")
         chosen = found.policies[place]
         fields = {"policy": chosen.policy, "parameters": chosen.parameters}
         asked = PlanRequest(kind=PlanKind.POLICY, fields=fields)
@@ -346,12 +350,12 @@ class Simulations:
 
 
 def most_requests(runs: int) -> int:
-    """Maximum number of requests per run of a simulation with `runs` runs."""
+    """Return the maximum number of requests per run of a simulation with `runs` runs."""
     return min(MOST_REQUESTS, MOST_SIMULATED // runs)
 
 
 def expected_of(found: Simulation, place: int) -> Expected:
-    """The simulated effect of a policy at the rate nearest to the recorded one."""
+    """Return the simulated effect of a policy at the rate nearest to the recorded one."""
     chosen = found.policies[place]
     mine = [one for one in found.results if (one.policy, one.parameters) == (chosen.policy, chosen.parameters)]
     one = min(mine, key=lambda result: abs(result.rate - 1.0))

@@ -1,5 +1,5 @@
-"""Use cases: simulates a plan's effect on the pool's recorded traffic after the plan was made, and reports the effect
-when it is known, or why it is not.
+"""Use cases: simulates a plan's effect on the pool's recorded traffic after the plan was made, and reports the effect,
+or why it is unknown.
 """
 
 import logging
@@ -39,8 +39,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTrial:
-    """A plan's simulation to be queued. With a `refusal`, only the reason for not simulating is stored; with `found`,
-    the result of the simulation that recommended the plan.
+    """A plan's simulation to be queued. With a `refusal`, only the reason for not simulating is stored. With `found`,
+    the result of the simulation that recommended the plan is stored.
     """
 
     id: str
@@ -57,7 +57,9 @@ class PlanTrial:
 
 
 def startup_of(present: PoolAtPresent) -> float:
-    """Seconds until a new instance of the pool serves: as its last ones took, or the usual time if none was seen."""
+    """Return the seconds until a new instance of the pool serves: the time that its last instances took, or the usual
+    time if no start was seen.
+    """
     seconds = present.capability.start_seconds.value
     return USUAL_STARTUP_SECONDS if seconds is None else seconds
 
@@ -70,18 +72,20 @@ class ExpectationStore(Protocol):
     async def recorded(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> int: ...
 
     async def recorded_seconds(self, pool: PoolKey, start: datetime, end: datetime, most: int) -> float:
-        """Seconds from the first to the last of the window's newest `most` recorded requests."""
+        """Return the seconds from the first to the last of the window's newest `most` recorded requests."""
 
     async def waiting_plans(self) -> int:
-        """Plans whose simulations have not ended."""
+        """Return the number of plans whose simulations have not ended."""
 
     async def add_trial(self, trial: PlanTrial, now: datetime) -> None: ...
 
     async def expectation(self, plan_id: str) -> "Kept | None":
-        """The plan's expectation; None if the plan has no simulation."""
+        """Return the plan's expectation; None if the plan has no simulation."""
 
     async def advised_by(self, pool: PoolKey, simulation: str) -> "KeptSizing | None":
-        """The result of a simulation for advice; None if there is none with this id, or it has not finished."""
+        """Return the result of a simulation for advice; None if no simulation has this id, or if it has not
+        finished.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +117,7 @@ class KeptSizing:
 
 
 class Expectations:
-    """Starts simulations of plans, and reports the results. `enabled`: whether some process runs simulations."""
+    """Starts simulations of plans, and reports the results. `enabled` is true if some process runs simulations."""
 
     def __init__(self, store: ExpectationStore, evidence: EvidenceReader, new_id: Callable[[], str], *, enabled: bool) -> None:
         self._store = store
@@ -124,8 +128,8 @@ class Expectations:
     async def planned(
         self, plan: Plan, question: Question, spec: Mapping[str, Any] | None, now: datetime, simulation: str | None = None
     ) -> None:
-        """Queues the simulation of a plan that was just made, or uses the result of the simulation that recommended it.
-        A failure here is only logged.
+        """Queue the simulation of a plan that was just made, or use the result of the simulation that recommended the
+        plan. A failure here is only logged.
         """
         try:
             trial = None if simulation is None else await self._advised(plan, question, simulation)
@@ -134,14 +138,16 @@ class Expectations:
             _log.warning("the effect of a plan could not be simulated", extra={"plan": plan.id}, exc_info=True)
 
     async def of(self, plan: Plan) -> PlanExpectation:
-        """The expected effect of a plan, as far as it is known."""
+        """Return the expected effect of a plan, as far as it is known."""
         kept = await self._store.expectation(plan.id)
         if kept is None:
             return PlanExpectation(plan=plan.id, state=ExpectationState.UNKNOWN, reason="no simulation was asked for when it was planned")
         return expectation_of(plan.id, kept)
 
     async def _advised(self, plan: Plan, question: Question, simulation: str) -> PlanTrial | None:
-        """The result of that simulation; None unless it tried exactly this change of the pool's current state."""
+        """Return the result of that simulation; None unless it simulated exactly this change of the pool's present
+        state.
+        """
         pool = PoolKey.parse(plan.pool)
         kept = await self._store.advised_by(pool, simulation)
         change = None if kept is None else _tried_change(question, kept.asked)
@@ -204,7 +210,7 @@ ADVISED = "This is the simulation that recommended the plan."
 
 
 def _starting(asked: Asked) -> str:
-    return f"New instances serve at once in it; here they took {asked.startup_seconds:.0f} s to start."
+    return f"In the simulation new instances serve at once; in this pool they took {asked.startup_seconds:.0f} s to start."
 
 
 def _tried_change(question: Question, asked: Asked) -> PoolChange | None:
@@ -217,11 +223,11 @@ def _tried_change(question: Question, asked: Asked) -> PoolChange | None:
     return None
 
 
-TOO_LATE = f"its turn did not come within the {LIFE // timedelta(minutes=1)} minutes in which it can be applied"
+TOO_LATE = f"its simulation did not begin within the {LIFE // timedelta(minutes=1)} minutes in which the plan can be applied"
 
 
 def expectation_of(plan_id: str, kept: Kept) -> PlanExpectation:
-    """The expectation according to a plan's simulation."""
+    """Return the expectation according to a plan's simulation."""
     states = {"queued": ExpectationState.QUEUED, "running": ExpectationState.RUNNING, "done": ExpectationState.DONE}
     state = states.get(kept.state, ExpectationState.UNKNOWN)
     reason = kept.error or "its simulation was cancelled" if state is ExpectationState.UNKNOWN else None

@@ -1,4 +1,4 @@
-"""Turns the runs of a plan's simulation into its report: figures, or why one cannot be known. Pure."""
+"""Turns the runs of a plan's simulation into its report: figures, or why a figure is unknown. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,22 +13,22 @@ from fairlead_client.simulation_jobs import PARTS, PartFigures, RunFigures
 WITHIN = 0.25
 """Maximum relative difference at which a figure still counts as reliable."""
 FEW_SESSIONS = 3.0
-"""Counts of sessions that differ by at most this many count as equal."""
+"""Maximum difference at which two counts of sessions still count as equal."""
 SURE_SESSIONS = 87.0
-"""Two counts with this mean differ by at most a quarter in nine of ten cases, if each has a standard deviation of its
-square root.
+"""Mean of two counts at which they differ by at most a quarter in nine of ten cases, if each has a standard deviation
+of its square root.
 """
 _STUDENT = 2.13
-"""In nine of ten cases the true value lies within this many standard errors of the mean of `PARTS`
-parts (Student's t).
+"""Number of standard errors of the mean of `PARTS` parts within which the true value lies in nine of ten cases
+(Student's t).
 """
 _NEGLIGIBLE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """The recorded results of the pool's requests: the share in time of those served, the hit rate, and the
-    sessions that moved; None if nothing was measured.
+    """The recorded results of the pool's requests: the share of served requests in time, the hit rate, and the number
+    of moved sessions; None if not measured.
     """
 
     attainment: float | None = None
@@ -60,7 +60,7 @@ class _Found:
 
     @property
     def least(self) -> float:
-        """Values that differ by no more than this count as equal."""
+        """The largest difference at which two values always count as equal."""
         return FEW_SESSIONS if self.quantity is Quantity.SESSIONS_MOVED else _NEGLIGIBLE
 
     def words(self, value: float) -> str:
@@ -68,11 +68,11 @@ class _Found:
 
 
 def figures_of(found: Trialled) -> list[ExpectedFigure]:
-    """The expected figures without and with the change: means over the seeds.
+    """Return the expected figures without and with the change, as means over the seeds.
 
-    A figure is unknown if, by more than a quarter, the unchanged simulated pool differs from the records of the real
-    one, or the seeds or the rates differ from each other; if the parts of the requests differ so much that another
-    sample might give another result; or if it counts few sessions.
+    A figure is unknown in these cases: the unchanged simulated pool differs by more than a quarter from the records of
+    the real one; the seeds or the rates differ by more than a quarter from each other; the parts of the requests differ
+    so much that another sample might give another result; or the figure counts few sessions.
     """
     seeded = found.figures[: 2 * len(SEEDS)]
     before, after, at_rates = seeded[::2], seeded[1::2], found.figures[2 * len(SEEDS) :]
@@ -99,7 +99,7 @@ def figures_of(found: Trialled) -> list[ExpectedFigure]:
 
 
 def unlike_recorded(as_it_is: Sequence[RunFigures], recorded: Recorded) -> str | None:
-    """Why the simulated pool, without a change, differs too much from the real one in the share of served requests in
+    """Return why the unchanged simulated pool differs too much from the real one in the share of served requests in
     time; None if it does not.
     """
     in_time = [one.attainment * one.requests / one.served if one.served else 0.0 for one in as_it_is]
@@ -108,8 +108,8 @@ def unlike_recorded(as_it_is: Sequence[RunFigures], recorded: Recorded) -> str |
 
 
 def sampling_error(run: RunFigures) -> float:
-    """The sampling error of the share in time: in one of twenty cases, an equal number of other requests would have a
-    share lower by more than this.
+    """Return the sampling error of the share in time. In one of twenty cases, the same number of other requests would
+    have a share that is lower by more than this error.
 
     Uses batch means like `_by_part`, by time or by session, whichever gives the larger error.
     """
@@ -118,7 +118,7 @@ def sampling_error(run: RunFigures) -> float:
 
 
 def alike(one: float, other: float, least: float) -> bool:
-    """Whether two figures are within a quarter of the larger, or within `least`."""
+    """Return whether two figures differ by at most a quarter of the larger one, or by at most `least`."""
     return abs(one - other) <= max(least, WITHIN * max(one, other))
 
 
@@ -138,8 +138,8 @@ def _by_chance(found: _Found) -> str | None:
 
 
 def _by_rate(found: _Found, expected: float) -> str | None:
-    """Compares rates. Traffic never repeats exactly, and engines are not exactly as fast as declared; both act like
-    another rate.
+    """Return why the figure differs too much between rates; None if it does not. Traffic never repeats exactly, and
+    engines are not exactly as fast as declared; both have the effect of another rate.
     """
     if all(alike(expected, value, found.least) for value in found.at_rates):
         return None
@@ -148,9 +148,10 @@ def _by_rate(found: _Found, expected: float) -> str | None:
 
 
 def _by_part(found: _Found, expected: float) -> str | None:
-    """Batch means: estimates from the differences between parts how much another sample of requests might differ.
+    """Return why another sample of requests might give another figure; None if that is unlikely. Estimates this by
+    batch means, from the differences between parts of the requests.
 
-    Requests close in time share a burst, and those of one session are similar, so parts are formed by time and by
+    Requests close in time share a burst, and requests of one session are similar, so parts are formed by time and by
     session.
     """
     for parts, of_what in ((found.parts, "the time"), (found.session_parts, "the sessions")):
@@ -164,7 +165,7 @@ def _by_part(found: _Found, expected: float) -> str | None:
 
 
 def _means(runs: Sequence[Sequence[PartFigures]], quantity: Quantity) -> list[float]:
-    """Means over the runs, for each part."""
+    """Return the means over the runs, for each part."""
     return [fmean(_share(one, quantity) for one in same) for same in zip(*runs, strict=True)]
 
 
@@ -184,7 +185,7 @@ def _moved(runs: Iterable[RunFigures]) -> list[float]:
 
 def _unlike(found: _Found, simulated: float, recorded: float | None, words: str) -> str | None:
     if recorded is None:
-        return "what the pool itself achieved was not recorded, so the simulated pool cannot be compared with it"
+        return "the results of the pool itself were not recorded, so the simulated pool cannot be compared with it"
     if alike(simulated, recorded, found.least):
         return None
     return (

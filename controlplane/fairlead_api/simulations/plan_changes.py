@@ -13,15 +13,15 @@ from fairlead_api.plans.questions import CannotSimulate, Present, Question
 from fairlead_client.simulation_jobs import JobRun, PoolChange
 
 SEEDS = (0, 1)
-"""Random seeds, each of which is simulated: if the results differ too much, the effect is unknown."""
+"""Random seeds, each of which is simulated. If their results differ too much, the effect is unknown."""
 RATES = (0.8, 1.25)
-"""The planned pool is also simulated with requests that arrive this many times as fast."""
+"""Factors of the request rate at which the planned pool is also simulated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """The simulation of a plan: the starting `instances` of each role, their `weights`, and both versions of the
-    change.
+    """The simulation of a plan: the starting `instances` of each role, their `weights`, and the change in both
+    versions.
     """
 
     facts: TableFacts
@@ -32,7 +32,9 @@ class Trial:
 
     @property
     def runs(self) -> list[JobRun]:
-        """The runs of a plan: for each seed without and then with the change; then with the change at other rates."""
+        """Return the runs of a plan: for each seed without and then with the change; then with the change at other
+        rates.
+        """
         routing = self.facts.routing
         changes = [(seed, 1.0, change) for seed in SEEDS for change in (self.as_it_is, self.as_planned)]
         changes += [(SEEDS[0], rate, self.as_planned) for rate in RATES]
@@ -43,8 +45,8 @@ class Trial:
 
 
 def trial_of(question: Question, spec: Mapping[str, Any] | None, use: PoolUse, startup_seconds: float) -> Trial:
-    """The simulation of a plan for a pool in use. `spec` is the object's spec before the change, if the object is a
-    pool.
+    """Return the simulation of a plan for a pool in use. `spec` is the object's spec before the change if the object is
+    a pool, otherwise None.
 
     Raises CannotSimulate.
     """

@@ -1,8 +1,9 @@
-"""Runs simulations that people asked for: claims one at a time and hands its runs to processes of the simulator.
+"""Runs the queued simulations: claims one at a time and hands its runs to processes of the simulator.
 
-The API knows only the simulator's line protocol (`fairlead_client.simulation_jobs`); the caller passes its command. A
-free process takes the next run; a process that dies is restarted once, with the same run. When this process dies, its
-children end with it. If it falls silent, another API process, or this one after a restart, begins the simulation again.
+The API knows only the simulator's line protocol (`fairlead_client.simulation_jobs`); the caller passes the simulator's
+command. A free process takes the next run. A process that dies is restarted once, with the same run. When this process
+dies, its children end with it. If it falls silent, another API process, or this one after a restart, begins the
+simulation again.
 """
 
 import asyncio
@@ -23,12 +24,12 @@ from fairlead_client.resources.simulations import SimulatedPolicy
 from fairlead_client.simulation_jobs import JobLine, JobRun, RunFigures, SimulationJob, decode_line, encode_line
 
 LOOK_SECONDS = 1.0
-"""How often the runner looks for a simulation to claim, and reports on the one it runs."""
+"""Seconds between two looks for a simulation to claim, and between two progress reports of the running one."""
 MOST_SECONDS = 600.0
-"""Time limit: a simulation that takes longer fails."""
+"""Maximum seconds of a simulation. A longer one is stopped."""
 NICENESS = 5
-"""Niceness that leaves simulations a third of the CPU time of a serving process: they yield, but finish even on a
-machine that is never idle.
+"""Niceness of the simulator's processes, which leaves them a third of the CPU time of a serving process: they yield,
+but finish even on a machine that is never idle.
 """
 _STARTS = 2
 _LONGEST_LINE = 1 << 20
@@ -37,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class SimulationFailed(Exception):
-    """The simulation is not possible; `str(error)` is one line for the user."""
+    """The simulation is impossible; `str(error)` is one line for the user."""
 
 
 class Simulating:
@@ -50,7 +51,7 @@ class Simulating:
         self._processes = processes
 
     async def run(self) -> None:
-        """Claims and simulates until cancelled. If the database is away, it asks again."""
+        """Claim and simulate until cancelled. While the database is unreachable, try again."""
         while True:
             claimed = None
             with suppress(StoreUnavailable):
@@ -93,13 +94,15 @@ class Simulating:
         await self._finish_policies(claimed, claimed.policies, progress)
 
     async def _finish_policies(self, claimed: Claimed, policies: Sequence[SimulatedPolicy], progress: "_Progress") -> None:
-        """Ends with the results of these policies, whose runs have all ended."""
+        """End the simulation with the results of these policies, whose runs have all ended."""
         results = results_of(runs_of_policies(claimed.runs, policies), progress.figures)
         winner = claimed.policies.index(policies[winner_of(policies, results)])
         await self._store.finish(claimed, self._runner, results, winner, progress.notes, progress.done)
 
     async def _stop(self, claimed: Claimed, progress: "_Progress") -> None:
-        """Its time is over: it ends with the policies whose runs have all ended, and names the others."""
+        """Stop the simulation because its time is over. It ends with the policies whose runs have all ended, and a note
+        names the others.
+        """
         ended = [] if claimed.sizing or claimed.plan_runs else ended_policies(claimed, progress.figures)
         if not ended:
             why = f"it took longer than {MOST_SECONDS:g} s; ask for fewer policies or rates, or a shorter window"
@@ -110,7 +113,7 @@ class Simulating:
         await self._finish_policies(claimed, ended, progress)
 
     async def _work(self, claimed: Claimed, progress: "_Progress") -> Traffic:
-        """Simulates every run; returns the requests."""
+        """Simulate every run. Returns the requests."""
         traffic = await self._store.traffic(claimed)
         progress.notes += traffic.notes
         await self._batch(claimed, traffic, claimed.runs, progress)
@@ -125,7 +128,7 @@ class Simulating:
         return reach_of(progress.alone, traffic.unanswered, asked.slo_ttft_seconds, asked.goal, asked.prefill_tokens_per_second, sessions)
 
     async def _batch(self, claimed: Claimed, traffic: Traffic, runs: Sequence[JobRun], progress: "_Progress") -> None:
-        """Simulates these runs and waits until all have ended."""
+        """Simulate these runs, and wait until all have ended."""
         progress.runs += runs
         # more requests may have come since it was asked for
         await self._store.go_on(claimed, self._runner, progress.done, len(traffic.requests) * len(progress.runs))
@@ -141,7 +144,7 @@ class Simulating:
             raise failed.exceptions[0] from None
 
     async def _share(self, claimed: Claimed, traffic: Traffic, left: "RunsLeft", progress: "_Progress") -> None:
-        """Simulates the runs that are left, one after the other, in one process."""
+        """Simulate the remaining runs, one after the other, in one process."""
         job = SimulationJob(
             requests=traffic.requests,
             weight=traffic.weight,
@@ -162,7 +165,7 @@ class Simulating:
 
 class RunsLeft:
     """Runs that no process has begun. The runs of the slowest policies come first, so that no process is left with a
-    slow run at the end; a policy without a finished run may be the slowest.
+    slow run at the end. A policy without a finished run counts as possibly the slowest.
     """
 
     def __init__(self, runs: Sequence[JobRun]) -> None:
@@ -170,7 +173,7 @@ class RunsLeft:
         self._seconds: dict[str, float] = {}
 
     def take(self) -> JobRun | None:
-        """The next run, for a free process."""
+        """Return the next run for a free process; None if no run is left."""
         if not self._runs:
             return None
         chosen = max(self._runs, key=lambda run: (self._seconds.get(_policy(run), inf), run.rate))
@@ -178,11 +181,11 @@ class RunsLeft:
         return chosen
 
     def ended(self, run: JobRun, seconds: float) -> None:
-        """Records how long the run took."""
+        """Record how many seconds the run took."""
         self._seconds[_policy(run)] = seconds
 
     def give_back(self, run: JobRun) -> None:
-        """Takes back a run whose process died."""
+        """Take back a run whose process died."""
         self._runs.append(run)
 
 
@@ -191,7 +194,7 @@ def _policy(run: JobRun) -> str:
 
 
 class _Progress:
-    """What the processes of one simulation have reported."""
+    """The reports of the processes of one simulation."""
 
     def __init__(self) -> None:
         self.done = 0
@@ -210,9 +213,9 @@ class _Progress:
 
 
 async def _process(command: Sequence[str], job: bytes, run: JobRun, left: RunsLeft, progress: _Progress) -> str | None:
-    """Starts a process, gives it the job and its runs one by one, and reads its lines.
+    """Start a process, give it the job and its runs one by one, and read its lines.
 
-    Returns None if no run is left; otherwise how the process ended, in words, after giving back its run. Raises
+    Returns None if no run is left; otherwise a description of how the process ended, after giving back its run. Raises
     SimulationFailed.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")}
@@ -257,7 +260,7 @@ async def _process(command: Sequence[str], job: bytes, run: JobRun, left: RunsLe
 
 
 async def _give(stdin: asyncio.StreamWriter, content: bytes) -> None:
-    """Write to a process. If the process is dead, nothing happens; the reader of its answers notices that."""
+    """Write to a process. Nothing happens if the process is dead, because the reader of its answers notices that."""
     if stdin.is_closing():  # uvloop raises RuntimeError for a write to the pipe of a process that ended
         return
     with suppress(ConnectionError):

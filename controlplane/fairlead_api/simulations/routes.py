@@ -1,5 +1,5 @@
 """What-if: simulations of a pool with its own traffic, and plans made from them; also the engine model of a pool's
-simulations, and the requests to which it is fitted.
+simulations, and the requests to which the model is fitted.
 """
 
 import secrets
@@ -47,7 +47,7 @@ from fairlead_process.json_documents import decode_json
 
 
 class EngineFits:
-    """Engine fits of pools; callers' roles are checked before these methods are called."""
+    """Engine fits of pools. Callers' roles must be checked before these methods are called."""
 
     def __init__(self, store: PostgresEngineFits) -> None:
         self._store = store
@@ -71,7 +71,7 @@ class EngineFits:
 
 
 MOST_BYTES = 32 * 1024 * 1024
-"""Maximum number of bytes of a request, its trace included."""
+"""Maximum number of bytes of a request, including its trace."""
 _PATH = "/pools/{namespace}/{name}/simulations"
 _document = msgspec.json.Decoder()
 _NAMES = {kind: [field.name for field in fields(kind)] for kind in (SimulationRequest, SimulatedPolicy, TraceRequest)}
@@ -91,7 +91,7 @@ def simulation_routes(guard: Guard, simulations: Simulations, clock: Callable[[]
 
     @routes.post(_PATH, status_code=202, response_model=Simulation, openapi_extra=described(SimulationRequest))
     async def create_simulation(namespace: str, name: str, request: Request, caller: Operator) -> Any:
-        """Queues a simulation of the pool under other policies; one at a time for each pool."""
+        """Queues a simulation of the pool under other policies. Each pool has at most one unfinished simulation."""
         asked = decode_request(await _body(request))
         return answer(await simulations.ask(PoolKey(namespace=namespace, name=name), asked, caller, clock()), 202)
 
@@ -102,7 +102,7 @@ def simulation_routes(guard: Guard, simulations: Simulations, clock: Callable[[]
 
     @routes.delete(f"{_PATH}/{{simulation_id}}", response_model=Simulation)
     async def cancel_simulation(namespace: str, name: str, simulation_id: str, caller: Operator) -> Any:
-        """Cancels a simulation; one that has ended is left unchanged."""
+        """Cancels a simulation. A simulation that has ended is left unchanged."""
         return answer(await simulations.cancel(PoolKey(namespace=namespace, name=name), simulation_id, caller, clock()))
 
     @routes.post(
@@ -123,7 +123,7 @@ def simulation_routes(guard: Guard, simulations: Simulations, clock: Callable[[]
 
 
 def decode_request(content: bytes) -> SimulationRequest:
-    """The request. Raises MalformedBody if the body is not JSON, InvalidInput if it does not fit."""
+    """Decode the request. Raises MalformedBody if the body is not JSON, InvalidInput if it is not a valid request."""
     try:
         document = decode_json(content, _document)
         _check_names("", document, SimulationRequest)
@@ -149,7 +149,7 @@ def _check_names(place: str, document: Any, kind: type[Any]) -> None:
 
 
 async def _body(request: Request) -> bytes:
-    """The body. Raises HTTPException 413 for one that is too large."""
+    """Return the body. Raises HTTPException 413 if it is too large."""
     content = bytearray()
     async for part in request.stream():
         content += part
@@ -177,12 +177,12 @@ def engine_fit_routes(guard: Guard, engine_fits: EngineFits, clock: Callable[[],
 
     @routes.put(f"{_POOL}/engine", response_model=PoolEngine, dependencies=[Depends(known_fields(EngineFit))])
     async def put_engine(namespace: str, name: str, body: EngineFit, caller: Operator) -> Any:
-        """Simulate the pool with this engine model from now on; `fairlead engines fit --pool` computes it."""
+        """Simulates the pool with this engine model from now on; `fairlead engines fit --pool` computes it."""
         return answer(await engine_fits.store(PoolKey(namespace=namespace, name=name), body, caller, clock()))
 
     @routes.delete(f"{_POOL}/engine", response_model=PoolEngine)
     async def delete_engine(namespace: str, name: str, caller: Operator) -> Any:
-        """Forget the fitted engine model: the pool is simulated with a preset again."""
+        """Removes the fitted engine model, so that the pool is simulated with a preset again."""
         return answer(await engine_fits.forget(PoolKey(namespace=namespace, name=name), caller, clock()))
 
     @routes.get(f"{_POOL}/served-requests", response_model=ServedRequests)
@@ -194,7 +194,9 @@ def engine_fit_routes(guard: Guard, engine_fits: EngineFits, clock: Callable[[],
         end: Annotated[str, Query(alias="to")] = "now",
         limit: Annotated[int, Query(ge=1, le=MOST_SERVED)] = 2_000,
     ) -> Any:
-        """The newest recorded requests of a time range, with how an engine served them: lengths and times, no text."""
+        """The newest recorded requests of a time range, with how an engine served them: lengths and times,
+        but no text.
+        """
         now = clock()
         span = parse_time("from", start, now), parse_time("to", end, now)
         return answer(await engine_fits.served(PoolKey(namespace=namespace, name=name), *span, limit))
@@ -203,13 +205,13 @@ def engine_fit_routes(guard: Guard, engine_fits: EngineFits, clock: Callable[[],
 
 
 def expectations_of(infra: Infra) -> Expectations:
-    """The service that simulates the effects of plans."""
+    """Return the service that simulates the effects of plans."""
     new_id = partial(secrets.token_hex, 8)
     return Expectations(PostgresSizings(infra.control), PostgresEvidence(infra.reads), new_id, enabled=infra.simulates)
 
 
 def feature(infra: Infra, guard: Guard, plans: Plans) -> Feature:
-    """Simulations and fitted engine models; this process runs all queued simulations."""
+    """Return the feature of simulations and fitted engine models. This process runs all queued simulations."""
     new_id, enabled = partial(secrets.token_hex, 8), infra.simulates
     simulations = Simulations(PostgresSimulations(infra.control), plans, infra.policies, new_id, enabled=enabled)
     simulating = Simulating(

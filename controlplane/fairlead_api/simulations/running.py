@@ -1,4 +1,4 @@
-"""A simulation as its runner sees it: its inputs and requests, and, computed from the figures of runs, the results and
+"""A simulation as its runner sees it: its inputs and requests; and, computed from the figures of runs, the results and
 the best policy. Pure.
 """
 
@@ -15,13 +15,13 @@ from fairlead_client.simulation_jobs import JobRun, RunFigures, SimulatedTarget
 
 
 def runs_of(policies: Sequence[SimulatedPolicy], rates: Sequence[float]) -> list[JobRun]:
-    """Every policy at every rate, rate by rate."""
+    """Return every policy at every rate, rate by rate."""
     pairs = [(rate, one) for rate in rates for one in policies]
     return [JobRun(number=number, policy=one.policy, parameters=one.parameters, rate=rate) for number, (rate, one) in enumerate(pairs)]
 
 
 def results_of(runs: Sequence[JobRun], figures: Mapping[int, RunFigures]) -> list[SimulationResult]:
-    """The results in the runs' order, each compared with the first one at its rate."""
+    """Return the results in the runs' order, each compared with the first result at its rate."""
     results: list[SimulationResult] = []
     first: dict[float, float] = {}
     for run in runs:
@@ -34,8 +34,8 @@ def results_of(runs: Sequence[JobRun], figures: Mapping[int, RunFigures]) -> lis
 
 
 def winner_of(policies: Sequence[SimulatedPolicy], results: Sequence[SimulationResult]) -> int:
-    """The index of the policy with the highest attainment, averaged over the rates; ties go to the lowest mean p90
-    TTFT, then to the first.
+    """Return the index of the policy with the highest attainment, averaged over the rates. The lowest mean p90 TTFT
+    decides between equal policies, then the order.
     """
 
     def standing(place: int) -> tuple[float, float, int]:
@@ -49,7 +49,7 @@ def winner_of(policies: Sequence[SimulatedPolicy], results: Sequence[SimulationR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """A simulation that this process runs; `window` None: it uses an uploaded trace."""
+    """A simulation that this process runs. `window` is None if the simulation uses an uploaded trace."""
 
     id: str
     pool_id: int
@@ -59,11 +59,11 @@ class Claimed:
     target: SimulatedTarget
     window: tuple[datetime, datetime] | None
     plan_runs: list[JobRun] | None = None
-    """The runs of a plan's simulation, or the first ones of a simulation for advice; None for a simulation that a
+    """The runs of a plan's simulation, or the first runs of a simulation for advice; None for a simulation that a
     person requested.
     """
     sizing: Asked | None = None
-    """The question of a simulation for advice; its further runs follow from the first ones."""
+    """The question of a simulation for advice. Its further runs follow from the first ones."""
 
     @property
     def runs(self) -> list[JobRun]:
@@ -81,7 +81,7 @@ class Traffic:
     weight: float
     notes: list[str]
     begun_at: datetime | None = None
-    """When the first of the requests was recorded."""
+    """When the first request was recorded."""
     unanswered: list[bool] = field(default_factory=list)
     """For each request whether it has no recorded answer, for example because it was refused; empty for an uploaded
     trace.
@@ -89,7 +89,7 @@ class Traffic:
 
     @property
     def second_half(self) -> tuple[datetime, datetime] | None:
-        """When the later half of the requests was recorded."""
+        """The range in which the later half of the requests was recorded."""
         if self.begun_at is None or not self.requests:
             return None
         half, last = (
@@ -99,12 +99,14 @@ class Traffic:
 
     @staticmethod
     def uploaded(trace: list[TraceRequest]) -> "Traffic":
-        """The requests of an uploaded trace."""
+        """Return the requests of an uploaded trace."""
         return Traffic(requests=trace, weight=1.0, notes=[])
 
     @staticmethod
     def recorded(rows: Sequence[Any]) -> "Traffic":
-        """Rows of `recorded_requests`, oldest first. An answer of unknown length gets the mean of those known."""
+        """Return the traffic from rows of `recorded_requests`, oldest first. An answer of unknown length gets the mean
+        of the known lengths.
+        """
         known = [row.output_tokens for row in rows if row.output_tokens is not None]
         mean = round(sum(known) / len(known)) if known else 1
         begin = rows[0].at if rows else None
@@ -131,13 +133,13 @@ class Traffic:
 
 
 def runs_of_policies(runs: Sequence[JobRun], policies: Sequence[SimulatedPolicy]) -> list[JobRun]:
-    """Those runs that are of one of the policies."""
+    """Return the runs that belong to one of the policies."""
     chosen = [(one.policy, one.parameters) for one in policies]
     return [run for run in runs if (run.policy, run.parameters) in chosen]
 
 
 def ended_policies(claimed: Claimed, figures: Mapping[int, RunFigures]) -> list[SimulatedPolicy]:
-    """The policies of which every run has figures."""
+    """Return the policies all of whose runs have figures."""
     return [one for one in claimed.policies if all(run.number in figures for run in runs_of_policies(claimed.runs, [one]))]
 
 
@@ -149,7 +151,9 @@ class RunningStore(Protocol):
     async def traffic(self, claimed: Claimed) -> Traffic: ...
 
     async def go_on(self, claimed: Claimed, runner: str, done: int, total: int | None = None) -> bool:
-        """Reports that the runner lives; returns False if the simulation was cancelled or belongs to another runner."""
+        """Report that the runner is alive. Returns False if the simulation was cancelled or belongs to
+        another runner.
+        """
 
     async def finish(
         self, claimed: Claimed, runner: str, results: Sequence[SimulationResult], winner: int, notes: Sequence[str], done: int
@@ -158,7 +162,7 @@ class RunningStore(Protocol):
     async def finish_trial(
         self, claimed: Claimed, runner: str, figures: Sequence[RunFigures], traffic: Traffic, notes: Sequence[str]
     ) -> None:
-        """The end of a plan's simulation: the figures of its runs in their order."""
+        """Store the end of a plan's simulation, with the figures of its runs in the runs' order."""
 
     async def finish_sizing(
         self,
@@ -170,6 +174,6 @@ class RunningStore(Protocol):
         traffic: Traffic,
         notes: Sequence[str],
     ) -> None:
-        """The end of a simulation for advice: the figures of all its runs, in their order."""
+        """Store the end of a simulation for advice, with the figures of all its runs in the runs' order."""
 
     async def fail(self, claimed: Claimed, runner: str, why: str) -> None: ...

@@ -22,20 +22,21 @@ from fairlead_client.resources.simulations import MOST_INSTANCES
 from fairlead_client.simulation_jobs import JobRun, PoolChange, RunFigures, SimulatedTarget
 
 MOST_TRIED = 64
-"""The largest number of instances that is tried, because simulating many takes long."""
+"""Largest number of instances that is simulated, because simulating many instances takes long."""
 MOST_SIZED = 5_000
-"""Maximum number of requests of the window, the newest, that are simulated for advice: about thirty times. More for a
+"""Number of the window's newest requests that are simulated for advice, about thirty times. More are simulated for a
 pool that gets this many in less time than a simulation needs.
 """
 HOST_CACHES = 4
-"""Size of the host cache that is tried, in KV caches of an instance."""
+"""Size of the simulated host cache, in KV caches of an instance."""
 AS_IT_IS = PoolChange()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The question: how many instances of a role, which has `present` now and may have `most`, serve a pool's
-    recorded requests in time? `estimate` is the number by rates and means; `held` the number offered before.
+    """The question of a simulation for advice: how many instances of a role serve a pool's recorded requests in time?
+    The role has `present` instances and may have `most`. `estimate` is the number according to rates and means; `held`
+    is the number that was offered before.
     """
 
     role: Role
@@ -56,19 +57,19 @@ class Asked:
 
     @property
     def allowed(self) -> int:
-        """The largest number that is tried."""
+        """The largest number of instances that is simulated."""
         return min(self.most, max(MOST_TRIED, self.present), MOST_INSTANCES)
 
     def scaled(self, replicas: int) -> PoolChange:
-        """The change to this number of instances, which serve at once: whether they suffice does not depend on
-        their start time.
+        """Return the change to this number of instances. They serve at once, because whether they suffice does not
+        depend on their start time.
         """
         return PoolChange(role=self.role, replicas=replicas)
 
 
 def first_runs(asked: Asked, kv_cache_tokens: int | None = None) -> list[JobRun]:
-    """The first runs: the pool as it is, under each seed, and numbers of instances far apart; and, for instances with
-    a KV cache of this size, one that tries a larger one in host memory.
+    """Return the first runs: the pool as it is, under each seed, and numbers of instances far apart. For instances with
+    a KV cache of this size, a further run tries a larger cache in host memory.
     """
     runs = [(AS_IT_IS, seed, 1.0) for seed in SEEDS]
     numbers = first_numbers(asked.present, asked.estimate, asked.allowed)
@@ -80,8 +81,8 @@ def first_runs(asked: Asked, kv_cache_tokens: int | None = None) -> list[JobRun]
 
 
 def further_runs(asked: Asked, runs: Sequence[JobRun], found: Mapping[int, RunFigures], reach: Reach) -> list[JobRun]:
-    """The runs of the second round that have not been simulated yet: numbers around the smallest sufficient one, and
-    TTFT targets if prompts are beyond the present target.
+    """Return the runs of the second round that have not been simulated yet: numbers around the smallest sufficient one,
+    and TTFT targets if the present target is out of reach for some prompts.
     """
     first = {one.change.replicas: found[one.number].attainment for one in runs if one.change and one.change.replicas is not None}
     changes = [asked.scaled(number) for number in further_numbers(asked.present, first, asked.goal)]
@@ -100,7 +101,9 @@ def _numbered(asked: Asked, begin: int, wanted: Iterable[tuple[PoolChange, int, 
 
 
 def of_change(change: PoolChange, runs: Sequence[JobRun], found: Trialled) -> tuple[list[JobRun], Trialled] | None:
-    """The runs that show what one change does, in a plan's order, with their figures; None if one is missing."""
+    """Return the runs that show the effect of one change, in a plan's order, with their figures; None if a run is
+    missing.
+    """
     wanted = [(one, seed, 1.0) for seed in SEEDS for one in (AS_IT_IS, change)] + [(change, SEEDS[0], rate) for rate in RATES]
     places = {(repr(one.change), one.seed, one.rate): place for place, one in enumerate(runs)}
     chosen = [places.get((repr(one), seed, rate)) for one, seed, rate in wanted]
@@ -114,7 +117,7 @@ def of_change(change: PoolChange, runs: Sequence[JobRun], found: Trialled) -> tu
 def simulated(
     asked: Asked, simulation: str, runs: Sequence[JobRun], found: Trialled, reach: Reach, requests: int, seconds: float
 ) -> Simulated:
-    """The combined results of all runs."""
+    """Return the combined results of all runs."""
     as_it_is = [one for run, one in zip(runs, found.figures, strict=True) if run.change == AS_IT_IS]
     changes = {repr(one.change): one.change for one in runs if one.change not in (None, AS_IT_IS)}
     tried = [one for change in changes.values() if change is not None and (one := _tried(change, runs, found, reach)) is not None]
@@ -158,7 +161,7 @@ def _tried(change: PoolChange, runs: Sequence[JobRun], found: Trialled, reach: R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizingTrial:
-    """A simulation to be queued. With a `refusal`, only the reason why there is none is kept."""
+    """A simulation for advice to be queued. With a `refusal`, only the reason for not simulating is stored."""
 
     id: str
     pool: PoolKey

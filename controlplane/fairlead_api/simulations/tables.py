@@ -53,10 +53,11 @@ simulations = Table(
     Index("uq_simulations_sizing_at_work", "pool_id", unique=True, postgresql_where=text(f"{AT_WORK} AND sizing IS NOT NULL")),
     Index("uq_simulations_plan", "plan", unique=True, postgresql_where=text("plan IS NOT NULL")),
 )
-"""`trace` is the uploaded one, as compressed JSON. `runner` is the process that claimed it, `heard_at` the time of its
-last sign of life. `plan` is the plan whose effect it finds, `plan_runs` are its runs and `trialled` their results; None
-for a simulation that a person requested. `sizing` is the question of a simulation for advice and `sized` its result.
-Such a row's `plan` is its own id, so that a process of an earlier release treats it as a plan's and does no harm.
+"""Simulations. `trace` is the uploaded trace, as compressed JSON. `runner` is the process that claimed the simulation,
+`heard_at` the time of the process's last sign of life. `plan` is the plan whose effect is simulated, `plan_runs` are
+its runs and `trialled` their results; they are None for a simulation that a person requested. `sizing` is the question
+of a simulation for advice and `sized` its result. The `plan` of such a row is its own id, so that a process of an
+earlier release treats it as a plan's simulation and does no harm.
 """
 
 engine_fits = Table(
@@ -67,7 +68,7 @@ engine_fits = Table(
     text_column("stored_by"),
     json_column("fit"),
 )
-"""The engine model fitted to a pool's requests, with which the pool is simulated."""
+"""The engine model that was fitted to a pool's requests and is used to simulate the pool."""
 
 recorded_requests = Table(
     "recorded_requests",
@@ -94,6 +95,6 @@ recorded_requests = Table(
     Index(None, "session", "at"),
     postgresql_partition_by="RANGE (at)",
 )
-"""Recorded requests, for simulations and as turns of `session_trees`: no text and no session's name, but lengths and
-hashes.
+"""Recorded requests, for simulations and as turns of `session_trees`: they contain no text and no session's name, but
+lengths and hashes.
 """

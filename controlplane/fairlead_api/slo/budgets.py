@@ -1,9 +1,9 @@
 """Attainment, error budgets and other targets, from counts of requests. Pure.
 
-The windows and thresholds of the alerts are those of Google's SRE workbook ("Alerting on SLOs", its sixth way) for a
-budget of 30 days: 2 % of it within an hour, 5 % within six, 10 % within three days. A goal of 90 % cannot burn faster
-than 10 times, so it would never reach a threshold of 14.4: no threshold is above 80 % (fast) or 40 % (slow) of the
-fastest burn.
+The windows and thresholds of the alerts are from Google's SRE workbook ("Alerting on SLOs", its sixth way) for a budget
+of 30 days: 2 % of the budget within an hour, 5 % within six, 10 % within three days. A goal of 90 % cannot burn faster
+than 10 times, so it would never reach a threshold of 14.4. Therefore no threshold is above 80 % (fast) or 40 % (slow)
+of the fastest burn.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from fairlead.latency_cells import added, in_time
 from fairlead_client.resources.slo import BurnAlert, BurnWindow, SloShare, WhatIfShare
 
 WINDOWS: Mapping[str, int] = {"5m": 300, "30m": 1800, "1h": 3600, "6h": 21_600, "1d": 86_400, "3d": 259_200, "30d": 2_592_000}
-"""Seconds by name, ascending."""
+"""Lengths of the windows in seconds by name, ascending."""
 
 PERIOD = "30d"
 """The period of an error budget."""
@@ -22,8 +22,8 @@ PERIOD = "30d"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """An alert fires if the budget burns faster than `threshold`; the threshold is capped at `part` of the fastest
-    possible burn.
+    """A rule of alerts. An alert fires if the budget burns faster than `threshold`, which is capped at `part` of the
+    fastest possible burn.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """The counts of one SLO version and one priority class, in a step of time that begins at `at` if that matters."""
+    """The counts of one SLO version and one priority class; in a series, of the step of time that begins at `at`."""
 
     version: int
     priority_class: str
@@ -64,13 +64,13 @@ class Kept:
 
 
 def total(kept: Iterable[Kept]) -> Counts:
-    """The sum of all counts."""
+    """Return the sum of all counts."""
     found = list(kept)
     return Counts(**{one.name: sum(getattr(each.counts, one.name) for each in found) for one in fields(Counts)})
 
 
 def share_of(version: int | None, priority_class: str | None, counts: Counts) -> SloShare:
-    """The counts as shares."""
+    """Return the counts as shares."""
     return SloShare(
         version=version,
         priority_class=priority_class,
@@ -86,7 +86,9 @@ def share_of(version: int | None, priority_class: str | None, counts: Counts) ->
 
 
 def burn_window(window: str, priority_class: str | None, kept: Sequence[Kept], percentiles: Mapping[int, float]) -> BurnWindow:
-    """How much of the budget the window's requests used; `percentiles` of the known versions, by version."""
+    """Return how much of the budget the window's requests used. `percentiles` are those of the known versions, by
+    version.
+    """
     known = [one for one in kept if one.version in percentiles]
     counts = total(known)
     late = counts.judged - counts.within_slo
@@ -110,12 +112,12 @@ def burn_window(window: str, priority_class: str | None, kept: Sequence[Kept], p
 
 
 def budget_share(percentile: float) -> float:
-    """The share of requests that may be late."""
+    """Return the share of requests that may be late."""
     return 1 - percentile / 100
 
 
 def alerts(windows: Iterable[BurnWindow], percentile: float) -> list[BurnAlert]:
-    """The alerts over the windows of all classes, for a pool with this goal now."""
+    """Return the alerts over the windows of all classes, for a pool whose present goal is `percentile`."""
     burns = {one.window: one.burn for one in windows if one.priority_class is None}
     fastest = 1 / budget_share(percentile) if percentile < 100 else None
     found = []
@@ -130,8 +132,8 @@ def alerts(windows: Iterable[BurnWindow], percentile: float) -> list[BurnAlert]:
 def what_if(
     cells: Mapping[str, Mapping[int, int]], counts: Mapping[str, Counts], ttft_seconds: float, tpot_seconds: float, percentile: float
 ) -> tuple[WhatIfShare, list[WhatIfShare]]:
-    """How many requests other targets would have met, for all classes together and each: from latencies by cell and
-    counts, by priority class.
+    """Return how many requests other targets would have met, for all classes together and for each class. `cells` are
+    latencies by cell and `counts` counts, both by priority class.
     """
     names = sorted({*cells, *counts})
     each = [_against(name, cells.get(name, {}), counts.get(name, Counts()), ttft_seconds, tpot_seconds, percentile) for name in names]

@@ -1,7 +1,8 @@
-"""Use cases: how a pool's objectives were kept, how fast its error budget burns, and what other targets would have met.
+"""Use cases: how well a pool's objectives were met, how fast its error budget burns, and what other targets would have
+met.
 
 Records are kept by the minute for some days and by the hour for longer. So a range that begins within the last day is
-answered in whole minutes, any other in whole hours.
+answered in whole minutes, any other range in whole hours.
 """
 
 from collections import defaultdict
@@ -29,19 +30,21 @@ from fairlead_api.slo.budgets import (
 from fairlead_client.resources.slo import SloAttainment, SloBurn, SloPoint, SloWhatIf
 
 BY_MINUTES = timedelta(hours=25)
-"""Ranges that begin earlier are in whole hours."""
+"""Age of a range's beginning above which the range is in whole hours."""
 MINUTES_ONLY = timedelta(hours=12)
-"""For longer ranges, whole hours are read from the records by the hour."""
+"""Maximum range that is read by the minute alone. In longer ranges, whole hours are read from the records
+by the hour.
+"""
 MOST_POINTS = 200
-"""Points of a priority class in a series."""
+"""Maximum number of points of a priority class in a series."""
 LONGEST = timedelta(days=400)
 _STEPS = (60, 300, 900, 3600, 10_800, 21_600, 86_400, 604_800)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """A range from `start` to `end`: counted in minutes to `hours_from`, in hours to `hours_until`, then in minutes
-    again.
+    """A range from `start` to `end`, counted in minutes up to `hours_from`, in hours up to `hours_until`, then in
+    minutes again.
     """
 
     start: datetime
@@ -52,7 +55,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """A pool's objectives in force; `version` is 0 before the first."""
+    """A pool's objectives in force; `version` is 0 before the first version."""
 
     version: int
     ttft_seconds: float
@@ -66,7 +69,7 @@ class SloStore(Protocol):
     async def goal(self, pool: PoolKey) -> Goal: ...
 
     async def percentiles(self, pool: PoolKey) -> Mapping[int, float]:
-        """The percentile of each version of the SLO."""
+        """Return the percentile of each version of the SLO."""
 
     async def kept(
         self,
@@ -77,14 +80,16 @@ class SloStore(Protocol):
         version: int | None = None,
         priority_class: str | None = None,
     ) -> Sequence[Kept]:
-        """Counts by version and class, and by step if one is given."""
+        """Return counts by version and class, and by step if `step_seconds` is given."""
 
     async def cells(self, pool: PoolKey, stretch: Stretch, priority_class: str | None = None) -> Mapping[str, Mapping[int, int]]:
-        """Requests by cell of their latencies, by priority class."""
+        """Return the number of requests in each latency cell, by priority class."""
 
 
 class SloReading:
-    """Raises InvalidInput naming the query field, NotFound. The store keeps records for `kept`."""
+    """Use cases of objectives. Methods raise InvalidInput naming the query field, and NotFound. The store keeps records
+    for the times in `kept`.
+    """
 
     def __init__(self, store: SloStore, kept: timedelta) -> None:
         self._store = store
@@ -93,7 +98,7 @@ class SloReading:
     async def attainment(
         self, pool: PoolKey, start: str, end: str, version: int | None, priority_class: str | None, now: datetime
     ) -> SloAttainment:
-        """The attainment in a range, by version and class."""
+        """Return the attainment in a range, by version and class."""
         stretch = _asked(start, end, now)
         step = _step(stretch)
         found = await self._store.kept(pool, stretch, step_seconds=step, version=version, priority_class=priority_class)
@@ -116,7 +121,7 @@ class SloReading:
         )
 
     async def burn(self, pool: PoolKey, now: datetime) -> SloBurn:
-        """How fast the error budget is used up, by class, over each window whose records are all kept."""
+        """Return how fast the error budget is used up, by class, over each window whose records are all kept."""
         goal = await self._store.goal(pool)
         percentiles = await self._store.percentiles(pool)
         windows = []
@@ -151,7 +156,9 @@ class SloReading:
         priority_class: str | None,
         now: datetime,
     ) -> SloWhatIf:
-        """The attainment of recorded requests under other targets; those not given stay as they are."""
+        """Return the attainment that recorded requests would have had under other targets. Targets that are not given
+        stay the same.
+        """
         stretch = _asked(start, end, now)
         goal = await self._store.goal(pool)
         ttft_seconds = goal.ttft_seconds if ttft is None else _target(ttft, "ttft")
@@ -179,7 +186,7 @@ class SloReading:
 
 
 def stretch_of(start: datetime, end: datetime, now: datetime) -> Stretch:
-    """The range, widened to whole minutes, or to whole hours if it begins early; its whole hours are marked."""
+    """Return the range, widened to whole minutes, or to whole hours if it begins early; its whole hours are marked."""
     hour = timedelta(hours=1)
     step = timedelta(minutes=1) if start >= now - BY_MINUTES else hour
     begun, ended = _down(start, step), _up(end, step)
@@ -199,7 +206,9 @@ def _asked(start: str, end: str, now: datetime) -> Stretch:
 
 
 def _step(stretch: Stretch) -> int:
-    """The finest step with few enough points; at least hours if the range contains whole hours."""
+    """Return the finest step in seconds with at most MOST_POINTS points; at least an hour if the range contains whole
+    hours.
+    """
     least = 60 if stretch.hours_from == stretch.hours_until else 3600
     seconds = (stretch.end - stretch.start).total_seconds()
     return next(step for step in _STEPS if step >= least and seconds / step <= MOST_POINTS)

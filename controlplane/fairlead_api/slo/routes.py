@@ -40,8 +40,8 @@ def slo_routes(guard: Guard, versions: PostgresSlo, reading: SloReading, clock: 
         version: Annotated[int | None, Query(ge=0, le=2**53)] = None,
         priority_class: Class = None,
     ) -> Ask:
-        """How the objectives were kept, by version and priority class. A range that begins within the last 25 hours is
-        widened to whole minutes, any other to whole hours.
+        """How well the objectives were met, by version and priority class. A range that begins within the last 25 hours
+        is widened to whole minutes, any other range to whole hours.
         """
         pool = PoolKey(namespace=namespace, name=name)
         return lambda sight: reading.attainment(pool, start, end, version, priority_class, clock())
@@ -64,8 +64,8 @@ def slo_routes(guard: Guard, versions: PostgresSlo, reading: SloReading, clock: 
         end: To = "now",
         priority_class: Class = None,
     ) -> Ask:
-        """What recorded requests would have met under other targets (`5s`, `80ms`), with their recorded latencies.
-        Exact for targets at round numbers; otherwise a lower and an upper bound.
+        """The attainment that recorded requests, with their recorded latencies, would have had under other targets
+        (`5s`, `80ms`). Exact for targets at round numbers; otherwise a lower and an upper bound.
         """
         pool = PoolKey(namespace=namespace, name=name)
         return lambda sight: reading.what_if(pool, start, end, ttft, tpot, percentile, priority_class, clock())
@@ -76,7 +76,7 @@ def slo_routes(guard: Guard, versions: PostgresSlo, reading: SloReading, clock: 
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Objectives."""
+    """Return the feature of objectives."""
     store = PostgresSlo(infra.reads)
     reading = SloReading(store, timedelta(days=infra.settings.retention.rollups_1m_days))
     return Feature(routes=(slo_routes(guard, store, reading, infra.clock),))

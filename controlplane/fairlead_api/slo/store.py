@@ -1,5 +1,5 @@
-"""Objectives of pools: their versions, the attainment that routers recorded, and its rollups: minutes from samples,
-hours from minutes, each recomputed whenever a report adds samples.
+"""Objectives of pools: their versions, the attainment that routers recorded, and its rollups (minutes from samples,
+hours from minutes). Each rollup is recomputed whenever a report adds samples.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -31,7 +31,7 @@ _VERSION_THEN = "(SELECT max(v.version) FROM slo_configs v WHERE v.pool_id = s.p
 
 
 def _rolling(target: str, source: str, at: str, version: str) -> str:
-    """A bucket of `target` from the rows of `source` between :start and :end."""
+    """Return SQL that writes a bucket of `target` from the rows of `source` between :start and :end."""
     sums = ", ".join(f"sum({name}) AS {name}" for name in tables.SLO_SUMS)
     replaced = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS)
     return f"""
@@ -59,7 +59,7 @@ _TO_1H = text(_rolling("slo_rollups_1h", "slo_rollups_1m", "bucket", "s.slo_vers
 
 
 async def roll_up_slo(connection: AsyncConnection, buckets: Iterable[tuple[int, datetime]]) -> None:
-    """Recomputes the minutes and hours of these times, by pool."""
+    """Recompute the minutes and hours of these times, by pool."""
     minutes = sorted({(pool, at.replace(second=0, microsecond=0)) for pool, at in buckets})
     for pool, minute in minutes:
         await connection.execute(_TO_1M, {"pool": pool, "start": minute, "end": minute + _MINUTE})
@@ -87,7 +87,7 @@ class PostgresSlo:
         self._database = database
 
     async def slo_versions(self, pool: PoolKey, span: Span) -> Page[SloVersion]:
-        """Versions, the newest first, each with its attainment since it began."""
+        """Return versions, the newest first, each with its attainment since it began."""
         slo = tables.slo_configs
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)
@@ -151,7 +151,7 @@ class PostgresSlo:
 
 
 def _rows(columns: Sequence[str], values: dict[str, Any], version: int | None, priority_class: str | None) -> str:
-    """The rows of a range, each time read from the table by minute or by hour."""
+    """Return SQL for the rows of a range, each time read from the table by minute or by hour."""
     filters = ""
     for name, value in (("slo_version", version), ("priority_class", priority_class)):
         if value is not None:

@@ -15,11 +15,13 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from fairlead_api.infra.columns import class_column, count_column, metadata, pool_column, text_column, time_column
 
 SLO_SUMS = ("judged", "within_slo", "ttft_within_slo", "tpot_within_slo", "tpot_total", "refused", "failed")
-"""Counts of requests; rollups of longer times sum them."""
+"""Columns that count requests. Rollups of longer times sum them."""
 
 
 def _cells() -> "tuple[Column[object], Column[object]]":
-    """The cells of the judged requests' latencies (`fairlead.latency_cells`), and the requests in each."""
+    """Return the columns of the latency cells of judged requests (`fairlead.latency_cells`) and of the number of
+    requests in each cell.
+    """
     return Column("cells", ARRAY(Integer), nullable=False), Column("counts", ARRAY(BigInteger), nullable=False)
 
 

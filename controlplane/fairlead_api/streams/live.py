@@ -1,5 +1,5 @@
-"""Live topics: one poller per topic, pool and set of visible namespaces while anybody listens; its result is rendered
-once for all.
+"""Live topics. There is one poller per topic, pool and set of visible namespaces while anybody listens; its result is
+rendered once for all listeners.
 
 Nothing is buffered for a listener that falls behind: it loses its backlog and gets an event `resync`. A fourth stream
 with the same credential gets one event `poll` and ends.
@@ -26,20 +26,22 @@ _log = logging.getLogger(__name__)
 MAX_STREAMS = 3
 BACKLOG = 64
 LEAST_SECONDS = 0.4
-"""Minimum time between two reads of a state, however often it changes."""
+"""Minimum seconds between two reads of a state, however often it changes."""
 KEEPALIVE_SECONDS = 10.0
 RESUME = timedelta(seconds=60)
-"""Largest age of a Last-Event-ID from which a stream is resumed."""
+"""Maximum age of a Last-Event-ID from which a stream is resumed."""
 
 OVERLAP = timedelta(seconds=5)
-"""Each poll reads this far back before the newest known row, because a transaction that began earlier
-may commit later.
+"""How far each poll reads back before the newest known row, because a transaction that began earlier may
+commit later.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A topic that shows the whole present state; sent when it changed. `read` takes the pool, the sight and now."""
+    """A topic that shows the whole present state, and sends it when it has changed. `read` takes the pool, the sight
+    and the present time.
+    """
 
     seconds: float
     read: Callable[[str | None, Sight, datetime], Awaitable[Any]]
@@ -61,7 +63,7 @@ Topic = Snapshot | Tail
 
 
 def event(topic: str, at: datetime, content: bytes) -> bytes:
-    """One server-sent event; its id is the time in milliseconds."""
+    """Return a server-sent event; its id is the time in milliseconds."""
     return b"event: %s\nid: %d\ndata: %s\n\n" % (topic.encode(), int(at.timestamp() * 1000), content)
 
 
@@ -72,7 +74,7 @@ class Listener:
         self.events: asyncio.Queue[bytes] = asyncio.Queue(BACKLOG)
 
     def offer(self, content: bytes) -> None:
-        """Queues an event; when full, everything queued is replaced by one `resync`."""
+        """Queue an event. If the queue is full, everything queued is replaced by one `resync`."""
         try:
             self.events.put_nowait(content)
         except asyncio.QueueFull:
@@ -90,11 +92,11 @@ class _Feed:
 
 
 _Name = tuple[str, str | None, Sight]
-"""Topic, pool, and what its listeners may see."""
+"""The topic, the pool, and the namespaces that the topic's listeners may see."""
 
 
 class Live:
-    """Streams for many viewers."""
+    """Streams of live topics for many viewers."""
 
     def __init__(self, topics: dict[str, Topic], clock: Callable[[], datetime]) -> None:
         self._topics = topics
@@ -104,17 +106,17 @@ class Live:
 
     @property
     def streams(self) -> int:
-        """Streams open now."""
+        """The number of open streams."""
         return sum(self._open.values())
 
     def look_again(self, pool: PoolKey) -> None:
-        """The pool's state has changed: read the topics that show it soon, before their next poll."""
+        """Read the topics that show the pool soon, before their next poll, because the pool's state has changed."""
         for (topic, of, _), feed in self._feeds.items():
             if isinstance(self._topics[topic], Snapshot) and of in {None, str(pool)}:
                 feed.changed.set()
 
     def check(self, topics: list[str], pool: str | None) -> None:
-        """Checks that topics and pool can be followed. Raises InvalidInput."""
+        """Check that topics and pool can be followed. Raises InvalidInput."""
         if pool is not None and (pool.count("/") != 1 or not all(pool.split("/"))):
             raise InvalidInput("pool", pool, "write namespace/name")
         for topic in topics:
@@ -124,7 +126,9 @@ class Live:
     async def stream(
         self, topics: list[str], pool: str | None, key: bytes, last_event_id: str | None, sight: Sight = None
     ) -> AsyncGenerator[bytes, None]:
-        """Events of visible pools, without end. `key` is the credential that counts against MAX_STREAMS."""
+        """Yield events of visible pools, without end. `key` identifies the credential whose streams are limited to
+        MAX_STREAMS.
+        """
         if self._open[key] >= MAX_STREAMS:
             yield b"event: poll\ndata: {}\n\n"
             return
@@ -209,10 +213,11 @@ class Live:
 
 
 def _since(last_event_id: str | None, now: datetime) -> datetime | None:
-    """The time from which a stream continues after an event with this id, at most RESUME ago; None without a usable id.
+    """Return the time from which a stream continues after an event with this id, at most RESUME ago; None without a
+    usable id.
 
-    It is OVERLAP before the event, because rows of open transactions were not in it, and the id may come from another
-    process with another clock. So an item may be sent twice.
+    The time is OVERLAP before the event, because the event lacked rows of open transactions, and the id may come from
+    another process with another clock. So an item may be sent twice.
     """
     if last_event_id is None or not last_event_id.isdigit() or len(last_event_id) > 15:
         return None

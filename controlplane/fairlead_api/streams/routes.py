@@ -36,7 +36,7 @@ def live_routes(guard: Guard, live: Live) -> Routes:
     ) -> Any:
         """Events named by topic; their data are lists of the resources.
 
-        At most 3 streams per credential: a further one gets one event `poll` and ends.
+        At most 3 streams per credential: a further stream gets one event `poll` and ends.
         """
         wanted = [topic.strip() for topic in topics.split(",") if topic.strip()]
         live.check(wanted, pool)
@@ -47,7 +47,7 @@ def live_routes(guard: Guard, live: Live) -> Routes:
 
 
 def stream_routes(guard: Guard, stream: TableStream) -> Routes:
-    """The routers' stream at `fairlead_client.internal_paths`."""
+    """Return the routes of the routers' stream at `fairlead_client.internal_paths`."""
     routes = Routes(tags=["internal"], dependencies=[Depends(understood)])
     Router = Annotated[Caller, Depends(guard.needs(AccessRole.SYSTEM_ROUTER))]  # noqa: N806 - it is a type
 
@@ -65,7 +65,7 @@ def stream_routes(guard: Guard, stream: TableStream) -> Routes:
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Streams for routers and for pages."""
+    """Return the feature of streams for routers and for pages."""
     stream = TableStream(PostgresStream(infra.control), heartbeat_seconds=infra.settings.heartbeat_seconds)
     infra.telemetry.subscribers.set_function(lambda: stream.subscribers)
     live = Live(topics(pools_of(infra), *stores_of(infra), decisions_of(infra), rejections_of(infra)), infra.clock)

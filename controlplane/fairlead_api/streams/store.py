@@ -25,7 +25,9 @@ _CURRENT = (
 
 
 def _facts_of(row: Any) -> list[GatewayKeyFacts]:
-    """A key as routers know it, once for each of its secrets: a rotated key's former one ends before the key does."""
+    """Return a key in the form that routers use, once for each of its secrets. The former secret of a rotated key ends
+    before the key does.
+    """
     secrets = [(row.digest, row.expires_at)]
     if row.former_until is not None:
         secrets.append((row.former_digest, min(row.former_until, row.expires_at or row.former_until)))

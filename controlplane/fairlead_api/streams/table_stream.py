@@ -1,8 +1,8 @@
 """The routers' stream: a snapshot of gateway keys, tables and bindings, then every change, to any number of routers.
 
-Each line is encoded once. A reader that does not keep up is cut off, and no backlog is kept for it: it reconnects and
-gets a snapshot, which is smaller than the backlog. Around a snapshot, lines may be repeated or late; readers use the
-versions to keep the right ones.
+Each line is encoded once. A reader that does not keep up is disconnected, and its backlog is dropped: it reconnects and
+gets a snapshot, which is smaller than the backlog. Around a snapshot, lines may be repeated or late; readers keep the
+right ones by their versions.
 """
 
 import asyncio
@@ -42,36 +42,38 @@ _HEARTBEAT = encode_line(HeartbeatLine())
 _SYNCED = encode_line(SyncedLine())
 BATCH = 500
 OTHERS_SECONDS = 1.0
-"""Routers send their load reports once a second."""
+"""Seconds between two deliveries of load reports, which routers send once a second."""
 
 
 class StreamStore(Protocol):
     """The source of tables and bindings for the stream."""
 
     async def tables(self) -> list[TableLine]:
-        """The newest table of every living pool, with the known figures of its engines."""
+        """Return the newest table of every existing pool, with the known figures of its engines."""
 
     async def table(self, pool: PoolKey) -> TableLine:
-        """The newest table of one pool. Raises NotFound."""
+        """Return the newest table of one pool. Raises NotFound."""
 
     async def gateway_keys(self) -> list[GatewayKeyFacts]:
-        """All gateway keys that are not revoked."""
+        """Return all gateway keys that are not revoked."""
 
     async def kept_sessions(self) -> list[KeptSession]:
-        """Sessions whose decisions must still all be kept."""
+        """Return the sessions for which all decisions must still be kept."""
 
     async def deleted_pools(self) -> list[PoolKey]:
-        """Pools that were deleted and not created again."""
+        """Return the pools that were deleted and not created again."""
 
     async def shares(self) -> dict[PoolKey, dict[str, tuple[PoolShare, float]]]:
-        """For each pool and router, the live router's load report and its age in seconds."""
+        """Return, for each pool and router, the live router's load report and its age in seconds."""
 
     async def bindings(self, after: tuple[int, str] | None, limit: int) -> tuple[list[Binding], tuple[int, str] | None]:
-        """Up to `limit` bound sessions of living pools after a position, and the next position (None at the end)."""
+        """Return up to `limit` bound sessions of existing pools after a position, and the next position (None at the
+        end).
+        """
 
 
 class Subscriber:
-    """One router's queue. `cut` is set when it fell behind."""
+    """One router's queue. `cut` is set when the router has fallen behind."""
 
     def __init__(self, router: str, backlog: int) -> None:
         self.router = router
@@ -79,7 +81,7 @@ class Subscriber:
         self.cut = False
 
     def offer(self, content: bytes | None) -> None:
-        """Queues a line; None asks for a new snapshot."""
+        """Queue a line; None requests a new snapshot."""
         if self.cut:
             return
         try:
@@ -91,7 +93,7 @@ class Subscriber:
 class TableStream:
     """Sends notices to all subscribers.
 
-    `heartbeat_seconds` is the longest silence; `backlog` is the number of lines that one reader may be behind.
+    `heartbeat_seconds` is the maximum silence; `backlog` is the number of lines that one reader may be behind.
     """
 
     def __init__(self, store: StreamStore, *, heartbeat_seconds: float = 2.0, backlog: int = 1024) -> None:
@@ -102,11 +104,11 @@ class TableStream:
 
     @property
     def subscribers(self) -> int:
-        """Routers connected to this process."""
+        """The number of routers connected to this process."""
         return len(self._subscribers)
 
     async def on_notice(self, notice: Notice) -> None:
-        """Handles a change that some API process committed."""
+        """Handle a change that an API process committed."""
         if not self._subscribers:
             return
         if isinstance(notice, TableChanged):
@@ -133,14 +135,14 @@ class TableStream:
             subscriber.offer(content)
 
     async def tell_others_forever(self) -> None:
-        """Every second, sends the load reports of the others to routers that decide alone."""
+        """Every second, send each router that decides alone the load reports of the other routers."""
         while True:
             await asyncio.sleep(OTHERS_SECONDS)
             with suppress(StoreUnavailable):  # the last shares grow old at the routers
                 await self.tell_others()
 
     async def tell_others(self) -> None:
-        """Sends every subscriber that shares a pool's work the load reports of the others."""
+        """Send each subscriber that shares a pool's work the load reports of the other routers."""
         if not self._subscribers:
             return
         for pool, shares in (await self._store.shares()).items():
@@ -149,15 +151,15 @@ class TableStream:
                     subscriber.offer(encode_line(OthersLine(share=share_of_others(subscriber.router, pool, shares))))
 
     def on_gap(self) -> None:
-        """Handles a gap in the notices: changes may have been missed, so every subscriber gets a new snapshot."""
+        """Give every subscriber a new snapshot, because notices, and therefore changes, may have been missed."""
         for subscriber in self._subscribers:
             subscriber.offer(None)
 
     async def open(self, router: str) -> AsyncGenerator[bytes, None]:
-        """Lines for one router, without end.
+        """Yield lines for one router, without end.
 
-        The first snapshot begins before this returns, so that a missing database is an error and not an empty stream.
-        Raises StoreUnavailable.
+        The first snapshot begins before this returns, so that an unreachable database is an error and not an empty
+        stream. Raises StoreUnavailable.
         """
         subscriber = Subscriber(router, self._backlog)
         self._subscribers.add(subscriber)

@@ -14,7 +14,7 @@ from fairlead_client.resources.pools import PoolDetail, PoolSummary
 from fairlead_client.resources.rejections import RejectionGroup, RejectionReport
 
 POOLS_AT_ONCE = 100
-"""Pools per page when all pools are read."""
+"""Number of pools per page when all pools are read."""
 
 
 class Pools(Protocol):
@@ -23,14 +23,14 @@ class Pools(Protocol):
     async def pools(self, span: Span, now: datetime) -> Page[PoolSummary]: ...
 
     async def pool(self, pool: PoolKey, now: datetime, *, instances: bool = True) -> PoolDetail:
-        """One pool. Raises NotFound."""
+        """Return a pool. Raises NotFound."""
 
 
 class Recent(Protocol):
     """The source of the newest items of one history."""
 
     async def recent(self, pool: str | None, sight: Sight, since: datetime, limit: int) -> Sequence[tuple[datetime, Any]]:
-        """(recorded at, item with an id) of the newest visible items, oldest first."""
+        """Return (recorded at, item with an id) of the newest visible items, oldest first."""
 
 
 class Rejections(Protocol):
@@ -40,10 +40,10 @@ class Rejections(Protocol):
 
 
 def topics(pools: Pools, migrations: Recent, reroutes: Recent, decisions: Recent, refused: Rejections) -> dict[str, Topic]:
-    """The topics of `/v1/live`."""
+    """Return the topics of `/v1/live`."""
 
     async def details(key: PoolKey, sight: Sight, now: datetime, *, instances: bool) -> list[PoolDetail]:
-        """The pool, if it exists and is visible."""
+        """Return the pool in a list; empty if the pool does not exist or is not visible."""
         if sight is not None and key.namespace not in sight:
             return []
         try:

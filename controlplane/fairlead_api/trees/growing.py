@@ -1,4 +1,4 @@
-"""How a report's requests change trees and sums. Pure: it knows the rows that are stored, and says what they become."""
+"""Computes how a report's requests change trees and sums. Pure: it gets the stored rows, and returns the new ones."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,9 @@ Key = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grown:
-    """A session's place and reach. `root` is its own name until it has a parent."""
+    """A session's place in its tree, and how far its conversation reaches. `root` is the session's own name until it
+    has a parent.
+    """
 
     session: str
     number: int
@@ -29,10 +31,10 @@ class Grown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """The turns of a session for one task: when the first arrived and the last ended, and their figures.
+    """The turns of a session for one task: when the first turn arrived and the last one ended, and their figures.
 
-    `priority_class` is that of the first turn, `answered` says whether the last one was, so was not refused and did not
-    fail. Among turns of the same instant the first class by name counts, and the one without an answer.
+    `priority_class` is the class of the first turn. `answered` says whether the last turn was answered, that is neither
+    refused nor failed. If turns tie, the first class by name counts, and a turn without an answer.
     """
 
     first_at: float
@@ -55,8 +57,8 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What the requests of one pool change: the sessions, their sums by session and task, and the sessions that got a
-    parent, each with the root that it and all sessions below it have now.
+    """The changes by the requests of one pool: the sessions, their sums by session and task, and the sessions that got
+    a parent. Each of these sessions, and each session below it, is listed with its present root.
     """
 
     sessions: Mapping[str, Grown]
@@ -65,7 +67,9 @@ class Growth:
 
 
 def figures_of(turn: RecordedRequest) -> Figures:
-    """What one request adds to the sums of its session. Tokens of a prompt count only if an engine got it."""
+    """Return what one request adds to the sums of its session. Prompt tokens count only if the request reached an
+    engine.
+    """
     ended = turn.ended_seconds or 0.0
     sent = ended if turn.sent_seconds is None else min(turn.sent_seconds, ended)
     prompt = 0 if turn.instance is None else turn.prompt_tokens if turn.engine_prompt_tokens is None else turn.engine_prompt_tokens
@@ -82,7 +86,7 @@ def figures_of(turn: RecordedRequest) -> Figures:
 
 
 def sums_of(turn: RecordedRequest) -> Sums:
-    """The sums of one request."""
+    """Return the sums of one request."""
     return Sums(
         first_at=turn.at,
         ended_at=turn.at + (turn.ended_seconds or 0.0),
@@ -93,15 +97,15 @@ def sums_of(turn: RecordedRequest) -> Sums:
 
 
 def wants_place(turn: RecordedRequest, known: Grown | None) -> bool:
-    """Whether a session's place may have to be decided with this request: it is new, or its client names its first
-    parent.
+    """Return whether this request may decide the session's place in a tree: the session is new, or the request is the
+    first in which its client names a parent.
     """
     return known is None or (known.parent is None and turn.parent is not None)
 
 
 def grown(turns: Iterable[RecordedRequest], known: Mapping[str, Grown], forked: Mapping[int, Sequence[Grown]]) -> Growth:
-    """The change by the requests of one pool, which all have a name. `known` are the stored sessions among them and
-    their parents, `forked` those whose conversation ends with a block, by its id.
+    """Return the changes by requests of one pool, which must all have a name. `known` are the stored sessions among
+    them and their parents. `forked` are the sessions whose conversation ends with a block, by the block's id.
     """
     growing = _Growing(known, forked)
     for turn in sorted(turns, key=lambda one: one.at):
@@ -110,13 +114,13 @@ def grown(turns: Iterable[RecordedRequest], known: Mapping[str, Grown], forked: 
 
 
 class _Growing:
-    """Requests are added in the order of their arrival."""
+    """Trees and sums while requests are added in the order of their arrival."""
 
     def __init__(self, known: Mapping[str, Grown], forked: Mapping[int, Sequence[Grown]]) -> None:
         self._sessions = dict(known)
         self._forked = forked
         self._ends: dict[int, Grown] = {}
-        """Sessions that these requests brought beyond their beginning, by the block with which they end."""
+        """Sessions that these requests extended beyond their beginning, by the block with which they end."""
         self._roots = {name: one.root for name, one in known.items()}
         self._members: dict[str, list[str]] = {}
         for name, root in self._roots.items():
@@ -162,7 +166,9 @@ class _Growing:
         return _Parent(parent=parent, link=Link.FORK if forks else Link.SUB_AGENT, evidence=Evidence.SENT)
 
     def _forked_from(self, turn: RecordedRequest) -> "_Parent | None":
-        """The session with the longest conversation from which the prompt goes on."""
+        """Return the session with the longest conversation that the prompt continues; None if the prompt continues
+        none.
+        """
         for block in reversed(turn.blocks):
             near = (self._ends[block],) if block in self._ends else ()
             for other in (*near, *self._forked.get(block, ())):

@@ -24,12 +24,14 @@ To = Annotated[str, Query(alias="to")]
 
 
 def tree_routes(guard: Guard, reader: PostgresTrees, clock: Callable[[], datetime]) -> Routes:
-    """Trees, tasks and think times under /v1."""
+    """Return the routes of trees, tasks and think times under /v1."""
     routes = Routes(prefix="/v1", tags=["history"])
     viewer = guard.needs(AccessRole.VIEWER, somewhere=True)
 
     async def get_tasks(pool: str | None = None) -> Ask:
-        """The 100 tasks with the newest turns, each with the sums of all its turns; of one pool, if given."""
+        """The 100 tasks with the newest turns, each with the sums of all its turns; only of one pool if `pool` is
+        given.
+        """
         return lambda sight: reader.tasks(pool, sight, clock())
 
     document(routes, "/tasks", TaskList, viewer, get_tasks, TaskFigures, lambda found: found.tasks)
@@ -37,14 +39,14 @@ def tree_routes(guard: Guard, reader: PostgresTrees, clock: Callable[[], datetim
     @routes.get("/trees/{namespace}/{name}/{session:path}", response_model=SessionTree)
     async def get_tree(namespace: str, name: str, session: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:
         """The tree that a session belongs to: its sessions, tasks and turns. At most 200 sessions, the first ones, and
-        their 2,000 newest turns. It has no sessions if no request of the session is recorded.
+        their 2,000 newest turns. The tree has no sessions if no request of the session is recorded.
         """
         return answer(await reader.tree(PoolKey(namespace=namespace, name=name), session, clock()))
 
     @routes.get("/pools/{namespace}/{name}/think-times", response_model=ThinkTimes)
     async def get_think_times(namespace: str, name: str, caller: Annotated[Caller, Depends(viewer)]) -> Any:
-        """How long sessions waited between answers and next turns, by tenant and tool, of the pool's 20,000 newest
-        recorded requests.
+        """The times that sessions waited between an answer and the next turn, by tenant and tool, from the pool's
+        20,000 newest recorded requests.
         """
         return answer(await reader.think_times(PoolKey(namespace=namespace, name=name)))
 
@@ -64,5 +66,5 @@ def tree_routes(guard: Guard, reader: PostgresTrees, clock: Callable[[], datetim
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Trees, tasks and think times."""
+    """Return the feature of trees, tasks and think times."""
     return Feature(routes=(tree_routes(guard, PostgresTrees(infra.reads), infra.clock),))

@@ -1,4 +1,4 @@
-"""Tables of session trees and of what each session did for each task."""
+"""Tables of session trees, and of the turns of each session for each task."""
 
 from sqlalchemy import BigInteger, Boolean, Column, ForeignKeyConstraint, Index, Integer, Table, Text
 
@@ -25,7 +25,8 @@ session_trees = Table(
     Index(None, "last_at"),
 )
 """Every session with recorded requests: its place in a tree, and how far its conversation reaches
-(`fairlead.session_trees.Reach`). `number` is its name in `recorded_requests`, `last_at` its newest request's arrival.
+(`fairlead.session_trees.Reach`). `number` identifies the session in `recorded_requests`; `last_at` is the arrival of
+its newest request.
 """
 
 task_turns = Table(
@@ -43,6 +44,6 @@ task_turns = Table(
     Index(None, "pool_id", "task"),
     Index(None, "pool_id", "ended_at"),
 )
-"""The sums of a session's turns for one task; "" for the turns that name none. For `priority_class` and `answered` see
-`growing.Sums`.
+"""The sums of a session's turns for one task; the task is "" for turns that name no task. See `growing.Sums` for
+`priority_class` and `answered`.
 """

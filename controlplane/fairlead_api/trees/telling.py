@@ -1,4 +1,6 @@
-"""What the rows of a tree say: its sessions in order, their turns with gaps and compactions, and think times. Pure."""
+"""Prepares the rows of a tree for answers: its sessions in order, their turns with gaps and compactions, and think
+times. Pure.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,14 +11,14 @@ from typing import Any
 from fairlead.session_trees import Evidence, compactions, gaps
 
 MOST_DEPTH = 64
-"""Depth up to which parents are followed."""
+"""Maximum depth that is shown in a tree."""
 MOST_TIMES = 100
-"""Maximum number of rows of think times; tools with fewer turns are added up by tenant."""
+"""Maximum number of rows of think times. Tools with fewer turns are combined by tenant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTurn:
-    """A recorded request, with times in Unix seconds for the rules."""
+    """A recorded request, with times in Unix seconds, as the rules need them."""
 
     session: str
     at: float
@@ -31,7 +33,9 @@ class StoredTurn:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a turn's predecessors in its session show."""
+    """Facts about a turn that follow from the earlier turns of its session: the gap before it, whether the conversation
+    was compacted, and the instance that it left.
+    """
 
     gap_seconds: float | None
     compacted: Evidence | None
@@ -39,7 +43,7 @@ class Told:
 
 
 def told(turns: Sequence[StoredTurn]) -> list[Told]:
-    """For the turns of one session, in order of arrival."""
+    """Return these facts for each turn of one session. `turns` are in order of arrival."""
     compacted = compactions(turns)
     moved = [None, *(_left(before, after) for before, after in pairwise(turns))]
     return [Told(gap, compacted.get(place), left) for place, (gap, left) in enumerate(zip(gaps(turns), moved, strict=False))]
@@ -51,13 +55,13 @@ def _left(before: StoredTurn, after: StoredTurn) -> str | None:
 
 
 def tool_seconds(found: Iterable[Told]) -> float:
-    """The time between turns."""
+    """Return the total time between turns in seconds."""
     return sum(one.gap_seconds or 0.0 for one in found)
 
 
 def in_order(parents: Mapping[str, str | None]) -> list[tuple[str, int]]:
-    """Sessions with their depths, each after its parent. `parents` are in the order in which siblings are wanted; a
-    parent that is not among them counts as none.
+    """Return sessions with their depths, each after its parent. Siblings keep the order of `parents`. A session whose
+    parent is missing in `parents` is a root.
     """
     children: dict[str | None, list[str]] = {}
     for session, parent in parents.items():
@@ -73,7 +77,7 @@ def in_order(parents: Mapping[str, str | None]) -> list[tuple[str, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """A gap before a turn."""
+    """The gap before a turn."""
 
     tenant: str
     tool: str
@@ -97,7 +101,9 @@ class Spread:
 
 
 def waited(rows: Iterable[Any]) -> list[Waited]:
-    """The gaps between turns. Rows have `session`, `at`, `ended_seconds`, `tenant` and `tool`, in order of arrival."""
+    """Return the gaps between turns. Rows have `session`, `at`, `ended_seconds`, `tenant` and `tool`, in order of
+    arrival.
+    """
     ends: dict[int, datetime] = {}
     found: list[Waited] = []
     for row in rows:
@@ -110,8 +116,8 @@ def waited(rows: Iterable[Any]) -> list[Waited]:
 
 
 def spreads(found: Iterable[Waited]) -> list[Spread]:
-    """One distribution for each tenant and tool, those of most turns first, at most MOST_TIMES and one more for each
-    tenant with further tools.
+    """Return one distribution for each tenant and tool, with the most turns first: at most MOST_TIMES, and one more for
+    each tenant with further tools.
     """
     by_place: dict[tuple[str, str], list[Waited]] = {}
     for one in found:

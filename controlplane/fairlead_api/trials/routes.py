@@ -20,14 +20,14 @@ from fairlead_client.resources.trials import Trial, TrialAnswer
 
 
 def trial_routes(infra: Infra, guard: Guard, trials: Trials) -> Routes:
-    """The one route."""
+    """Return the route of test requests."""
     routes = Routes(prefix="/v1", tags=["pools"])
     Operator = Annotated[Caller, Depends(guard.needs(AccessRole.OPERATOR))]  # noqa: N806 - it is a type
 
     @routes.post("/pools/{namespace}/{name}/test-request", response_model=TrialAnswer, dependencies=[Depends(known_fields(Trial))])
     async def send_test_request(namespace: str, name: str, body: Trial, caller: Operator) -> Any:
         """Sends one request to a pool through a router, and returns the answer with its headers and its decision,
-        whatever its status. The request counts as any client's; the prompt and the key are not stored.
+        whatever its status. The request counts like any client's. The prompt and the key are not stored.
         """
         key = PoolKey(namespace=namespace, name=name)
         async with infra.reads.reading() as connection:
@@ -38,6 +38,6 @@ def trial_routes(infra: Infra, guard: Guard, trials: Trials) -> Routes:
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Test requests."""
+    """Return the feature of test requests."""
     trials = Trials(infra.settings.gateway_url, partial(secrets.token_hex, 16))
     return Feature(routes=(trial_routes(infra, guard, trials),))

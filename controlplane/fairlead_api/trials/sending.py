@@ -16,12 +16,12 @@ LONGEST_PROMPT = 100_000
 MOST_TOKENS = 4096
 LONGEST_BODY = 64 * 1024
 PATIENCE_SECONDS = 8.0
-"""Longest time for the whole answer: less than a client of this API waits."""
+"""Maximum seconds for the whole answer: less than a client of this API waits."""
 _WITHHELD = frozenset({"set-cookie", "connection", "keep-alive", "transfer-encoding"})
 
 
 class Trials:
-    """Sends test requests to the router at `gateway_url`; without one they are refused. `new_trace` makes 32
+    """Sends test requests to the router at `gateway_url`. Without a URL, requests are refused. `new_trace` makes 32
     hexadecimal digits; `transport` replaces the network in tests.
     """
 
@@ -38,7 +38,9 @@ class Trials:
         self._monotonic = monotonic
 
     async def send(self, pool: str, model: str, trial: Trial) -> TrialAnswer:
-        """The answer, whatever its status. Raises InvalidInput, Conflict (no-gateway), Unavailable."""
+        """Send a request and return the answer, whatever its status. Raises InvalidInput, Conflict (no-gateway),
+        Unavailable.
+        """
         check(trial)
         if self._url is None:
             raise Conflict("no-gateway", "the control API does not know where the routers are; set FAIRLEAD_GATEWAY_URL")
@@ -63,7 +65,7 @@ class Trials:
 
 
 def check(trial: Trial) -> None:
-    """Raises InvalidInput for what no router need be asked."""
+    """Raises InvalidInput for a request that is refused without asking a router."""
     if not trial.prompt.strip() or len(trial.prompt) > LONGEST_PROMPT:
         raise InvalidInput("prompt", f"{len(trial.prompt)} characters", f"write 1 to {LONGEST_PROMPT:,} characters")
     if not 1 <= trial.max_tokens <= MOST_TOKENS:
@@ -74,7 +76,7 @@ def check(trial: Trial) -> None:
 
 
 def headers_of(pool: str, trace: str, trial: Trial) -> dict[str, str]:
-    """The headers of the request: to this pool, its decision kept, with a trace of its own."""
+    """Return the headers of the request, which name the pool, let its decision be kept, and start a separate trace."""
     found = {"x-fairlead-pool": pool, "x-fairlead-explain": "1", "traceparent": f"00-{trace}-{trace[:16]}-01"}
     if trial.session:
         found["x-session-id"] = trial.session
@@ -84,13 +86,13 @@ def headers_of(pool: str, trace: str, trial: Trial) -> dict[str, str]:
 
 
 def body_of(model: str, trial: Trial) -> dict[str, Any]:
-    """The body of the request."""
+    """Return the body of the request."""
     messages = [{"role": "user", "content": trial.prompt}]
     return {"model": trial.model or model, "messages": messages, "max_tokens": trial.max_tokens}
 
 
 async def _beginning(answer: httpx.Response) -> bytes:
-    """The body, as far as it is shown."""
+    """Return the beginning of the body that is shown."""
     found = b""
     async for chunk in answer.aiter_bytes():
         found += chunk
@@ -101,7 +103,7 @@ async def _beginning(answer: httpx.Response) -> bytes:
 
 
 def answer_of(pool: str, status: int, headers: list[tuple[str, str]], content: bytes, seconds: float, trace: str) -> TrialAnswer:
-    """What is shown of an answer."""
+    """Return the parts of an answer that are shown to the person."""
     named = {name.lower(): value for name, value in headers}
     body = content.decode(errors="replace")
     return TrialAnswer(
@@ -118,7 +120,7 @@ def answer_of(pool: str, status: int, headers: list[tuple[str, str]], content: b
 
 
 def _text(body: str) -> str | None:
-    """The text of a chat completion; None for another body."""
+    """Return the text of a chat completion; None for another body."""
     try:
         found = decoded(body.encode(), dict[str, Any])["choices"][0]["message"]["content"]
     except (NotReadable, LookupError, TypeError):

@@ -1,4 +1,5 @@
-"""The API's own upkeep: health, metrics, and the periodic jobs that one process runs: rollups, partitions, retention.
+"""The API's own upkeep: health, metrics, and the periodic jobs that exactly one process runs: rollups, partitions,
+retention.
 
 It must not delete a row that another row still references. The danger here: dropping a partition before its rollup.
 """

@@ -1,7 +1,7 @@
 """Runs the background jobs on their schedules.
 
-A run that fails is logged and counted, and the next one tries again. If a job is still running when it is due again,
-no second run starts: each run does everything that is due, so nothing is missed.
+A run that fails is logged and counted, and the next run tries again. If a job is still running when it is due again, no
+second run starts. Each run does everything that is due, so nothing is missed.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ async def scheduled(
     telemetry: Telemetry,
     clock: Callable[[], datetime],
 ) -> AsyncIterator[None]:
-    """Runs the jobs and `others` (with their intervals in seconds) while the context is open: each once at the start,
+    """Run the jobs and `others` (with their intervals in seconds) while the context is open: each once at the start,
     then at its interval.
     """
 
     async def tell_audit_head(_: datetime) -> None:
-        """Writes the head to the process's log, which is kept outside the database: it later proves the content of the
-        audit log.
+        """Write the head to the process's log. The log is kept outside the database, and can later prove the content of
+        the audit log.
         """
         head = await audit_head()
         if head is not None:
@@ -81,8 +81,8 @@ async def scheduled(
 
 
 async def _go_on_when_set_back(scheduler: AsyncIOScheduler) -> None:
-    """The scheduler waits until the wall clock shows the time of the next run: hours, once that was set back by hours.
-    So all jobs are due at once then.
+    """Make all jobs due at once if the wall clock was set back. Otherwise the scheduler would wait until the clock
+    shows the time of the next run again, possibly for hours.
     """
     before = datetime.now(scheduler.timezone)
     while True:
@@ -96,7 +96,7 @@ async def _go_on_when_set_back(scheduler: AsyncIOScheduler) -> None:
 
 
 class Alone:
-    """A job that has at most one run in progress."""
+    """Runs a job with at most one run in progress."""
 
     def __init__(self, run: Callable[[], Awaitable[None]]) -> None:
         self._run = run
@@ -104,12 +104,12 @@ class Alone:
         self._stopped = False
 
     async def start(self) -> None:
-        """Starts a run without waiting for it, unless one is in progress."""
+        """Start a run without waiting for it, unless a run is in progress."""
         if not self._stopped and (self._task is None or self._task.done()):
             self._task = asyncio.ensure_future(self._run())
 
     async def stop(self) -> None:
-        """Cancels a run in progress; no other starts afterwards."""
+        """Cancel a run in progress. No other run starts afterwards."""
         self._stopped = True
         if self._task is not None:
             self._task.cancel()
@@ -117,7 +117,7 @@ class Alone:
 
 
 def guarded(name: str, job: Job, telemetry: Telemetry, clock: Callable[[], datetime]) -> Callable[[], Awaitable[None]]:
-    """A run of the job that never raises: it counts every outcome, and logs a problem when it first occurs."""
+    """Return a run of the job that never raises: it counts every outcome, and logs a problem when it first occurs."""
     told = ""
 
     async def run() -> None:

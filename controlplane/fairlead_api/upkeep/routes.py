@@ -27,20 +27,22 @@ from fairlead_client.resources.access import AccessRole
 
 
 def health_routes(guard: Guard, document: Callable[[], dict[str, Any]], pulse: Pulse, metrics: Callable[[], tuple[bytes, str]]) -> Routes:
-    """`document` is the OpenAPI document; `metrics` gives the exposition and its content type."""
+    """Return the routes of health and metrics. `document` returns the OpenAPI document; `metrics` returns the
+    exposition and its content type.
+    """
     routes = Routes()
 
     @routes.get("/healthz", tags=["health"])
     async def healthz() -> dict[str, str]:
-        """The process is alive."""
+        """Answers that the process is alive."""
         return {"status": "ok"}
 
     @routes.get("/readyz", tags=["health"])
     async def readyz() -> dict[str, str]:
-        """The database answers.
+        """Answers whether the database is reachable.
 
-        The reply is immediate, because the database is checked continuously and not by this request. It also succeeds
-        if the database takes no writes, because reading works.
+        The reply is immediate, because the database is checked continuously and not by this request. The request also
+        succeeds while the database is read-only, because reads still work.
         """
         pulse.require_heard()
         return {"status": "ready", "database": "read-only" if pulse.read_only else "answers"}
@@ -49,7 +51,7 @@ def health_routes(guard: Guard, document: Callable[[], dict[str, Any]], pulse: P
     async def get_metrics(caller: Annotated[Caller, Depends(guard.needs(AccessRole.VIEWER))]) -> Response:
         """Prometheus metrics of this process.
 
-        They name pools and show traffic, so a scraper needs a viewer's token.
+        The metrics name pools and show traffic, so a scraper needs a viewer's token.
         """
         content, kind = metrics()
         return Response(content, media_type=kind)
@@ -62,13 +64,13 @@ def health_routes(guard: Guard, document: Callable[[], dict[str, Any]], pulse: P
 
 
 def upkeep_of(infra: Infra, close_plans: Callable[[datetime], Awaitable[None]]) -> Upkeep:
-    """The regular work that one process does."""
+    """Return the regular work that exactly one process does."""
     store = PostgresUpkeep(infra.background, infra.jobs, infra.partitions)
     return Upkeep(store, PostgresLoads(infra.background), keep(infra.settings.retention), close_plans)
 
 
 def keep(retention: Retention) -> Keep:
-    """Days to keep rows, by table or setting."""
+    """Return the number of days for which rows are kept, by table or setting."""
     return Keep(
         partitioned={kind.table: getattr(retention, kind.kept) for kind in ROW_KINDS.values() if kind.table},
         plain={setting: getattr(retention, setting) for setting in SWEEPS},
@@ -83,8 +85,8 @@ def feature(
     jobs: Mapping[str, tuple[Job, int]],
     latest: LatestFigures,
 ) -> Feature:
-    """Health, and the background jobs: those of upkeep, and `jobs` of other subjects with their intervals in seconds.
-    `document` is the OpenAPI document; `latest` gets the figures for autoscalers.
+    """Return the feature of health and the background jobs: those of upkeep, and `jobs` of other subjects with their
+    intervals in seconds. `document` returns the OpenAPI document; `latest` receives the figures for autoscalers.
     """
     head, figures = PostgresAudit(infra.reads).head, PostgresScalingFigures(infra.background).read
     return Feature(
@@ -103,7 +105,7 @@ def feature(
 
 
 async def _told(read: Callable[[datetime], Awaitable[ScalingFigures]], latest: LatestFigures, telemetry: Telemetry, now: datetime) -> None:
-    """Reads the figures for autoscalers, and shows them at all doors."""
+    """Read the figures for autoscalers, and pass them to the autoscalers' ports and to the metrics."""
     figures = await read(now)
     telemetry.tell_scaling(figures.wanted, figures.headroom, figures.task_headroom)
     latest.take(figures, now)

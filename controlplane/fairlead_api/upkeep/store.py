@@ -1,5 +1,5 @@
 """Regular work that exactly one process must do: rollups, partitions ahead, retention, ended sessions. Rows older than
-their setting are deleted, except those that others still refer to.
+their setting are deleted, except rows that others still refer to.
 """
 
 # ruff: noqa: S608 (statements are put together from constants of this package; values are always bound)
@@ -28,7 +28,7 @@ BATCH = 5000
 class Sweep:
     """Rows `r` of `table` to delete: `where` compares with `:before`.
 
-    With `by_pool`, the oldest rows are searched pool by pool, for tables whose only index is on pool and time;
+    With `by_pool`, the oldest rows are searched pool by pool. This is for tables whose only index is on pool and time;
     otherwise Postgres before 18 would read such tables completely.
     """
 
@@ -143,7 +143,7 @@ SWEEPS: dict[str, tuple[Sweep, ...]] = {
 
 
 async def sweep(database: Database, one: Sweep, before: datetime) -> int:
-    """Deletes one batch; returns how many rows."""
+    """Delete one batch; return the number of deleted rows."""
     locked = f"LIMIT {BATCH} FOR UPDATE SKIP LOCKED"
     chosen = f"SELECT r.ctid FROM {one.table} r WHERE {one.where} {locked}"
     if one.by_pool:
@@ -161,7 +161,7 @@ _LOCKS = 0x7570_6B70
 """Advisory lock space (the letters `upkp`); the second key names the job."""
 
 TELL_SECONDS = 2.0
-"""How often the holder of a job's lock shows Postgres that it is alive."""
+"""Seconds between two statements by which the holder of a job's lock shows Postgres that it is alive."""
 
 
 class PostgresUpkeep:
@@ -175,7 +175,7 @@ class PostgresUpkeep:
         self._partitions = partitions
 
     async def alone(self, job: str, work: Callable[[], Awaitable[None]]) -> bool:
-        """Runs `work` unless another process is running this job; returns whether it ran.
+        """Run `work` unless another process is running this job. Returns whether it ran.
 
         The lock ends with its connection, so a crash releases it. A suspended process also loses the lock, because
         Postgres ends its silent transaction; when the process wakes up, it stops its work.
@@ -206,8 +206,8 @@ class PostgresUpkeep:
         return await self._partitions.drop_before(table, before)
 
     async def delete_before(self, setting: str, before: datetime) -> int:
-        """Deletes older rows that a retention setting covers, in batches, so that other transactions
-        wait only briefly.
+        """Delete older rows that a retention setting covers, in batches, so that other transactions wait
+        only briefly.
         """
         deleted = 0
         for one in SWEEPS[setting]:
@@ -218,10 +218,10 @@ class PostgresUpkeep:
         return deleted
 
     async def end_sessions(self, now: datetime, most: int = 2000) -> int:
-        """Unbinds sessions without news for twice their pool's TTL, and notifies the routers.
+        """Unbind sessions without any report for twice their pool's TTL, and notify the routers.
 
-        Routers forget a session after one TTL without a request; the second TTL allows for requests that
-        were served but not sampled.
+        Routers forget a session after one TTL without a request; the second TTL allows for requests that were served
+        but not sampled.
         """
 
         async def work(connection: AsyncConnection) -> int:

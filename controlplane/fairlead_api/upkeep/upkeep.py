@@ -1,7 +1,7 @@
-"""Jobs that run in one API process at a time, the one that gets the lock.
+"""Jobs that run in one API process at a time, the process that gets the lock.
 
-The jobs are rollups, making partitions ahead, retention, ending sessions and closing plans left open. Each run
-does everything that is due by `now`, so the next run makes up for a missed one.
+The jobs are rollups, making partitions ahead, retention, ending sessions and closing plans that were left open. Each
+run does everything that is due by `now`, so the next run makes up for a missed one.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,31 +19,31 @@ class UpkeepStore(Protocol):
     """The database operations of the jobs."""
 
     async def alone(self, job: str, work: Callable[[], Awaitable[None]]) -> bool:
-        """Runs `work` unless another process is running this job."""
+        """Run `work` unless another process is running this job. Returns whether it ran."""
 
     async def make_days(self, first: date, last: date) -> None: ...
 
     async def drop_days(self, table: str, before: date) -> list[str]: ...
 
     async def delete_before(self, setting: str, before: datetime) -> int:
-        """Deletes older rows that the setting covers, except those that others still refer to."""
+        """Delete older rows that the setting covers, except rows that others still refer to."""
 
     async def end_sessions(self, now: datetime) -> int: ...
 
 
 class Rollups(Protocol):
-    """Turns load samples into buckets."""
+    """Rolls up load samples into buckets."""
 
     async def roll_up(self, now: datetime) -> int:
-        """Recomputes some of the buckets that are due; returns how many."""
+        """Recompute some of the buckets that are due; return their number."""
 
     async def lag(self, now: datetime) -> float:
-        """Seconds by which the pool that lags most is behind."""
+        """Return the seconds by which the rollups of the pool that lags most are overdue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """Days to keep: by table for partitioned tables, by setting for the others."""
+    """Number of days to keep rows: by table for partitioned tables, by setting for the others."""
 
     partitioned: Mapping[str, int]
     plain: Mapping[str, int]
@@ -68,13 +68,13 @@ class Upkeep:
         await self._store.alone("rollups", work)
 
     async def rollup_lag(self, now: datetime) -> float:
-        """Seconds by which rollups lag behind the reports of routers, 0 if nothing is overdue."""
+        """Return the seconds by which rollups lag behind the routers' reports; 0 if nothing is overdue."""
         return await self._rollups.lag(now)
 
     async def keep_days(self, now: datetime) -> None:
-        """Makes partitions from yesterday to two days ahead, and deletes rows older than their retention.
+        """Make partitions from yesterday to two days ahead, and delete rows older than their retention.
 
-        If a table cannot be cleared because of a long reader, the others are cleared nevertheless. After all tries,
+        If a long reader prevents the clearing of a table, the other tables are cleared nevertheless. After all tries,
         raises StoreUnavailable for the first such table.
         """
         today = now.date()
@@ -106,9 +106,9 @@ class Upkeep:
         await self._store.alone("sessions", work)
 
     async def alone(self, name: str, job: Callable[[datetime], Awaitable[None]], now: datetime) -> None:
-        """Runs another subject's job, unless another process does."""
+        """Run another subject's job, unless another process is running it."""
         await self._store.alone(name, partial(job, now))
 
     async def close_plans(self, now: datetime) -> None:
-        """Closes plans whose apply was made but not recorded, because its process ended in between."""
+        """Close plans that were applied but not recorded, because their process ended in between."""
         await self._store.alone("plans", partial(self._close_plans, now))

@@ -1,8 +1,8 @@
-"""Delivers notices: claims those that are due, posts each, and records how it went.
+"""Delivers notices: claims the due notices, posts each, and records the outcome.
 
-A claim hides a notice from other processes for `LEASE`. If the process ends before it recorded the outcome, the notice
-is due again after that, with the same id: delivery is at least once. A receiver that fails gets later attempts, each
-after a longer pause, until `MOST_ATTEMPTS`.
+A claim hides a notice from other processes for `LEASE`. If the process ends before it records the outcome, the notice
+is due again after that time, with the same id: delivery is at least once. A receiver that fails gets later attempts,
+each after a longer pause, up to `MOST_ATTEMPTS`.
 """
 
 import asyncio
@@ -21,17 +21,19 @@ FIRST_PAUSE_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 4 * 3600.0
 PAUSE_FACTOR = 4.0
 TIMEOUT_SECONDS = 10.0
-"""Time for a whole attempt."""
+"""Maximum seconds of a whole attempt."""
 LEASE = timedelta(seconds=60)
 AT_ONCE = 64
 OF_ONE_WEBHOOK = 8
-"""Notices claimed together, in all and of one webhook: one that fails leaves room for the others."""
+"""Maximum number of notices claimed together: in total, and for one webhook, so that a failing webhook leaves room for
+the others.
+"""
 UNKNOWN_END = "no outcome is recorded: it is in progress, or its process ended; the receiver may have the notice"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """A notice to deliver now. This attempt is the `number`th, from 1."""
+    """A notice to deliver now. `number` counts its attempts, including this one."""
 
     message: Message
     url: str
@@ -40,7 +42,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How an attempt ended; `due_at` is the time of the next one, None if there is none."""
+    """The outcome of an attempt. `due_at` is the time of the next attempt, None if there is none."""
 
     notice: str
     number: int
@@ -49,32 +51,36 @@ class Outcome:
 
 
 class DeliveryStore(Protocol):
-    """Notices in the database."""
+    """The database operations for notices."""
 
     async def claim(self, now: datetime) -> Sequence[Claimed]:
-        """Due notices, the longest due of each webhook first. Each gets an attempt that began and has no end."""
+        """Claim due notices, those due longest of each webhook first. Each gets an attempt with a beginning
+        and no end.
+        """
 
     async def record(self, outcome: Outcome, now: datetime) -> None:
-        """Completes the attempt, unless another one began meanwhile."""
+        """Complete the attempt, unless another attempt began in the meantime."""
 
 
 class Post(Protocol):
     """Posts a body to a receiver."""
 
     async def __call__(self, receiver: Receiver, content: bytes, sent: dict[str, str]) -> tuple[int | None, str | None]:
-        """The receiver's status, if it answered, and why the attempt failed; None: it did not. Never raises."""
+        """Post the body, and return the receiver's status (None without an answer) and why the attempt failed (None if
+        it did not). Never raises.
+        """
 
 
 def pause_seconds(number: int, notice: str) -> float:
-    """Seconds from a failed attempt to the next: four times as long each time, up to four hours, and up to a fifth more
-    by the notice's id, so that notices which failed together do not come back together. Pure.
+    """Return the seconds from a failed attempt to the next. They increase fourfold each time, up to four hours. The
+    notice's id adds up to a fifth, so that notices that failed together are not repeated together. Pure.
     """
     pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * PAUSE_FACTOR ** (number - 1))
     return pause * (1 + zlib.crc32(f"{notice} {number}".encode()) % 1000 / 5000)
 
 
 def outcome_of(claimed: Claimed, attempt: NoticeAttempt, now: datetime) -> Outcome:
-    """The attempt with what follows from it. Pure."""
+    """Return the outcome of an attempt. Pure."""
     again = attempt.problem is not None and claimed.number < MOST_ATTEMPTS
     notice = claimed.message.id
     due_at = now + timedelta(seconds=pause_seconds(claimed.number, notice)) if again else None
@@ -82,7 +88,7 @@ def outcome_of(claimed: Claimed, attempt: NoticeAttempt, now: datetime) -> Outco
 
 
 class Deliveries:
-    """Delivers due notices. `monotonic` measures how long an attempt took."""
+    """Delivers due notices. `monotonic` returns seconds, by which attempts are timed."""
 
     def __init__(self, store: DeliveryStore, post: Post, clock: Callable[[], datetime], monotonic: Callable[[], float]) -> None:
         self._store = store
@@ -91,7 +97,7 @@ class Deliveries:
         self._monotonic = monotonic
 
     async def deliver(self, now: datetime) -> None:
-        """One round: each due notice once. A receiver that does not answer holds up the next round by at most
+        """Deliver each due notice once. A receiver that does not answer delays the next round by at most
         `TIMEOUT_SECONDS`.
         """
         claimed = await self._store.claim(now)

@@ -1,4 +1,4 @@
-"""Which changes of a pool are worth a notice. Pure."""
+"""Decides which changes of a pool cause a notice. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ from fairlead_client.resources.webhooks import NoticeKind
 
 HALTED = frozenset(RolloutTrouble)
 COMES_AND_GOES = frozenset({NoticeKind.OUT_OF_SLO, NoticeKind.FORECAST_LEFT, NoticeKind.INSTANCE_LOST, NoticeKind.INSTANCE_STALLED})
-"""Kinds of which a pool at its limit would make one every few seconds."""
+"""Kinds that may occur every few seconds in a pool at its limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What a notice reports: about `subject` of a pool, in words, with the facts for programs."""
+    """The event that a notice reports: about `subject` of a pool, in words, with the facts for programs."""
 
     kind: NoticeKind
     pool: str
@@ -37,7 +37,9 @@ Conditions = Sequence[Mapping[str, Any]]
 
 
 def of_conditions(pool: PoolKey, before: Conditions, after: Conditions) -> Iterator[Event]:
-    """Objectives that are missed now and were not before, and a rollout that stopped, or stopped for another reason."""
+    """Yield an event if the pool begins to miss its objectives or its targets of tasks, and if its rollout stops, or stops
+    for another reason.
+    """
     for kind, words in ((ConditionType.SLO_MET, "objectives"), (ConditionType.TASK_SLO_MET, "targets of tasks")):
         missed = _condition(after, kind)
         if missed.get("status") == "False" != _condition(before, kind).get("status"):
@@ -57,23 +59,25 @@ def _of_condition(kind: NoticeKind, pool: PoolKey, words: str, condition: Mappin
 
 
 def of_lost(pool: PoolKey, instance: str, reason: str) -> Event:
-    """An instance that became Lost."""
+    """Return the event of an instance that became Lost."""
     words = f"Instance {instance} of {pool} is lost: {reason}"
     return Event(kind=NoticeKind.INSTANCE_LOST, pool=str(pool), subject=instance, words=words, facts={"reason": reason})
 
 
 VANISHED = "InstanceVanished"
-"""The operator's event for an instance that served and is gone although nobody drained it."""
+"""The operator's event for an instance that served and has disappeared although nobody drained it."""
 
 
 def of_operator(pool: PoolKey, event: PoolEvent) -> Iterator[Event]:
-    """What the operator alone can tell: that an instance vanished."""
+    """Yield the event that only the operator can report: an instance that vanished."""
     if event.reason == VANISHED and event.instance is not None:
         yield of_lost(pool, event.instance, event.message)
 
 
 def of_stalled(pool: PoolKey, before: Iterable[str], after: Mapping[str, str]) -> Iterator[Event]:
-    """Instances whose engines stalled since; `after` has what routers say of each, by instance."""
+    """Yield an event for each instance whose engine has stalled and is not in `before`. `after` has the routers' words
+    about each stalled instance.
+    """
     for instance in sorted(after.keys() - set(before)):
         words = f"The engine of instance {instance} of {pool} makes no progress: {after[instance]}"
         yield Event(kind=NoticeKind.INSTANCE_STALLED, pool=str(pool), subject=instance, words=words, facts={"message": after[instance]})
@@ -88,7 +92,7 @@ _SKIPPED = {
 
 
 def of_skipped(pool: PoolKey, skipped: SkippedStart) -> Event:
-    """A start of a schedule without a window in force."""
+    """Return the event of a schedule's start without a window in force."""
     start = skipped.start.isoformat()
     words = f"Schedule {skipped.schedule} of {pool} did not open its window of {start}: {_SKIPPED[skipped.reason]}"
     facts = {"start": start, "reason": skipped.reason.value}
@@ -96,13 +100,13 @@ def of_skipped(pool: PoolKey, skipped: SkippedStart) -> Event:
 
 
 def of_departure(pool: PoolKey, words: str) -> Event:
-    """Demand that left the forecast."""
+    """Return the event of demand that departed from the forecast."""
     told = f"Schedules of {pool} that follow its forecast are suspended: {words}"
     return Event(kind=NoticeKind.FORECAST_LEFT, pool=str(pool), subject=str(pool), words=told, facts={"message": words})
 
 
 def of_proposal(plan: Plan) -> Iterator[Event]:
-    """A plan that waits for somebody to apply it; nothing for a plan that a person made."""
+    """Yield the event of a plan that waits for somebody to apply it; nothing for a plan that a person made."""
     if plan.proposal is not None:
         words = f"Plan {plan.id} ({plan.kind}) of {plan.pool} waits to be applied: {plan.proposal.because}"
         facts = {"kind": plan.kind.value, "until": plan.expires_at.isoformat(), "message": plan.proposal.because}
@@ -110,7 +114,7 @@ def of_proposal(plan: Plan) -> Iterator[Event]:
 
 
 def of_plan(plan: Plan, reason: str | None) -> Event:
-    """A plan that was applied."""
+    """Return the event of a plan that was applied."""
     why = f": {reason}" if reason else ""
     words = f"{plan.applied_by} applied plan {plan.id} ({plan.kind}) to {plan.pool}{why}"
     facts = {"kind": plan.kind.value, "by": plan.applied_by, "reason": reason, "undo_of": plan.undo_of}

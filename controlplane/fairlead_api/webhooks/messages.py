@@ -1,4 +1,4 @@
-"""A notice as its receiver gets it: body and signed headers, as the Standard Webhooks specification has them. Pure.
+"""A notice as its receiver gets it: body and signed headers, according to the Standard Webhooks specification. Pure.
 
 https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 """
@@ -18,9 +18,11 @@ from fairlead_client.resources.webhooks import NoticeForm, NoticeKind
 SECRET_PREFIX = "whsec_"  # noqa: S105 - a prefix, no secret
 SECRET_BYTES = 32
 _SLACKS = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-"""What Slack wants escaped in a text: https://docs.slack.dev/messaging/formatting-message-text#escaping"""
+"""Characters that Slack requires to be escaped in a text:
+https://docs.slack.dev/messaging/formatting-message-text#escaping
+"""
 _LONGEST_WORDS = 3000
-"""Characters of a Slack message's text; Slack truncates far later."""
+"""Maximum number of characters of a Slack message's text; Slack's own limit is far higher."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +41,12 @@ class Message:
 
 
 def new_secret(random: bytes) -> str:
-    """The text of a secret: what a receiver is given to verify signatures with."""
+    """Return the text of a new secret, with which a receiver verifies signatures."""
     return SECRET_PREFIX + base64.b64encode(random).decode()
 
 
 def body(message: Message) -> bytes:
-    """The same in each attempt."""
+    """Return the body, which is the same in each attempt."""
     if message.form is NoticeForm.SLACK:
         return msgspec.json.encode({"text": message.words[:_LONGEST_WORDS].translate(_SLACKS)})
     at = message.at.astimezone(UTC).isoformat().replace("+00:00", "Z")
@@ -53,7 +55,7 @@ def body(message: Message) -> bytes:
 
 
 def headers(message: Message, content: bytes, now: datetime) -> dict[str, str]:
-    """The headers of an attempt at `now`."""
+    """Return the headers of an attempt at `now`."""
     seconds = str(int(now.timestamp()))
     return {
         "content-type": "application/json",
@@ -65,7 +67,7 @@ def headers(message: Message, content: bytes, now: datetime) -> dict[str, str]:
 
 
 def signature(secret: str, message_id: str, seconds: str, content: bytes) -> str:
-    """The HMAC-SHA256 of id, time and body, as the header has it."""
+    """Return the HMAC-SHA256 of id, time and body in the form of the header."""
     key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
     signed = b".".join((message_id.encode(), seconds.encode(), content))
     return "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()

@@ -1,8 +1,8 @@
-"""Posts notices over HTTP, to addresses that were judged just before (`receivers`).
+"""Posts notices over HTTP, to addresses that were checked just before (`receivers`).
 
-A name is resolved once, and the request goes to the IP address that was judged; TLS still checks the name. Redirects
-are not followed, and nothing of the answer but its status is read. Where the environment names a proxy, that resolves
-names, and its rules decide where requests may go. Errors name a kind of failure, never the address.
+A name is resolved once, and the request goes to the checked IP address; TLS still checks the name. Redirects are not
+followed, and only the status of the answer is read. If the environment names a proxy, the proxy resolves names, and its
+rules decide where requests may go. Errors name a kind of failure, never the address.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from fairlead_client.tls import client_context
 from fairlead_process.proxies import proxy_for
 
 UNREAD = 0
-"""Bytes of an answer's body that are read."""
+"""Maximum number of bytes of an answer's body that are read."""
 _WORDS: tuple[tuple[type[Exception], str], ...] = (
     (TimeoutError, f"no answer within {TIMEOUT_SECONDS:g} s"),
     (httpx.TimeoutException, f"no answer within {TIMEOUT_SECONDS:g} s"),
@@ -75,13 +75,13 @@ class HttpPost:
 
 
 async def resolved(receiver: Receiver) -> list[IpAddress]:
-    """The host's addresses, in the system's order. Raises socket.gaierror."""
+    """Return the host's addresses, in the system's order. Raises socket.gaierror."""
     found = await asyncio.get_running_loop().getaddrinfo(receiver.host, receiver.port, type=socket.SOCK_STREAM)
     return [ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
 
 
 def words_of(error: Exception) -> str:
-    """A failure in our words: those of the libraries may have the address in them."""
+    """Describe a failure in Fairlead's words, because the libraries' words may contain the address."""
     if isinstance(error.__cause__, ssl.SSLError) or "certificate" in str(error).lower():
         return "the receiver's certificate is not trusted"
     return next((words for kind, words in _WORDS if isinstance(error, kind)), "the request failed")

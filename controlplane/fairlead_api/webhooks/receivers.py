@@ -1,9 +1,11 @@
-"""Makes webhooks of what people write, and judges their receivers' addresses: then, and each time before use. Pure.
+"""Makes webhooks from people's input, and checks their receivers' addresses: at that time, and again before each use.
+Pure.
 
-A webhook makes this process send a request for a person, so it must not reach what only this process can reach. Only
-public addresses are allowed, and those in the networks that a setting names; http, which anybody on the way can read,
-only inside these. What is judged is the IP address to which the request then goes, so a name cannot change its meaning
-in between. https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
+A webhook makes this process send a request for a person, so the request must not reach addresses that only this process
+can reach. Allowed are public addresses, and addresses in the networks that a setting names. http, which anybody on the
+way can read, is allowed only inside these networks. The checked IP address is the one to which the request then goes,
+so a name cannot change its meaning in between.
+https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +29,7 @@ REMEDY = "write https://host/path without user, password and fragment"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
-    """Where a notice goes. `url` is as good as a password, so it is not in the representation."""
+    """The destination of a notice. `url` is as confidential as a password, so it is not in the representation."""
 
     url: str = field(repr=False)
     scheme: str
@@ -36,17 +38,19 @@ class Receiver:
 
     @property
     def origin(self) -> str:
-        """The address before its path, which may be shown."""
+        """The part of the address before its path, which may be shown."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}" + ("" if self.port == PORTS[self.scheme] else f":{self.port}")
 
 
 class NotAllowed(Exception):
-    """Requests to this address are refused; the text says why and names no more than its host."""
+    """Requests to this address are refused. The text gives the reason, and names no more than the host."""
 
 
 def receiver_of(url: str) -> Receiver:
-    """The parts of a URL. Raises InvalidInput, which shows nothing of it: it may hold a password in any place."""
+    """Return the parts of a URL. Raises InvalidInput, which shows nothing of the URL, because it may contain a password
+    anywhere.
+    """
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -59,8 +63,8 @@ def receiver_of(url: str) -> Receiver:
 
 
 def judged(receiver: Receiver, networks: Networks) -> None:
-    """Raises InvalidInput for a receiver that can never be allowed: an IP address outside of the allowed ones, or http
-    where no network is named.
+    """Raises InvalidInput for a receiver that can never be allowed: an IP address that is neither public nor in the
+    networks, or http if no network is named.
     """
     try:
         if receiver.scheme == "http" and not networks:
@@ -72,7 +76,7 @@ def judged(receiver: Receiver, networks: Networks) -> None:
 
 
 def allowed(receiver: Receiver, found: Iterable[IpAddress], networks: Networks) -> IpAddress:
-    """The first of the host's addresses to which the request may go. Raises NotAllowed."""
+    """Return the first of the host's addresses to which the request may go. Raises NotAllowed."""
     for address in found:
         inside = any(address in network for network in networks)
         if inside or (receiver.scheme == "https" and _is_public(address)):
@@ -83,7 +87,7 @@ def allowed(receiver: Receiver, found: Iterable[IpAddress], networks: Networks) 
 
 
 def literal_of(host: str) -> IpAddress | None:
-    """The host as an IP address; None if it is a name."""
+    """Return the host as an IP address; None if it is a name."""
     try:
         return ip_address(host)
     except ValueError:
@@ -91,7 +95,9 @@ def literal_of(host: str) -> IpAddress | None:
 
 
 def _is_public(address: IpAddress) -> bool:
-    """Whether anybody on the internet could reach it, and so also an IPv4 address within an IPv6 one."""
+    """Return whether everybody on the internet can reach the address. This must also hold for an IPv4 address within an
+    IPv6 address.
+    """
     inner = _embedded(address)
     return address.is_global and not address.is_multicast and (inner is None or _is_public(inner))
 
@@ -109,7 +115,7 @@ MOST_POOLS = 100
 
 
 def new_webhook(request: WebhookRequest, secret: str, networks: Networks, caller: Caller, now: datetime) -> Webhook:
-    """The webhook that a person asks for; only this answer contains its secret. Raises InvalidInput."""
+    """Return the webhook that a person wants to make; only this answer contains its secret. Raises InvalidInput."""
     if not request.name.strip() or len(request.name) > LONGEST_NAME or not request.name.isprintable():
         raise InvalidInput("name", request.name, f"write a name of at most {LONGEST_NAME} printable characters")
     receiver = receiver_of(request.url)

@@ -25,7 +25,7 @@ from fairlead_client.resources.webhooks import Webhook, WebhookNotice, WebhookRe
 
 
 def webhook_routes(guard: Guard, stored: PostgresWebhooks, networks: Networks, clock: Callable[[], datetime]) -> Routes:
-    """/v1/webhooks and /v1/notices. Receivers must be public or in `networks`."""
+    """Return the routes of /v1/webhooks and /v1/notices. Receivers must be public or in `networks`."""
     routes = Routes(prefix="/v1", tags=["webhooks"])
     viewer = guard.needs(AccessRole.VIEWER)
     Admin = Annotated[Caller, Depends(guard.needs(AccessRole.ADMIN))]  # noqa: N806 - it is a type
@@ -47,7 +47,9 @@ def webhook_routes(guard: Guard, stored: PostgresWebhooks, networks: Networks, c
 
     @routes.post("/webhooks", status_code=201, dependencies=[Depends(known_fields(WebhookRequest))])
     async def create_webhook(body: WebhookRequest, caller: Admin) -> Webhook:
-        """A new webhook; the secret that signs its notices is shown here and never again, its address never."""
+        """Makes a webhook. Only this answer contains the secret that signs its notices; no answer contains
+        its address.
+        """
         now = clock()
         made = new_webhook(body, new_secret(secrets.token_bytes(SECRET_BYTES)), networks, caller, now)
         return await stored.add(made, body.url, caller, now)
@@ -59,17 +61,17 @@ def webhook_routes(guard: Guard, stored: PostgresWebhooks, networks: Networks, c
 
     @routes.delete("/webhooks/{webhook_id}", status_code=204)
     async def delete_webhook(webhook_id: str, caller: Admin) -> None:
-        """Deletes a webhook, with its notices; those that wait are not sent."""
+        """Deletes a webhook with its notices. Waiting notices are not sent."""
         await stored.delete(webhook_id, caller, clock())
 
     return routes
 
 
 def deliveries_of(infra: Infra) -> Deliveries:
-    """Delivers due notices."""
+    """Return the job that delivers due notices."""
     return Deliveries(PostgresClaims(infra.background), HttpPost(infra.settings.webhook_networks), infra.clock, time.monotonic)
 
 
 def feature(infra: Infra, guard: Guard) -> Feature:
-    """Webhooks and notices; `deliveries_of` sends them."""
+    """Return the feature of webhooks and notices; `deliveries_of` returns the job that sends them."""
     return Feature(routes=(webhook_routes(guard, PostgresWebhooks(infra.control), infra.settings.webhook_networks, infra.clock),))

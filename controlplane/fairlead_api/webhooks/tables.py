@@ -1,4 +1,6 @@
-"""Tables of webhooks and of the notices to them. A webhook's secret is stored as it is, because it signs."""
+"""Tables of webhooks and of the notices to them. A webhook's secret is stored unhashed, because it is needed for
+signing.
+"""
 
 from sqlalchemy import Column, ForeignKey, Index, Table, Text, text
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -38,4 +40,4 @@ notices = Table(
     Index(None, "at", "id"),
     Index("ix_notices_waiting", "webhook", "due_at", "id", postgresql_where=text("state = 'waiting'")),
 )
-"""The outbox: a row for each event and webhook. `attempts` has at most `deliveries.MOST_ATTEMPTS`."""
+"""The outbox, with a row for each event and webhook. `attempts` has at most `deliveries.MOST_ATTEMPTS` entries."""

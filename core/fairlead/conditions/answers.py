@@ -63,7 +63,7 @@ def slo_met(facts: PoolFacts) -> Condition:
 
 
 def task_slo_met(facts: PoolFacts) -> Condition:
-    """Whether each class of tasks with a target met it, of the tasks that were over in the last hour."""
+    """Return whether each class of tasks with a target met it, among the tasks that were over in the last hour."""
     kind = ConditionType.TASK_SLO_MET
     if _is_unanswered(facts):
         return not_answered_yet(kind)

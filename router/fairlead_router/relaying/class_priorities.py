@@ -13,8 +13,8 @@ _FIELD = "priority"
 
 
 def with_class_priority(body: bytes, parsed: ParsedRequest, endpoint: Endpoint, priority: int) -> bytes:
-    """The body, of which `parsed` was made, with the priority of its class. It stays as it is if it is neither a chat
-    nor a completion, or if the class has priority 0 and the client wrote none.
+    """Return the body, of which `parsed` was made, with the priority of its class. The body stays as it is if it is
+    neither a chat nor a completion, or if the class has priority 0 and the client wrote none.
     """
     document = parsed.document
     takes_it = endpoint.streams and endpoint.dialect is Dialect.OPENAI and ("messages" in document or "prompt" in document)

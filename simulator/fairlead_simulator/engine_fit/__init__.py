@@ -2,5 +2,5 @@
 
 The records are replayed through `engine_model.Instance` at their times, on their engines and with their cached tokens.
 The fit chooses the costs that reproduce the recorded times best. It reads no clock and draws no random numbers. Danger:
-a fit that matches only its own records; so later records judge it, and their errors are shown.
+a fit that matches only its own records. So the fit is compared with later records, and its errors on those are shown.
 """

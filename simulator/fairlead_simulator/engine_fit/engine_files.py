@@ -14,13 +14,13 @@ from fairlead_simulator.engine_model.presets import EnginePreset, preset
 from fairlead_simulator.errors import EngineFileInvalid, OutputUnwritable
 
 BASE = "vllm-h100-8b"
-"""The preset for everything that is not fitted: KV memory, links and targets."""
+"""The preset that gives all figures that are not fitted: KV memory, links and targets."""
 _MOST_TOKENS = 2**40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFile:
-    """A fitted engine model, and its memory size, which is not fitted. Tokens."""
+    """A fitted engine model, and its memory size in tokens, which is not fitted."""
 
     name: str
     kv_tokens: int
@@ -30,7 +30,7 @@ class EngineFile:
 
     @classmethod
     def of(cls, name: str, fit: EngineFit, kv_tokens: int | None) -> "EngineFile":
-        """The fit with the base's memory; if the KV capacity is known, that one is used instead."""
+        """Return the fit with the base's memory, or with the given KV capacity if it is known."""
         base = preset(BASE)
         memory = base.kv_tokens if kv_tokens is None else kv_tokens
         return cls(name=name, kv_tokens=memory, block_tokens=base.block_tokens, max_sequences=base.max_sequences, fit=fit)
@@ -51,7 +51,7 @@ class EngineFile:
 
 
 def with_costs(engine: EnginePreset, costs: EngineCosts) -> EnginePreset:
-    """The engine with fitted costs; its memory stays."""
+    """Return the engine with fitted costs; its memory stays."""
     return replace(
         engine,
         mode="chunked",
@@ -64,7 +64,7 @@ def with_costs(engine: EnginePreset, costs: EngineCosts) -> EnginePreset:
 
 
 def accuracy_words(fit: EngineFit) -> str:
-    """The fit's error in words: `TTFT 12 % off (r 0.94), TPOT 5 % (r 0.98)`."""
+    """Return the fit's error in words: `TTFT 12 % off (r 0.94), TPOT 5 % (r 0.98)`."""
 
     def words(error: float, correlation: float | None) -> str:
         return f"{error:.0%}" + ("" if correlation is None else f" (r {correlation:.2f})")
@@ -90,7 +90,7 @@ def write_engine(path: Path, engine: EngineFile) -> None:
 
 
 def read_engine(path: Path) -> EngineFile:
-    """The engine of a file. Raises EngineFileInvalid."""
+    """Read the engine in a file. Raises EngineFileInvalid."""
     try:
         engine = msgspec.convert(read_yaml(path.read_bytes()), EngineFile)
     except OSError as error:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from fairlead_simulator.errors import RecordsUnusable
 
 LEAST_RECORDS = 100
-"""Fewer records cannot determine eight costs: some are used for fitting, others for judging the fit."""
+"""Minimum number of records: some are used for fitting and others for measuring the error, and fewer cannot determine
+eight costs.
+"""
 LATEST_SECONDS = 1e11
 LONGEST_SECONDS = 86_400.0
 """Maximum duration of a first token or an answer: a day; a larger value is probably in milliseconds."""
@@ -14,9 +16,9 @@ LONGEST_SECONDS = 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedRecord:
-    """One request. `at` is when it was sent to the engine, in seconds from any origin.
+    """A request that an engine served. `at` is when it was sent to the engine, in seconds from any origin.
 
-    `tpot` is the mean time between the tokens after the first, None of an answer of one token. `in_flight` is the
+    `tpot` is the mean time between the tokens after the first, None for an answer of one token. `in_flight` is the
     number of requests at that engine at that time, including this one; None = not recorded.
     """
 
@@ -41,7 +43,7 @@ class ServedRecord:
 
 
 def check_records(records: Sequence[ServedRecord], source: str) -> None:
-    """Refuses records from which no fit is possible. Raises RecordsUnusable."""
+    """Refuse records from which no fit is possible. Raises RecordsUnusable."""
     if len(records) < LEAST_RECORDS:
         raise RecordsUnusable(f"{source}: holds {len(records):,} records; a fit needs {LEAST_RECORDS} or more, of one busy time")
     for name, values in (
@@ -56,9 +58,10 @@ def check_records(records: Sequence[ServedRecord], source: str) -> None:
 
 
 def edges(records: Sequence[ServedRecord]) -> list[bool]:
-    """Which records may have run at the same time as requests that were not recorded. Records are in order of time.
+    """Return, for each record, whether it may have run at the same time as requests that were not recorded. Records are
+    in order of time.
 
-    At the end these are the records that had not ended when the last one arrived. At the beginning these are the
+    At the end, these are the records that had not ended when the last record was sent. At the beginning, these are the
     records whose engine had more requests in flight than were recorded. If that number is missing, these are all
     records before a typical first request has ended (90th percentile of the first tenth).
     """

@@ -1,4 +1,4 @@
-"""Replays records through the engine model: each at its time, on its engine, with its cached tokens."""
+"""Replays records through the engine model: each record at its time, on its engine, with its cached tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class RecordedRequest(EngineRequest):
 
 
 class RecordedMemory:
-    """Memory in which everything fits, and in which exactly the recorded tokens are cached."""
+    """A memory in which everything fits, and in which exactly the recorded tokens are cached."""
 
     capacity = _ENDLESS_TOKENS // _BLOCK_TOKENS
     available = capacity
@@ -52,14 +52,14 @@ class RecordedMemory:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """TTFT and TPOT of each record by the model, in seconds; the TPOT of a record without one is 0."""
+    """TTFT and TPOT of each record by the model, in seconds; TPOT is 0 for a record without a TPOT."""
 
     ttft: Seconds
     tpot: Seconds
 
 
 def settings_of(costs: EngineCosts) -> EngineSettings:
-    """An engine with unlimited memory and these costs."""
+    """Return the settings of an engine with unlimited memory and these costs."""
     return EngineSettings(
         mode="chunked",
         block_tokens=_BLOCK_TOKENS,
@@ -71,7 +71,7 @@ def settings_of(costs: EngineCosts) -> EngineSettings:
 
 
 def prefill_of(costs: EngineCosts) -> PrefillCost:
-    """The prefill costs among them."""
+    """Return the prefill part of the costs."""
     return PrefillCost(
         fixed=costs.prefill_fixed,
         per_token=costs.prefill_per_token,
@@ -81,12 +81,14 @@ def prefill_of(costs: EngineCosts) -> PrefillCost:
 
 
 def decode_of(costs: EngineCosts) -> DecodeCost:
-    """The decode costs among them."""
+    """Return the decode part of the costs."""
     return DecodeCost(fixed=costs.decode_fixed, per_context_token=costs.decode_per_context_token, per_sequence=costs.decode_per_sequence)
 
 
 def replay(records: Sequence[ServedRecord], costs: EngineCosts) -> Replayed:
-    """The TTFT and TPOT that engines with these costs would have given the records, which are in order of time."""
+    """Return the TTFT and TPOT that engines with these costs would have given the records, which are in order
+    of time.
+    """
     settings = settings_of(costs)
     by_engine: dict[str, list[int]] = {}
     for place, record in enumerate(records):

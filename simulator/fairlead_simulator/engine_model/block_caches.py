@@ -1,10 +1,10 @@
 """Eviction from a full prefix cache: Mooncake's three cache policies (its Table 1).
 
-`lru` evicts the least recently used block. `lfu` evicts the one used least often since it was cached; ties go to the
-least recently used. `length-aware` is `lfu`, but of equals the one nearest to the beginning of its prompt goes first,
-as the paper says that it favours "cache blocks occurring later in requests".
+`lru` evicts the least recently used block. `lfu` evicts the block used least often since it was cached; ties go to the
+least recently used. `length-aware` is `lfu` with another rule for ties: the block nearest to the beginning of its
+prompt is evicted first, as the paper says that the policy favours "cache blocks occurring later in requests".
 
-A block is counted only while it is here, and the block that is just coming is never the one to go.
+Uses of a block are counted only while it is cached, and the block that is being added is never evicted.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,8 +14,8 @@ from typing import Literal
 Eviction = Literal["lru", "lfu", "length-aware"]
 
 Rank = tuple[int, int, int]
-"""A block's rank; the lowest is evicted first. The last figure is the time of the last use, which differs between
-blocks.
+"""A block's rank; the block with the lowest rank is evicted first. The last figure is the time of the last use, which
+differs between blocks.
 """
 
 _RANKS: dict[Eviction, Callable[[int, int, int], Rank]] = {
@@ -27,7 +27,9 @@ _LEAST_TO_CLEAR = 1024
 
 
 class BlockCache:
-    """At most `capacity` blocks, in a heap with the block to evict next on top. Touching a block is O(log n)."""
+    """A cache of at most `capacity` blocks, in a heap with the block to evict next on top. Touching a block is O(log
+    n).
+    """
 
     __slots__ = ("_heap", "_rank", "_ranks", "_tick", "_touches", "capacity", "evicted")
 
@@ -38,7 +40,9 @@ class BlockCache:
         self._ranks: dict[int, Rank] = {}
         self._touches: dict[int, int] = {}
         self._heap: list[tuple[Rank, int]] = []
-        """Outdated ranks stay in the heap until they come up, or until they are most of the heap."""
+        """Heap of ranks and blocks. Outdated ranks stay in it until they reach the top, or until they are most of the
+        heap.
+        """
         self._tick = 0
 
     def __contains__(self, block: object) -> bool:
@@ -75,9 +79,10 @@ class BlockCache:
 
 
 def hit_share(prompts: Sequence[Sequence[int]], capacity: int, eviction: Eviction) -> float:
-    """The share (0-1) of all blocks of these prompts that a single cache holds when they are used, prompt after prompt.
+    """Return the share (0-1) of all blocks of these prompts that a single cache holds when they are used, prompt after
+    prompt.
 
-    This is how Mooncake's Table 1 counts: each block separately, even if its predecessors are gone.
+    Mooncake's Table 1 counts in the same way: each block separately, even if its predecessors are gone.
     """
     cache = BlockCache(capacity, eviction)
     used = hits = 0

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefillCost:
-    """Prefill of x new tokens of a sequence then s tokens long: `fixed + per_token*x + per_context*s + per_pair*x*s`.
-    Linear with the last two 0."""
+    """The cost of a prefill of x new tokens of a sequence that is then s tokens long: `fixed + per_token*x +
+    per_context*s + per_pair*x*s`. Linear if `per_context` and `per_pair` are 0.
+    """
 
     fixed: float = 0.0
     per_token: float
@@ -33,7 +34,9 @@ class PrefillCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeCost:
-    """One decode step: `fixed + per_context_token * (context tokens of the batch) + per_sequence * (sequences)`."""
+    """The cost of a decode step: `fixed + per_context_token * (context tokens of the batch) + per_sequence *
+    (sequences)`.
+    """
 
     fixed: float
     per_context_token: float
@@ -48,8 +51,8 @@ class DecodeCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferCost:
-    """Moving KV between instances: bytes over the link, shared equally with the source's other transfers, plus a
-    latency.
+    """The cost of moving KV between instances: bytes over the link, shared equally with the source's other transfers,
+    plus a latency.
     """
 
     bytes_per_token: int
@@ -57,6 +60,7 @@ class TransferCost:
     latency_seconds: float = 0.0
 
     def seconds(self, tokens: int, active: int) -> float:
-        """`active` is the number of other transfers at the source when this one begins; later ones do not slow it
-        further."""
+        """Return the seconds to move this many tokens. `active` is the number of other transfers at the source when
+        this transfer begins; later transfers do not slow it further.
+        """
         return tokens * self.bytes_per_token * (1 + active) / self.bytes_per_second + self.latency_seconds

@@ -11,9 +11,9 @@ from fairlead_simulator.engine_model.requests import Phase, RequestT
 
 
 class DecodeBatch(Generic[RequestT]):
-    """Requests that get one token per step.
+    """The requests of one engine that get one token per step.
 
-    Counts KV blocks exactly: at each step, a request whose last block is full takes a new one.
+    Counts KV blocks exactly: at each step, a request whose last block is full takes a new block.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class DecodeBatch(Generic[RequestT]):
         heappush(self._finishes, (request.finish_step, self._sequence, request))
 
     def leave(self, request: RequestT) -> None:
-        """Remove a request, with its `generated` updated."""
+        """Remove a request, and set its `generated` to the present number."""
         self._boundaries[self._boundary(request)] -= 1
         del self.requests[request]
         if self._slow.pop(request, None) is not None:
@@ -102,7 +102,7 @@ class DecodeBatch(Generic[RequestT]):
         return steps * first + cost.per_context_token * batch * (steps * (steps - 1) / 2)
 
     def whole_steps(self, seconds: float) -> int:
-        """How many of the next steps are over within `seconds`."""
+        """Return how many of the next steps are over within `seconds`."""
         first = self.step_seconds()
         growth = self._cost.per_context_token * len(self.requests)
         if growth > 0:
@@ -129,7 +129,7 @@ class DecodeBatch(Generic[RequestT]):
         return cycles * len(self.requests) + partial
 
     def steps_that_fit(self, wanted: int, available: int) -> int:
-        """How many of the next `wanted` steps can get their blocks from `available`."""
+        """Return how many of the next `wanted` steps can get their blocks from `available`."""
         size, batch = self._block_tokens, len(self.requests)
         if (wanted // size + 1) * batch <= available:
             return wanted
@@ -142,7 +142,7 @@ class DecodeBatch(Generic[RequestT]):
         raise AssertionError("a whole cycle of steps takes one block per request")
 
     def _slow_down(self) -> None:
-        """A step takes as long as its slowest request."""
+        """Set the factor of a step to that of its slowest request."""
         self._fixed = self._cost.fixed * max(self._slow.values(), default=1.0)
 
     def _boundary(self, request: RequestT) -> int:

@@ -1,4 +1,4 @@
-"""One model engine: processes its requests step by step, when its caller says that the time of a step has come.
+"""One model engine: processes its requests step by step, when its caller reports that the time of a step has come.
 
 A step in progress is never undone: arrivals and cancellations take effect at its end, where a run of steps is cut
 short.
@@ -18,7 +18,9 @@ from fairlead_simulator.engine_model.steps import EngineStep, StepKind, StepResu
 
 
 class Instance(Generic[RequestT]):
-    """An engine called `name`. The caller must call `step_ended` at `ends_at`; `version` changes with it."""
+    """An engine called `name`. The caller must call `step_ended` at `ends_at`; `version` changes whenever `ends_at`
+    does.
+    """
 
     def __init__(
         self,
@@ -45,17 +47,17 @@ class Instance(Generic[RequestT]):
 
     @property
     def waiting(self) -> int:
-        """Requests in the waiting list."""
+        """Number of requests in the waiting list."""
         return len(self._occupancy.waiting)
 
     @property
     def running(self) -> int:
-        """Requests that hold KV memory here."""
+        """Number of requests that hold KV memory here."""
         return self._occupancy.running
 
     @property
     def decoding(self) -> bool:
-        """Whether tokens are being produced right now (not while a step of prompts alone holds the engine)."""
+        """Whether the engine produces tokens right now; False while a step of prompts alone runs."""
         return self._step is not None and self._step.kind is not StepKind.PREFILL and len(self._occupancy.batch) > 0
 
     @property
@@ -81,19 +83,19 @@ class Instance(Generic[RequestT]):
         return request.generated + (batch.steps - request.joined_step if request in batch.requests else 0)
 
     def submit(self, request: RequestT, now: float) -> None:
-        """A request arrives."""
+        """Add a request that arrives."""
         request.phase = Phase.WAITING
         request.instance = self.name
         self._occupancy.waiting.append(request)
         self._stir(now)
 
     def receive(self, request: RequestT, now: float) -> None:
-        """A request prefilled elsewhere arrives with its KV."""
+        """Add a request that was prefilled elsewhere and arrives with its KV."""
         self._occupancy.arriving.append(request)
         self._stir(now)
 
     def abort(self, request: RequestT, now: float) -> None:
-        """Drop a request wherever it is; one that is being computed holds its memory until the step in progress
+        """Drop a request, wherever it is; a request that is being computed holds its memory until the step in progress
         ends.
         """
         occupancy, blocked = self._occupancy, self._occupancy.blocked
@@ -107,14 +109,16 @@ class Instance(Generic[RequestT]):
             self._cut_short(now)
 
     def release(self, request: RequestT, now: float) -> None:
-        """The KV of a request that was prefilled here has reached its decode instance, or is no longer needed."""
+        """Free the KV of a request that was prefilled here: it has reached its decode instance, or is no
+        longer needed.
+        """
         self._occupancy.leaving.discard(request)
         self._occupancy.kept.discard(request)
         self._occupancy.let_go(request, request.input_tokens)
         self._stir(now)
 
     def die(self) -> list[RequestT]:
-        """The engine dies and loses everything; returns the lost requests, in any order."""
+        """End the engine, which loses everything; returns the lost requests, in any order."""
         lost = self._occupancy.everyone()
         self._occupancy = Occupancy(self.settings, self.memory, None)
         self._step = None
@@ -122,8 +126,8 @@ class Instance(Generic[RequestT]):
         return lost
 
     def count_steps(self, now: float) -> None:
-        """Count the steps of a run that are over by `now`, so that all figures are current. The run still ends at the
-        same time.
+        """Count the steps of a run that are over by `now`, so that all figures are current. The end of the run does not
+        change.
         """
         step, occupancy = self._step, self._occupancy
         done = 0 if step is None else step.over_by(now, occupancy.batch)
@@ -182,8 +186,8 @@ class Instance(Generic[RequestT]):
             self.version += 1
 
     def _stir(self, now: float) -> None:
-        """A request arrived or left: begin a step if idle; otherwise end a run of decode steps after the step in
-        progress.
+        """Begin a step if the engine is idle, because a request arrived or left; otherwise end a run of decode steps
+        after the step in progress.
         """
         if self._step is None:
             self._begin(now)
@@ -199,8 +203,9 @@ class Instance(Generic[RequestT]):
     # ---- ends of steps
 
     def _take(self, step: EngineStep[RequestT], steps: int, end: float) -> list[RequestT]:
-        """The first `steps` steps of a run have ended; returns the requests that now have all their tokens, still in
-        the batch."""
+        """Count the first `steps` steps of a run, which have ended; returns the requests that now have all their
+        tokens, still in the batch.
+        """
         batch = self._occupancy.batch
         if self._observer is not None and batch.requests:
             first_end = step.run_ends[0] if step.run_ends else step.began_at + batch.seconds(1) if steps > 1 else end

@@ -1,9 +1,9 @@
 """KV memory of one instance: blocks of running requests, and the prefix cache in the remaining memory.
 
-Prefixes are known by the trace's block ids (512 tokens each); memory is counted in the engine's blocks, which are
-smaller. A prefix block is pinned while a running request uses it and otherwise cached, in the order it was let go,
-tails before heads; what is cached is evicted from the oldest on when running requests need room. Because a request
-holds its whole leading run, what is known is closed under prefixes.
+Prefixes are identified by the trace's block ids (512 tokens each); memory is counted in the engine's blocks, which are
+smaller. A prefix block is pinned while a running request uses it and otherwise cached, in order of release, tails
+before heads; when running requests need room, cached blocks are evicted, the oldest first. Because a request holds its
+whole leading run, the memory that holds a block also holds all blocks before it.
 """
 
 from collections.abc import Container, Sequence
@@ -14,7 +14,7 @@ PREFIX_BLOCK_TOKENS = 512
 
 
 class PrefixCacheWatcher(Protocol):
-    """Is notified which prefix blocks become reusable, and which no longer are."""
+    """An observer that is notified which prefix blocks become reusable, and which no longer are."""
 
     def stored(self, parent: int | None, blocks: Sequence[int]) -> None:
         """Consecutive blocks of a prompt were stored after the block `parent` (None: at its beginning)."""
@@ -30,8 +30,8 @@ def tell_stored(watcher: PrefixCacheWatcher, blocks: Sequence[int], first: int) 
 
 
 def leading_run(blocks: Sequence[int], limit: int, known: Container[int], also: Container[int] = ()) -> int:
-    """How many of the first `limit` blocks are in either set; by bisection, because each set contains
-    whole prefixes.
+    """Return how many of the first `limit` blocks are in either set; by bisection, because each set contains whole
+    prefixes.
     """
     if limit < 1 or (blocks[0] not in known and blocks[0] not in also):
         return 0
@@ -47,7 +47,8 @@ def leading_run(blocks: Sequence[int], limit: int, known: Container[int], also: 
 
 
 class KvMemory:
-    """`capacity` engine blocks of `block_tokens`, which must divide a prefix block: ValueError if they do not.
+    """A memory of `capacity` engine blocks of `block_tokens`, which must divide a prefix block: ValueError if they do
+    not.
 
     With `caching` off, blocks end with their request (a DRAM tier caches instead).
     """
@@ -66,7 +67,7 @@ class KvMemory:
         self.evicted = 0
         self._pinned: set[int] = set()
         self._shared: dict[int, int] = {}
-        """For pinned blocks that several requests use: the number of users beyond the first."""
+        """The number of users beyond the first, for pinned blocks that several requests use."""
         self._idle: dict[int, None] = {}
         """Idle blocks in the order of their release. A plain dict, because blocks come and go in runs, for which it is
         faster than an OrderedDict.
@@ -74,17 +75,17 @@ class KvMemory:
 
     @property
     def pinned(self) -> int:
-        """Prefix blocks in use."""
+        """Number of prefix blocks in use."""
         return len(self._pinned)
 
     @property
     def available(self) -> int:
-        """Engine blocks that could be allocated now, if necessary by evicting cached ones."""
+        """Number of engine blocks that could be allocated now, if necessary by evicting cached blocks."""
         return self.capacity - self.private - len(self._pinned) * self.per_prefix_block
 
     @property
     def cached(self) -> int:
-        """Prefix blocks that no request is using."""
+        """Number of prefix blocks that no request is using."""
         return len(self._idle)
 
     @property
@@ -93,12 +94,12 @@ class KvMemory:
         return 1.0 - self.available / self.capacity
 
     def match(self, blocks: Sequence[int], limit: int) -> int:
-        """Leading prefix blocks present, at most `limit`."""
+        """Return the number of leading prefix blocks present, at most `limit`."""
         return leading_run(blocks, limit, self._idle, self._pinned)
 
     def fits(self, blocks: Sequence[int], hits: int, total: int, reserve: int) -> bool:
-        """Whether a request of `total` engine blocks, of which `hits` prefix blocks are present, fits in addition to a
-        reserve.
+        """Return whether a request of `total` engine blocks, of which `hits` prefix blocks are present, fits in
+        addition to a reserve.
         """
         available = self.available - reserve
         if total <= available:
@@ -113,7 +114,7 @@ class KvMemory:
         self.allocate(total - hits * self.per_prefix_block)
 
     def allocate(self, count: int) -> None:
-        """Take engine blocks for a running request; the caller has checked that they are available."""
+        """Take engine blocks for a running request; the caller has checked that the blocks are available."""
         self.private += count
         excess = self.private + (len(self._pinned) + len(self._idle)) * self.per_prefix_block - self.capacity
         if excess > 0:
@@ -127,8 +128,8 @@ class KvMemory:
                 self._watcher.removed(oldest)
 
     def publish(self, blocks: Sequence[int], held: int, full: int) -> int:
-        """A prefill has computed blocks `held` to `full`, and other requests can use them from now on. Returns how many
-        prefix blocks the request now holds.
+        """Let other requests use blocks `held` to `full`, which a prefill has computed. Returns how many prefix blocks
+        the request now holds.
         """
         if not self.caching or full <= held:
             return held
@@ -144,7 +145,7 @@ class KvMemory:
         return full
 
     def adopt(self, blocks: Sequence[int]) -> None:
-        """Blocks fetched from another instance become cached here, evicting older ones."""
+        """Cache blocks fetched from another instance, evicting older blocks."""
         idle = self._idle
         if self._watcher is not None:
             tell_stored(self._watcher, blocks, self.match(blocks, len(blocks)))
@@ -156,7 +157,9 @@ class KvMemory:
         self.allocate(0)
 
     def release(self, blocks: Sequence[int], held: int, private: int) -> None:
-        """A request left: its prefix blocks become cached, tail first, its private ones free."""
+        """Release the blocks of a request that left: its prefix blocks become cached, tail first; its private blocks
+        become free.
+        """
         shared = self._shared
         first = 0
         # Whoever uses a block uses all before it, so the shared ones come first.

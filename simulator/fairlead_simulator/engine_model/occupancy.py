@@ -1,4 +1,4 @@
-"""The requests at one engine, from the waiting list to the decode batch, and the memory they hold."""
+"""The requests at one engine, from the waiting list to the decode batch, and the memory that they hold."""
 
 from collections import deque
 from typing import Generic
@@ -10,8 +10,8 @@ from fairlead_simulator.engine_model.settings import EngineSettings
 
 
 class Occupancy(Generic[RequestT]):
-    """Where each request is. A request is in one of `waiting`, `arriving`, `prefilling`, `batch` and `leaving`, or has
-    ended.
+    """The lists of one engine's requests. A request is in one of `waiting`, `arriving`, `prefilling`, `batch` and
+    `leaving`, or has ended.
     """
 
     def __init__(self, settings: EngineSettings, memory: EngineMemory[RequestT], observer: EngineObserver[RequestT] | None) -> None:
@@ -27,7 +27,9 @@ class Occupancy(Generic[RequestT]):
         self.kept: set[RequestT] = set()
         """Requests finished here whose KV is kept for an engine that may fetch it. They are counted nowhere else."""
         self.blocked = False
-        """The oldest waiting prompt was found not to fit; nothing that could change this has happened since."""
+        """Whether the oldest waiting prompt was found not to fit, and nothing that could change this has happened
+        since.
+        """
         self.preemptions = 0
         self._block_tokens = settings.block_tokens
         self._max_sequences = settings.max_sequences
@@ -36,7 +38,7 @@ class Occupancy(Generic[RequestT]):
 
     @property
     def running(self) -> int:
-        """Requests that hold KV memory here."""
+        """Number of requests that hold KV memory here."""
         return len(self.batch.requests) + len(self.prefilling) + len(self.leaving)
 
     @property
@@ -59,7 +61,7 @@ class Occupancy(Generic[RequestT]):
         return [*self.waiting, *self.arriving, *self.leaving, *self.prefilling, *self.batch.requests]
 
     def admit(self, hit_tokens: int, now: float) -> bool:
-        """Admit the oldest waiting prompt for prefill, if it fits; otherwise it blocks those behind it."""
+        """Admit the oldest waiting prompt for prefill, if it fits; otherwise it blocks the prompts behind it."""
         request = self.waiting[0]
         if not self.memory.take_in(request, hit_tokens, self._watermark if self.running else 0):
             self.blocked = True
@@ -123,7 +125,7 @@ class Occupancy(Generic[RequestT]):
         self.blocked = False
 
     def preempt_latest(self) -> None:
-        """Out of blocks: the request that joined last waits again, first in line."""
+        """Preempt the request that joined last, because blocks ran out: it waits again, first in line."""
         request = next(reversed(self.batch.requests))
         self.leave_batch(request)
         request.phase = Phase.WAITING

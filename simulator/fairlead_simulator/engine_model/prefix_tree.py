@@ -1,12 +1,12 @@
-"""The KV cache of one engine: a pool of fixed-size blocks and the prefix tree of those whose content is known.
+"""The KV cache of one engine: a pool of fixed-size blocks and the prefix tree of the blocks whose content is known.
 
-A block is known by everything before it, as in a chain of block hashes; here the chain is a radix tree over the prompt
-bytes, so a prompt of a megabyte is matched by a few memory comparisons instead of sixteen thousand hashes. Every node
-is a run of whole blocks.
+A block is identified by everything before it, as in a chain of block hashes; here the chain is a radix tree over the
+prompt bytes, so a prompt of a megabyte is matched by a few memory comparisons instead of sixteen thousand hashes. Every
+node is a run of whole blocks.
 
 Three kinds of blocks add up to the capacity: free, private (of one request, content not shared) and tree blocks. Tree
-blocks that a request holds are pinned; the others are cached, in the order they were let go, tails of a chain before
-its head, and are evicted in that order.
+blocks that a request holds are pinned; the others are cached, in order of release, tails of a chain before its head,
+and are evicted in that order.
 """
 
 from collections import OrderedDict
@@ -15,10 +15,12 @@ from typing import Protocol
 
 
 class BlockWatcher(Protocol):
-    """Is notified which blocks become known and which are forgotten; names each block."""
+    """An observer that is notified which blocks become known and which are forgotten; it names each block."""
 
     def stored(self, parent: bytes | None, text: bytes) -> tuple[bytes, ...]:
-        """Whole blocks became known after the block named `parent` (None: at the start). Returns their names."""
+        """Record that whole blocks became known after the block named `parent` (None: at the start). Returns their
+        names.
+        """
 
     def removed(self, names: Sequence[bytes]) -> None:
         """Blocks were evicted, in this order."""
@@ -43,7 +45,7 @@ class PrefixNode:
 
 
 class KvBlockPool:
-    """`capacity` blocks of `block_bytes` bytes of text each. Not thread-safe."""
+    """A pool of `capacity` blocks of `block_bytes` bytes of text each. Not thread-safe."""
 
     def __init__(self, capacity: int, block_bytes: int, watcher: BlockWatcher | None = None) -> None:
         self._watcher = watcher
@@ -53,18 +55,18 @@ class KvBlockPool:
         self.pinned_blocks = 0
         self.cached_blocks = 0
         self.evicted_blocks = 0
-        """Blocks evicted for lack of room since the start."""
+        """Number of blocks evicted since the start because there was no room."""
         self._root = PrefixNode(None, b"", 0, 1)
         self._released: OrderedDict[PrefixNode, None] = OrderedDict()
 
     @property
     def available(self) -> int:
-        """Blocks that could be allocated now: free ones and cached ones that may be evicted."""
+        """Number of blocks that could be allocated now: free blocks, and cached blocks that may be evicted."""
         return self.capacity - self.private_blocks - self.pinned_blocks
 
     @property
     def free_blocks(self) -> int:
-        """Blocks without content."""
+        """Number of blocks without content."""
         return self.available - self.cached_blocks
 
     @property
@@ -73,8 +75,8 @@ class KvBlockPool:
         return (self.private_blocks + self.pinned_blocks) / self.capacity
 
     def match(self, text: bytes, limit_blocks: int) -> tuple[int, int]:
-        """How many leading blocks of `text` are known (at most `limit_blocks`), and how many of these are cached and
-        would become pinned.
+        """Return how many leading blocks of `text` are known (at most `limit_blocks`), and how many of these are cached
+        and would become pinned.
         """
         known, unpinned = 0, 0
         node = self._root
@@ -98,9 +100,7 @@ class KvBlockPool:
         return self._descend(self._root, text, 0, limit_blocks)
 
     def allocate(self, blocks: int) -> None:
-        """Take private blocks, evicting cached ones if there are not enough free ones. The caller has checked
-        `available`.
-        """
+        """Take private blocks, evicting cached blocks if too few are free. The caller has checked `available`."""
         if blocks > self.available:
             raise ValueError(f"{blocks} blocks asked, {self.available} available")
         missing = blocks - self.free_blocks
@@ -118,7 +118,7 @@ class KvBlockPool:
         """Make the private blocks `known_blocks..blocks` of `text`, which follow `node`, known and pinned; returns the
         new deepest node.
 
-        If another request has made the same blocks known meanwhile, those are used and the private copies freed.
+        If another request has made the same blocks known meanwhile, its blocks are used and the private copies freed.
         """
         if blocks <= known_blocks:
             return node
@@ -146,7 +146,7 @@ class KvBlockPool:
             current = current.parent
 
     def forget(self) -> bool:
-        """Forget all cached blocks at once; False, and nothing is forgotten, while a request holds some."""
+        """Forget all cached blocks at once; returns False and forgets nothing while a request holds some."""
         if self.pinned_blocks or self.private_blocks:
             return False
         self._root = PrefixNode(None, b"", 0, 1)
@@ -161,8 +161,9 @@ class KvBlockPool:
         return node.children.get(text[start : start + self.block_bytes])
 
     def _shared_blocks(self, node: PrefixNode, text: bytes, known: int, limit: int) -> int:
-        """Leading blocks of the node that `text` has at block `known`, at most `limit`; at least 1 since the first
-        block was looked up."""
+        """Return the number of leading blocks that the node has in common with `text` from block `known` on, at most
+        `limit`; at least 1 since the first block was looked up.
+        """
         start = known * self.block_bytes
         if node.blocks <= limit and text.startswith(node.label, start):
             return node.blocks
@@ -196,8 +197,9 @@ class KvBlockPool:
         node.references += 1
 
     def _split(self, node: PrefixNode, blocks: int) -> PrefixNode:
-        """Put a new node with the first `blocks` blocks above `node`, which keeps the rest, its holders and its place
-        in the order."""
+        """Put a new node with the first `blocks` blocks above `node`. `node` keeps the rest, its holders and its
+        position in the order.
+        """
         parent = node.parent
         assert parent is not None, "the root has no blocks to split"
         cut = blocks * self.block_bytes

@@ -1,9 +1,9 @@
-"""Presets: one instance of known hardware and model, as data.
+"""Presets: each describes one instance of known hardware and model, as data.
 
 Constants marked (measured) come from the named publications or their code; those marked (estimated) are computed here
-from the hardware's bandwidth and memory. No preset was held to a real engine, so all are called estimated wherever they
-are shown: data sheets were wrong by a factor of two to three where they could be compared with one (docs/simulator.md,
-"Fit the engine to yours").
+from the hardware's bandwidth and memory. No preset was compared with a real engine, so all are called estimated
+wherever they are shown: data sheets were wrong by a factor of two to three where they could be compared with a real
+engine (docs/simulator.md, "Fit the engine to yours").
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from fairlead_simulator.traces.rows import TraceRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePreset(EngineSettings):
-    """An instance's engine, and figures about its environment. `dram_tokens` None = the prefix cache
-    is in GPU memory.
+    """An instance's engine, and figures about its environment. `dram_tokens` None = the prefix cache is in GPU
+    memory.
     """
 
     name: str
@@ -27,19 +27,20 @@ class EnginePreset(EngineSettings):
     dram_tokens: int | None
     """Capacity of a prefix cache in host memory, from which hits are loaded at `dram_seconds_per_token`."""
     host_tokens: int = 0
-    """Capacity of a cache in host memory behind the one in GPU memory; 0 = none."""
+    """Capacity of a cache in host memory behind the cache in GPU memory; 0 = no such cache."""
     eviction: Eviction = "lru"
-    """Which blocks the DRAM cache evicts first. The cache in GPU memory always evicts the block
-    released longest ago.
+    """The rule by which the DRAM cache evicts blocks. The cache in GPU memory always evicts the block released longest
+    ago.
     """
     max_input_tokens: int | None
-    """Prompts of at least this length cannot run on the instance."""
+    """Prompts of at least this many tokens cannot run on the instance."""
     transfer: TransferCost
     slo_ttft_seconds: float
     slo_tpot_seconds: float
     is_estimated: bool = True
-    """Whether its costs come from publications and data sheets, as those of all presets, and not from a fit to requests
-    of a real engine (`fairlead_simulator.engine_fit`)."""
+    """Whether the costs come from publications and data sheets, as in all presets, and not from a fit to requests of a
+    real engine (`fairlead_simulator.engine_fit`).
+    """
 
     @property
     def origin(self) -> str:
@@ -141,7 +142,7 @@ PRESETS: dict[str, EnginePreset] = {
 
 
 def preset(name: str) -> EnginePreset:
-    """The preset of that name. Raises UnknownName, listing the known ones."""
+    """Return the preset of that name. Raises UnknownName, listing the known names."""
     found = PRESETS.get(name)
     if found is None:
         raise UnknownName("preset", name, tuple(PRESETS))
@@ -151,7 +152,9 @@ def preset(name: str) -> EnginePreset:
 MOST_BUSY = 0.9
 """Maximum share of an engine's time that its prefills are assumed to take. Above it, step times are a guess."""
 FURTHEST = 20.0
-"""Maximum factor, up or down, by which a model is scaled; a larger factor means that it belongs to another engine."""
+"""Maximum factor, up or down, by which a model is scaled; a larger factor means that the model belongs to another
+engine.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +171,7 @@ class UsualLoad:
 
 
 def usual_load(rows: Sequence[TraceRow], hits: Sequence[int], engine: EnginePreset, requests_per_second: float) -> UsualLoad:
-    """Seconds of a decode step at an instance that gets this many of these requests a second, each with the hits of an
+    """Return the mean load of an instance that gets `requests_per_second` of these requests, each with the hits of an
     infinite cache.
     """
     outputs = sum(row.output_length for row in rows)
@@ -183,13 +186,14 @@ def usual_load(rows: Sequence[TraceRow], hits: Sequence[int], engine: EnginePres
 
 
 def with_measured_steps(engine: EnginePreset, step_seconds: float, load: UsualLoad, *, prefills: bool) -> EnginePreset | None:
-    """The engine with decode costs scaled so that its steps take as long as those measured in a pool; None if the model
-    is too far off. `prefills`: whether the instances compute prompts too.
+    """Return the engine with decode costs scaled so that its steps take as long as those measured in a pool; None if
+    the model is too far off. `prefills`: whether the instances compute prompts too.
 
-    Routers measure how long a token takes after the first, averaged over the batches it decoded in and the prefills
-    that delayed it. A model has a cost for a step, for each sequence in it and for each token of context. So its decode
-    costs are stretched until a step of the pool's usual batch takes what was measured, less what prefills held it up.
-    By Little's law the usual batch is what arrives in a second times what an answer takes.
+    Routers measure the time per token after the first, averaged over the batches in which the token was decoded and
+    over the prefills that delayed it. A model has a cost for a step, for each sequence in it and for each token of
+    context. So its decode costs are stretched until a step of the pool's usual batch takes the measured time, less the
+    share that prefills take. By Little's law the usual batch is the number of requests per second times the duration of
+    an answer.
     """
     busy = min(MOST_BUSY, load.requests_per_second * load.prefill_seconds) if prefills else 0.0
     batch = min(float(engine.max_sequences), max(1.0, load.requests_per_second * load.output_tokens * step_seconds))

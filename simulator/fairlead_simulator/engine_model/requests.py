@@ -25,7 +25,7 @@ class Phase(Enum):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class EngineRequest:
-    """One generation of exactly `output_tokens` tokens. Times in seconds of the engine's clock; -1 = not yet.
+    """A request to generate exactly `output_tokens` tokens. Times in seconds of the engine's clock; -1 = not yet.
 
     Only the engine's memory knows the prompt's content, so each kind of memory has its own kind of request.
     """
@@ -34,32 +34,34 @@ class EngineRequest:
     output_tokens: int
     """Number of tokens, at least 1: the first one comes with the prefill."""
     slow_factor: float = 1.0
-    """Its prefill, and decode steps it takes part in, take this many times as long (failure injection)."""
+    """Factor on the time of the request's prefill, and of decode steps in which it takes part (failure injection)."""
 
     phase: Phase = Phase.PLANNED
     instance: str = ""
     decode_instance: str | None = None
-    """For one-token requests: the KV stays where it was computed until `Instance.release`, for another
-    engine to fetch.
+    """The instance that decodes the answer, None = the one that computes the prompt. If it is another instance, the KV
+    stays where it was computed until `Instance.release`.
     """
     kept: bool = False
-    """For one token: its KV stays where it was computed until `Instance.release`, for another engine to fetch."""
+    """For one-token requests: whether the KV stays where it was computed until `Instance.release`, for another engine
+    to fetch.
+    """
     admitted_at: float = -1.0
     first_token_at: float = -1.0
     """Time of the first token, for the attempt that succeeded."""
     finished_at: float = -1.0
     hit_tokens: int = 0
-    """Prompt tokens the engine did not compute when it first admitted the request."""
+    """Prompt tokens that the engine did not compute when it first admitted the request."""
     preemptions: int = 0
 
     generated: int = 0
-    """Tokens produced before it joined the decode batch; ask `Instance.generated` for the present number."""
+    """Tokens produced before the request joined the decode batch; `Instance.generated` returns the present number."""
     prefilled: int = 0
-    """Chunked prefill: context tokens present so far."""
+    """With chunked prefill: context tokens present so far."""
     joined_step: int = 0
     finish_step: int = 0
     batch_place: int = 0
-    """Distinguishes this stay in a decode batch from one before a preemption."""
+    """A number that distinguishes this stay in a decode batch from a stay before a preemption."""
 
     @property
     def context_tokens(self) -> int:

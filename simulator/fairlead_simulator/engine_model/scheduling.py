@@ -1,4 +1,4 @@
-"""Which step an engine takes next.
+"""Chooses the step that an engine takes next.
 
 `prefill_priority` (vLLM V0, DualMap's testbed): if the oldest waiting prompt fits, a step computes waiting prompts
 only; otherwise all running requests decode. `chunked` (vLLM V1): every step holds all decodes and fills the rest of its
@@ -28,7 +28,7 @@ class StepScheduler(Generic[RequestT]):
         self._chunked = settings.mode == "chunked"
 
     def next_step(self, now: float) -> EngineStep[RequestT] | None:
-        """The step that begins now; None if there is nothing to do."""
+        """Return the step that begins now; None if there is nothing to do."""
         occupancy = self._occupancy
         if occupancy.arriving:
             occupancy.admit_arriving()
@@ -61,7 +61,7 @@ class StepScheduler(Generic[RequestT]):
         return EngineStep(StepKind.PREFILL, now, now + seconds, chunks) if chunks else None
 
     def _decode_step(self, now: float) -> EngineStep[RequestT] | None:
-        """A run of steps up to the first end of a request; a request without free blocks is preempted."""
+        """Return a run of steps until a request ends; a request that cannot get a block is preempted."""
         occupancy = self._occupancy
         batch = occupancy.batch
         while batch.requests:
@@ -102,7 +102,9 @@ class StepScheduler(Generic[RequestT]):
         return step
 
     def _chunks(self, budget: int, now: float) -> tuple[list[tuple[RequestT, int]], float, int]:
-        """Pieces of prompts for one step, those already begun first; with their seconds, and the rest of the budget."""
+        """Return pieces of prompts for one step, those of prompts already begun first; with their seconds, and the rest
+        of the budget.
+        """
         settings, occupancy = self._settings, self._occupancy
         variable = settings.prefill.variable
         chunks: list[tuple[RequestT, int]] = []
@@ -128,8 +130,8 @@ class StepScheduler(Generic[RequestT]):
         return chunks, seconds, budget
 
     def _extend(self, step: EngineStep[RequestT], available: int) -> None:
-        """One prompt fills this step: combine it with the following steps that it also fills, as long as the batch does
-        not change.
+        """Combine a step that one prompt fills with the following steps that this prompt also fills, as long as the
+        batch does not change.
         """
         request, tokens = step.chunks[0]
         settings, batch = self._settings, self._occupancy.batch

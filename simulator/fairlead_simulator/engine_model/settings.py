@@ -10,23 +10,23 @@ Mode = Literal["prefill_priority", "chunked"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """One engine. Integers are token counts unless the name says otherwise."""
+    """Settings of an engine. Integers are token counts unless the name says otherwise."""
 
     mode: Mode
     block_tokens: int
     kv_tokens: int
-    """KV capacity of the GPU: running requests, and without a DRAM tier also the prefix cache."""
+    """KV capacity of the GPU, for running requests and, without a DRAM tier, also for the prefix cache."""
     max_batched_tokens: int
-    """Maximum number of tokens of one step; a prompt above it runs alone with prefill priority, and in pieces when
+    """Maximum number of tokens of one step; a longer prompt runs alone with prefill priority, and in pieces when
     chunked.
     """
     max_sequences: int = 256
     dram_seconds_per_token: float = 0.0
-    """Seconds to load one token of the prefix cache from host memory, whether that is all of the cache or behind the
-    GPU's.
+    """Seconds to load one token of the prefix cache from host memory, whether the whole cache is there or only the part
+    behind the GPU's cache.
     """
     overhead_seconds: float = 0.0
-    """Seconds that a request takes before the engine's steps: network, HTTP, tokenizer."""
+    """Seconds that a request spends before the engine's steps: network, HTTP, tokenizer."""
     prefill: PrefillCost
     decode: DecodeCost
 

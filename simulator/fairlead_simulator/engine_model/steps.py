@@ -17,7 +17,7 @@ class StepKind(Enum):
     DECODE = "decode"
     """A token for every running request."""
     MIXED = "mixed"
-    """Both: a token for every running request, and pieces of prompts."""
+    """A token for every running request, and pieces of prompts."""
 
 
 @dataclass(slots=True)
@@ -31,10 +31,10 @@ class EngineStep(Generic[RequestT]):
     """Prompts, each with its tokens computed per step; a run of steps has at most one prompt."""
     steps: int = 1
     run_ends: list[float] = field(default_factory=list)
-    """MIXED: when each step of a run ends."""
+    """For MIXED: when each step of a run ends."""
 
     def over_by(self, now: float, batch: DecodeBatch[RequestT]) -> int:
-        """How many steps of a run have ended by `now`, not counting its last one."""
+        """Return how many steps of a run have ended by `now`, not counting its last step."""
         if self.steps < 2:
             return 0
         over = bisect_right(self.run_ends, now) if self.run_ends else batch.whole_steps(now - self.began_at)

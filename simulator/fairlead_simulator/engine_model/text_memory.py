@@ -1,5 +1,5 @@
-"""KV memory for requests whose prompts are text, as for an engine behind HTTP; answers are found again as parts of
-later prompts.
+"""KV memory for requests whose prompts are text, as for an engine behind HTTP. Answers are cached too, so that later
+prompts that contain them hit them.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class TextRequest(EngineRequest):
 
 
 class TextMemory(KvBlockPool):
-    """Memory of `capacity` engine blocks of `block_tokens`; `block_bytes` bytes of text fill one."""
+    """A memory of `capacity` engine blocks of `block_tokens`; `block_bytes` bytes of text fill a block."""
 
     def __init__(self, capacity: int, block_tokens: int, block_bytes: int, watcher: BlockWatcher | None = None) -> None:
         super().__init__(capacity, block_bytes, watcher)
@@ -44,7 +44,7 @@ class TextMemory(KvBlockPool):
         return known * self._block_tokens
 
     def loaded_tokens(self, request: TextRequest, hit_tokens: int) -> int:
-        """None: all of the cache is on the GPU."""
+        """Return 0: the whole cache is on the GPU."""
         return 0
 
     def take_in(self, request: TextRequest, hit_tokens: int, reserve: int) -> bool:
@@ -59,14 +59,14 @@ class TextMemory(KvBlockPool):
         return True
 
     def missing_tokens(self, text: bytes, tokens: int) -> int:
-        """Tokens of the whole blocks of the first `tokens` of a text that are not cached here."""
+        """Return the tokens of the whole blocks in the first `tokens` of a text that are not cached here."""
         full = min(tokens // self._block_tokens, len(text) // self.block_bytes)
         known, _ = self.match(text, full)
         return (full - known) * self._block_tokens
 
     def adopt(self, text: bytes, tokens: int) -> int:
         """Cache whole blocks of the first `tokens` of a text, received from another engine, as far as there is room;
-        returns how many tokens are new here.
+        returns how many of the tokens are new here.
         """
         full = min(tokens // self._block_tokens, len(text) // self.block_bytes)
         node, known = self.pin(text, full)
@@ -76,11 +76,13 @@ class TextMemory(KvBlockPool):
         return new * self._block_tokens
 
     def computed(self, request: TextRequest) -> None:
-        """From now on, other requests can hit the text's whole blocks."""
+        """Let other requests hit the text's whole blocks from now on."""
         self._share(request, request.context_tokens)
 
     def let_go(self, request: TextRequest, stored_tokens: int) -> None:
-        """The request leaves, with this many tokens stored; whole blocks of its prompt and answer stay cached."""
+        """Release a request that leaves with this many tokens stored; whole blocks of its prompt and answer stay
+        cached.
+        """
         held = self._blocks_for(stored_tokens)
         if request.phase is Phase.DECODING and request.answer is not None:
             self._share(request, stored_tokens)

@@ -1,5 +1,5 @@
-"""KV memory for requests whose prompts are known by a trace's block ids, with or without a tier in host memory: in
-place of the cache on the GPU (DualMap's engine), or behind it (vLLM's OffloadingConnector, SGLang's HiCache).
+"""KV memory for requests whose prompts are given by a trace's block ids, with or without a tier in host memory. The
+tier replaces the cache on the GPU (DualMap's engine), or lies behind it (vLLM's OffloadingConnector, SGLang's HiCache).
 
 Left out: answers are not cached, because a trace does not say which block ids they become.
 """
@@ -38,8 +38,8 @@ class DramTier:
         return leading_run(blocks, limit, self._cache)
 
     def insert(self, blocks: Sequence[int]) -> None:
-        """A prompt was computed: its blocks become the most recently used ones, its first block the very last to be
-        evicted.
+        """Cache a prompt that was computed: its blocks become the most recently used, its first block the very last to
+        be evicted.
         """
         cache = self._cache
         fitting = blocks[: self.capacity]
@@ -58,7 +58,7 @@ class DramTier:
 
 class RankedDramTier:
     """A prefix cache in host memory with another eviction rule. The middle of a prompt may be evicted before its end,
-    so what is present need not be a whole prefix; only the leading blocks are useful.
+    so the blocks present need not be a whole prefix; only the leading blocks are useful.
     """
 
     __slots__ = ("_cache",)
@@ -76,7 +76,7 @@ class RankedDramTier:
         return next((place for place, block in enumerate(blocks[:limit]) if block not in cache), max(0, min(limit, len(blocks))))
 
     def insert(self, blocks: Sequence[int]) -> None:
-        """A prompt was computed: its blocks were used, one after the other."""
+        """Record that a prompt was computed: its blocks were used, one after the other."""
         for place, block in enumerate(blocks):
             self._cache.touch(block, place)
 
@@ -90,11 +90,11 @@ def _dram_tier(capacity: int, eviction: Eviction, watcher: PrefixCacheWatcher | 
 
 
 class TraceMemory(KvMemory):
-    """Memory of `capacity` engine blocks; with `dram_tokens` the prefix cache is a tier in host memory of that size,
-    which gives up blocks by the rule `eviction`. `watcher` is notified about the prefix cache, wherever it is.
+    """A memory of `capacity` engine blocks. With `dram_tokens` the prefix cache is a tier in host memory of that size,
+    which evicts blocks by the rule `eviction`. `watcher` is notified about the prefix cache, wherever it is.
 
-    With `host_tokens` the cache is on the GPU, and all that is computed is copied into host memory of that size too, of
-    which `host_watcher` is notified. From the first block on that the GPU lacks, blocks are loaded from there.
+    With `host_tokens` the cache is on the GPU, and all that is computed is also copied into host memory of that size,
+    of which `host_watcher` is notified. From the first block on that the GPU lacks, blocks are loaded from host memory.
     """
 
     __slots__ = ("_block_tokens", "_watching", "dram", "host")
@@ -110,7 +110,7 @@ class TraceMemory(KvMemory):
         host_watcher: PrefixCacheWatcher | None = None,
     ) -> None:
         if host_tokens and dram_tokens is not None:
-            raise ValueError("a host cache stands behind the GPU's cache, and this engine has none there")
+            raise ValueError("a host cache needs a prefix cache on the GPU, and this engine has none")
         super().__init__(capacity, block_tokens, caching=dram_tokens is None, watcher=watcher)
         self._block_tokens = block_tokens
         self._watching = watcher
@@ -129,7 +129,7 @@ class TraceMemory(KvMemory):
         return on_gpu if self.host is None else max(on_gpu, self.host.match(blocks, limit))
 
     def loaded_tokens(self, request: TracedRequest, hit_tokens: int) -> int:
-        """Of these hit tokens, those that the GPU lacks."""
+        """Return those of the hit tokens that the GPU lacks."""
         if self.dram is not None:
             return hit_tokens
         if self.host is None:
@@ -149,7 +149,7 @@ class TraceMemory(KvMemory):
         return True
 
     def computed(self, request: TracedRequest) -> None:
-        """From now on, other requests can hit the prompt's blocks."""
+        """Let other requests hit the prompt's blocks from now on."""
         if self.dram is None:
             request.held = self.publish(request.blocks, request.held, len(request.blocks))
             if self.host is not None:
@@ -158,16 +158,16 @@ class TraceMemory(KvMemory):
             self.dram.insert(request.blocks)
 
     def let_go(self, request: TracedRequest, stored_tokens: int) -> None:
-        """The request leaves, with this many tokens stored."""
+        """Release a request that leaves with this many tokens stored."""
         self.release(request.blocks, request.held, self._blocks_for(stored_tokens) - request.held * self.per_prefix_block)
         request.held = 0
 
     def holds(self, blocks: Sequence[int]) -> int:
-        """Leading prefix blocks that other instances could fetch from here."""
+        """Return the number of leading prefix blocks that other instances could fetch from here."""
         return self._held(blocks, len(blocks))
 
     def fetched(self, blocks: Sequence[int]) -> None:
-        """Leading prefix blocks have arrived from another instance and are now cached here."""
+        """Cache leading prefix blocks that have arrived from another instance."""
         if self.dram is None:
             self.adopt(blocks)
         else:

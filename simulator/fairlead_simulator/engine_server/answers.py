@@ -1,7 +1,7 @@
-"""The words a simulated engine answers with.
+"""The words with which a simulated engine answers.
 
-Every token is one word of exactly `bytes_per_token` bytes, its space included, so n tokens of an answer fed back as
-part of the next prompt count as n tokens again and fill the same blocks.
+Every token is one word of exactly `bytes_per_token` bytes, its space included. So an answer of n tokens that becomes
+part of the next prompt counts as n tokens again and fills the same blocks.
 """
 
 import random
@@ -27,8 +27,8 @@ class AnswerBook:
         self._places = {word.encode("ascii"): place for place, word in enumerate(words)}
 
     def start_of(self, prompt: bytes, *, continues: bool = False) -> int:
-        """Where in the stock the answer to this prompt begins. With `continues` the prompt may end within an answer,
-        which is then continued.
+        """Return the position in the stock at which the answer to this prompt begins. With `continues` the prompt may
+        end within an answer, which is then continued.
         """
         if continues and (last := self._places.get(prompt[-self._width :])) is not None:
             return (last + 1) % len(self._places)

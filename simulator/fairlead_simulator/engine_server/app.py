@@ -62,7 +62,7 @@ class EngineApp:
             await _refuse(exchange, route, RequestInvalid(str(error), status=503, kind="ServiceUnavailableError"))
 
     async def _fail(self, exchange: Exchange) -> bool:
-        """Whether the request must fail, because it asked for that or because the engine is not ready."""
+        """Fail the request if it asked for a failure or if the engine is not ready; returns whether it must fail."""
         exchange.read_failure()
         if exchange.fails(FailureKind.REFUSE):
             await exchange.cut()
@@ -81,8 +81,8 @@ class EngineApp:
 
 
 async def _refuse(exchange: Exchange, route: Route, error: RequestInvalid) -> None:
-    """Answers a refusal. On Anthropic's paths vLLM uses Anthropic's error format, except for errors in a field's form,
-    which it finds before it looks at the path.
+    """Answer with a refusal. On Anthropic's paths vLLM uses Anthropic's error format, except for fields of the wrong
+    form, which it detects before it looks at the path.
     """
     if route.anthropic and error.kind != "Bad Request":
         document = {"type": "error", "error": {"type": error.kind, "message": str(error)}}

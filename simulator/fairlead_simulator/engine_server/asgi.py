@@ -25,7 +25,9 @@ class BodyTooLarge(Exception):
 
 
 def protocol_that_keeps(connections: Connections) -> type[HttpToolsProtocol]:
-    """An HTTP protocol that also records its connections, so that a failure can cut one without an answer."""
+    """Return an HTTP protocol class that also records its connections, so that an injected failure can cut one without
+    an answer.
+    """
 
     class RecordingProtocol(HttpToolsProtocol):
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # narrowed by uvicorn in the same way
@@ -41,7 +43,7 @@ def protocol_that_keeps(connections: Connections) -> type[HttpToolsProtocol]:
 
 
 async def read_body(receive: Receive, limit_bytes: int) -> bytes:
-    """The whole request body. Raises BodyTooLarge or ClientGone."""
+    """Read the whole request body. Raises BodyTooLarge or ClientGone."""
     parts: list[bytes] = []
     size = 0
     while True:
@@ -60,7 +62,7 @@ async def read_body(receive: Receive, limit_bytes: int) -> bytes:
 async def answer(
     send: Send, status: int, body: bytes, content_type: bytes | None = JSON, headers: tuple[tuple[bytes, bytes], ...] = ()
 ) -> None:
-    """A complete response; a response without a body may have no content type."""
+    """Send a complete response; a response without a body may have no content type."""
     fixed = [(b"content-length", str(len(body)).encode("ascii"))]
     if content_type is not None:
         fixed.append((b"content-type", content_type))

@@ -34,11 +34,13 @@ from fairlead_simulator.engine_server.statistics import EngineStatistics
 from fairlead_simulator.engine_server.tokens import ByteTokenizer
 
 _WIDEST_TOKEN_OF_EVENTS = 4
-"""In bytes: engines' token ids fit 32 bits."""
+"""Width in bytes of the widest token with KV events, because engines' token ids fit 32 bits."""
 _POSITIVE = NumberOption(positive=True)
 _COUNT = click.IntRange(min=1)
 _DEFAULTS = preset("simulated")
-"""Defaults of the flags. The simulator assumes them for pools of such engines, except for what their spec says."""
+"""Defaults of the flags. The simulator assumes the same values for pools of such engines, except for what their spec
+says.
+"""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

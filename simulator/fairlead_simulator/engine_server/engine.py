@@ -1,7 +1,7 @@
-"""One engine model, brought up to any moment its caller names.
+"""One engine model, advanced to any moment that its caller names.
 
-It never sleeps and never looks at a clock. Requests end at the same times however often it is advanced, because the
-model determines when steps end, and arrivals and cancellations take effect at the end of the step in progress.
+It never sleeps and never reads a clock. Requests end at the same times however often the engine is advanced, because
+the model determines when steps end, and arrivals and cancellations take effect at the end of the step in progress.
 """
 
 from dataclasses import dataclass, field
@@ -46,12 +46,13 @@ class ServedEngine:
         self._max_waiting = max_waiting
         self._progress = ServedProgress()
         self.held: list[Generation] | None = None
-        """Generations that arrived while the engine was paused; None while it is not. No gauge shows them: an engine
-        counts its requests when it makes a step."""
+        """Generations that arrived while the engine was paused; None if it is not paused. No gauge counts them: an
+        engine counts its requests when it makes a step.
+        """
 
     @property
     def waiting(self) -> int:
-        """Generations that wait, also for the end of a pause."""
+        """Number of generations that wait, including those that wait for the end of a pause."""
         return self.instance.waiting + len(self.held or ())
 
     def pause(self) -> None:
@@ -60,7 +61,7 @@ class ServedEngine:
             self.held = []
 
     def resume(self, now: float) -> None:
-        """Begin what arrived during the pause."""
+        """Begin the generations that arrived during the pause."""
         held, self.held = self.held or (), None
         self.advance(now)
         for generation in held:
@@ -85,23 +86,23 @@ class ServedEngine:
             self.instance.submit(generation, now)
 
     def release(self, generation: Generation, now: float) -> None:
-        """The KV kept for another engine is no longer needed."""
+        """Release the KV that a generation kept for another engine."""
         self.advance(now)
         self.instance.release(generation, now)
 
     def missing_tokens(self, prompt: bytes, tokens: int) -> int:
-        """Tokens of the whole blocks of the first `tokens` of a prompt that are not cached here."""
+        """Return the tokens of the whole blocks in the first `tokens` of a prompt that are not cached here."""
         return self.memory.missing_tokens(prompt, tokens)
 
     def adopt(self, prompt: bytes, tokens: int, now: float) -> int:
-        """Blocks of a prompt arrived from another engine; returns how many tokens are new here."""
+        """Cache blocks of a prompt that arrived from another engine; returns how many tokens are new here."""
         self.advance(now)
         return self.memory.adopt(prompt, tokens)
 
     def abort(self, generation: Generation, now: float) -> None:
         """Give a generation up; its memory is free once the step in progress has ended.
 
-        Does nothing if it has ended.
+        Does nothing if the generation has ended.
         """
         self.advance(now)
         if self.held is not None and generation in self.held:
@@ -129,7 +130,7 @@ class ServedEngine:
         return progress
 
     def next_event_at(self) -> float | None:
-        """When the engine must be advanced next, so that first tokens and ends are seen in time; None
-        while it is idle.
+        """Return when the engine must be advanced next, so that first tokens and ends are seen in time; None while it
+        is idle.
         """
         return self.instance.ends_at

@@ -1,4 +1,4 @@
-"""One request and its answer, as the engine's protocols handle them."""
+"""A request and its answer, as the engine's protocols handle them."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ _STREAM_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"ca
 
 
 class Exchange:
-    """A request as received, and the ways to answer it. `name` is the variable part of the path."""
+    """A request as received, and the methods that answer it. `name` is the variable part of the path."""
 
     __slots__ = ("_body_limit_bytes", "_connections", "_receive", "_scope", "_send", "failure", "headers", "name", "status", "timing")
 
@@ -84,11 +84,11 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": events, "more_body": not last})
 
     def watch(self) -> "asyncio.Future[None]":
-        """A future that is done when the client has disconnected; the caller cancels it."""
+        """Return a future that is done when the client has disconnected; the caller cancels it."""
         return asyncio.ensure_future(self.gone())
 
     async def gone(self) -> None:
-        """Return when the client has disconnected."""
+        """Wait until the client has disconnected."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 

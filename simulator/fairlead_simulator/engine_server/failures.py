@@ -15,11 +15,11 @@ class FailureKind(StrEnum):
     """The connection is cut before any answer."""
     ERROR_500 = "error-500"
     HANG = "hang"
-    """Never answers; ends when the client disconnects."""
+    """The engine never answers; the request ends when the client disconnects."""
     DIE_MID_STREAM = "die-mid-stream"
     """The connection is cut once half of the answer (at least one token) was produced."""
     SLOW = "slow"
-    """Takes `factor` times as long."""
+    """The request takes `factor` times as long."""
 
 
 _WITHOUT_ARGUMENT = {kind.value: kind for kind in FailureKind if kind is not FailureKind.SLOW}
@@ -34,7 +34,7 @@ class Failure:
 
 
 def parse_failure(value: bytes) -> Failure:
-    """The header's value. Raises RequestInvalid."""
+    """Parse the header's value. Raises RequestInvalid."""
     text = value.decode("latin-1").strip()
     name, colon, argument = text.partition(":")
     if name == FailureKind.SLOW and colon:

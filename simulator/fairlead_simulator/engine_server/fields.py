@@ -1,6 +1,6 @@
 """Checked reads of a request's fields.
 
-All raise RequestInvalid in vLLM's shape; None and an absent field are the same, as in vLLM.
+Every function raises RequestInvalid with vLLM's fields; None and an absent field mean the same, as in vLLM.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ MEDIA_TYPE_REFUSED = "1 validation error: Unsupported Media Type: Only 'applicat
 
 
 def json_object(body: bytes, content_type: bytes) -> Document:
-    """The body of a JSON request."""
+    """Return the body of a JSON request as an object."""
     if content_type.partition(b";")[0].strip().lower() != b"application/json":
         raise RequestInvalid(MEDIA_TYPE_REFUSED, kind="Bad Request")
     try:
@@ -29,7 +29,7 @@ def json_object(body: bytes, content_type: bytes) -> Document:
 
 
 def check_model(document: Mapping[str, Any], served: str) -> None:
-    """A request may leave the model out, but may not name another."""
+    """Refuse a request that names another model; a request may leave the model out."""
     asked = document.get("model")
     if asked is not None and asked != served:
         raise unknown_model(asked, served)
@@ -52,7 +52,7 @@ def text(document: Mapping[str, Any], field: str) -> str | None:
 
 
 def count(document: Mapping[str, Any], field: str, least: int = 1) -> int | None:
-    """A whole number of at least `least`."""
+    """Return a whole number of at least `least`; None if the field is absent."""
     value = document.get(field)
     if value is None:
         return None
@@ -64,7 +64,7 @@ def count(document: Mapping[str, Any], field: str, least: int = 1) -> int | None
 
 
 def choice(document: Mapping[str, Any], field: str, known: tuple[str, ...]) -> str:
-    """One of the known words; the first one if the field is absent."""
+    """Return one of the known words; the first word if the field is absent."""
     value = document.get(field)
     if value is None:
         return known[0]
@@ -90,9 +90,8 @@ answers depend only on the prompt.
 
 
 def check_sampling(document: Mapping[str, Any]) -> None:
-    """Refuse sampling fields
-
-    that the simulator cannot honour, unless they have no effect: an answer that ignored them would be false.
+    """Refuse sampling fields that the simulator cannot honour, unless they have no effect: an answer that ignored them
+    would be false.
     """
     warmth = document.get("temperature")
     if isinstance(warmth, int | float) and warmth < 0:

@@ -1,8 +1,9 @@
 """The simulated engine's KV events: vLLM's messages over ZMQ, with its replay socket.
 
 A message has three frames: the topic, the batch's number (8 bytes, big endian, from 0), and the batch as msgpack:
-`[stamp, events, rank]`, each event a map with `type`, or as older engines send it an array that begins with the type. A
-replay is asked for with a number; the answers are numbers and batches from there on, then number -1 with nothing.
+`[stamp, events, rank]`. Each event is a map with `type` or, as from older engines, an array that begins with the type.
+A replay is requested with a number; the reply consists of numbers and batches from that number on, then the number -1
+with an empty batch.
 """
 
 import queue
@@ -27,7 +28,7 @@ _LAST = (-1).to_bytes(8, "big", signed=True)
 
 
 class PrefixCacheEvents:
-    """Watches a KV block pool; `take` returns its events since the last call, in vLLM's form."""
+    """A watcher of a KV block pool; `take` returns the pool's events since the last call, in vLLM's form."""
 
     def __init__(self, tokenizer: ByteTokenizer, block_tokens: int, hashing: EngineHashing) -> None:
         self._tokenizer = tokenizer
@@ -62,7 +63,7 @@ class PrefixCacheEvents:
         self._events.append({"type": "AllBlocksCleared"})
 
     def removed(self, names: Sequence[bytes]) -> None:
-        """One event per block, as vLLM publishes them."""
+        """Add one event per block, as vLLM publishes them."""
         self._events += (
             {"type": "BlockRemoved", "block_hashes": [self._hashing.formed(name)], "medium": "GPU", "group_idx": 0} for name in names
         )
@@ -74,18 +75,20 @@ class PrefixCacheEvents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublisherSettings:
-    """Settings of vLLM's `--kv-events-config`. An endpoint with `*` is bound; any other is connected to."""
+    """Settings of vLLM's `--kv-events-config`. An endpoint with `*` is bound; the publisher connects to any other
+    endpoint.
+    """
 
     endpoint: str
     replay_endpoint: str | None
     topic: str
     buffer_steps: int
     arrays: bool = False
-    """Events are arrays, as before vLLM 0.26."""
+    """Whether events are arrays, as before vLLM 0.26."""
 
 
 class KvEventPublisher:
-    """Publishes a rank's batches from a thread of its own, and answers replays there. Port 0 of `*` takes a free port
+    """A publisher of a rank's batches, on its own thread, which also answers replays. Port 0 of `*` takes a free port
     of `host`.
 
     Raises zmq.ZMQError if an endpoint cannot be used.
@@ -113,7 +116,7 @@ class KvEventPublisher:
         self._batches.put((time.time(), events))
 
     def source(self) -> dict[str, Any]:
-        """The entry of `GET /kv_event_sources` for this rank."""
+        """Return the entry of `GET /kv_event_sources` for this rank."""
         settings = asdict(self._settings)
         del settings["arrays"]
         return (
@@ -151,7 +154,7 @@ class KvEventPublisher:
 
 
 def open_publishers(settings: PublisherSettings, host: str, ranks: int) -> list[KvEventPublisher]:
-    """A publisher for each rank. Raises InvalidInput if an endpoint cannot be used."""
+    """Open a publisher for each rank. Raises InvalidInput if an endpoint cannot be used."""
     try:
         return [KvEventPublisher(settings, host, rank) for rank in range(ranks)]
     except zmq.ZMQError as error:
@@ -172,7 +175,7 @@ def _opened(socket: "zmq.Socket[bytes]", endpoint: str, host: str) -> str:
 
 
 def _of_rank(endpoint: str, rank: int) -> str:
-    """The endpoint of a rank: vLLM adds the rank to the port."""
+    """Return the endpoint of a rank: vLLM adds the rank to the port."""
     before, sign, port = endpoint.rpartition(":")
     return f"{before}{sign}{int(port) + rank}" if endpoint.startswith("tcp://") and port.isdecimal() and int(port) else endpoint
 

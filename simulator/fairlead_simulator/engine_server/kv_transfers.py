@@ -1,9 +1,9 @@
 """Transfers of KV blocks from one served engine to another: vLLM's handshake, and the modelled transfer time.
 
-The engine that prefilled holds the blocks and says where (`kv_transfer_params` of its answer); the engine that decodes
-connects to that side channel, waits as long as the transfer takes, says so, and has the prompt's whole blocks in its
-cache. Blocks nobody fetches in time are freed. No KV exists here: both engines know the text, and what is sent is the
-question whether the blocks are still held.
+The engine that prefilled holds the blocks and names their place (`kv_transfer_params` of its answer). The engine that
+decodes connects to that side channel, waits as long as the transfer takes, reports the end of the transfer, and has the
+prompt's whole blocks in its cache. Blocks that are not fetched in time are freed. No KV exists here: both engines know
+the text, and the only message is the question whether the blocks are still held.
 """
 
 import asyncio
@@ -27,7 +27,9 @@ CONNECT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteBlocks:
-    """Where another engine holds the KV blocks of a prompt; it had `cached_tokens` of it in its own cache."""
+    """The place where another engine holds the KV blocks of a prompt, of which that engine had `cached_tokens` in its
+    own cache.
+    """
 
     engine: str
     request: str
@@ -38,7 +40,9 @@ class RemoteBlocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handover:
-    """A request's instruction about its KV blocks: to hold them for another engine, or to fetch them from one."""
+    """A request's instruction about its KV blocks: to hold them for another engine, or to fetch them from another
+    engine.
+    """
 
     holds: bool = False
     fetches: RemoteBlocks | None = None
@@ -48,7 +52,9 @@ NO_HANDOVER = Handover()
 
 
 def read_handover(document: Mapping[str, Any]) -> Handover:
-    """The request's `kv_transfer_params`. Incomplete ones transfer nothing, as in vLLM. Raises RequestInvalid."""
+    """Read the request's `kv_transfer_params`. Incomplete parameters transfer nothing, as in vLLM. Raises
+    RequestInvalid.
+    """
     params = document.get(FIELD)
     if params is None:
         return NO_HANDOVER
@@ -77,8 +83,8 @@ class HeldBlocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferSettings:
-    """`lease_seconds` (of engine time) is how long blocks are held; `fails`: a request whose blocks cannot be fetched
-    fails instead of being computed again.
+    """Settings of transfers. `lease_seconds` (of engine time) is how long blocks are held. `fails`: a request whose
+    blocks cannot be fetched fails instead of being computed again.
     """
 
     cost: TransferCost
@@ -88,7 +94,9 @@ class TransferSettings:
 
 
 class KvTransfers:
-    """Both sides of one engine's transfers. The side channel opens when blocks are held for the first time."""
+    """The sending and the receiving side of one engine's transfers. The side channel opens when blocks are held for the
+    first time.
+    """
 
     def __init__(self, pacer: EnginePacer, settings: TransferSettings) -> None:
         self._pacer = pacer
@@ -103,8 +111,8 @@ class KvTransfers:
     # ---- the end that prefilled
 
     async def hold(self, generation: Generation, request: str, host: str) -> dict[str, Any]:
-        """Hold the blocks of a finished prompt; returns the parameters for the decoding engine, which reaches this one
-        at `host`.
+        """Hold the blocks of a finished prompt; returns the parameters for the decoding engine, which reaches this
+        engine at `host`.
         """
         port = await self._side_channel(host)
         name = f"{request}-0-{uuid.uuid4().hex[:8]}"
@@ -153,8 +161,8 @@ class KvTransfers:
             self._pacer.release(held.generation)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one fetch: how many tokens are held and how many transfers share the link; then wait for the end of
-        the transfer.
+        """Answer a fetch: how many tokens are held and how many transfers share the link; then wait for the end of the
+        transfer.
         """
         try:
             asked = orjson.loads(await reader.readline())
@@ -223,7 +231,7 @@ class KvTransfers:
                 await writer.wait_closed()
 
     async def _lost(self, reader: asyncio.StreamReader, seconds: float) -> bool:
-        """Wait for this long; returns True if the other engine disappeared before that."""
+        """Wait for this many seconds; returns True if the other engine disappeared before that."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 return not await reader.read(1)

@@ -20,14 +20,16 @@ AWAKE: SleepGauges = MappingProxyType({"awake": 1, "weights_offloaded": 0, "disc
 
 
 def render_metrics(engines: Sequence[ServedEngine], model: str, answered: AnswerCounts, awake: SleepGauges = AWAKE) -> bytes:
-    """All metrics of an instance's engines, one for each data-parallel rank, which have been advanced to now."""
+    """Render all metrics of an instance's engines, one engine for each data-parallel rank; they have been advanced to
+    now.
+    """
     by_rank = [_families(_lines(engine, rank, model, awake)) for rank, engine in enumerate(engines)]
     merged = [line for families in zip(*by_rank, strict=True) for line in (families[0][0], *chain(*(each[1:] for each in families)))]
     return "".join((*merged, *_http_lines(answered))).encode("utf-8")
 
 
 def _families(lines: Iterable[str]) -> list[list[str]]:
-    """Each metric family's header with its samples."""
+    """Return each metric family's header with its samples."""
     families: list[list[str]] = []
     for line in lines:
         if line.startswith("#"):

@@ -10,8 +10,8 @@ from fairlead_simulator.engine_server.engine import ServedEngine
 from fairlead_simulator.engine_server.requests import Generation
 
 _LATE_SECONDS = 0.0005
-"""Timers are set this much later than needed, because uvloop rounds to milliseconds and a timer that fires early must
-be set again.
+"""Seconds by which timers are set later than needed, because uvloop rounds to milliseconds and a timer that fires early
+must be set again.
 """
 
 
@@ -37,7 +37,7 @@ class Turn:
         return self._pacer.engine.instance.generated(self.generation)
 
     async def progress(self, seen_tokens: int) -> None:
-        """Wait until there are more tokens to show than `seen_tokens`, or the request has ended."""
+        """Wait until the answer has more tokens than `seen_tokens`, or the request has ended."""
         while not self.ended and self.tokens() <= seen_tokens:
             await self._wait()
 
@@ -66,7 +66,7 @@ class Turn:
 
 
 class EnginePacer:
-    """Runs `engine` at `time_scale` times the speed of `clock`, from its creation on.
+    """A pacer that runs `engine` at `time_scale` times the speed of `clock`, from its creation on.
 
     Prefill ends and completions wake their request at once (to the timer's millisecond); streaming requests in decode
     are woken together, every `stream_interval_seconds`. `moved` is called whenever the model has advanced.
@@ -91,7 +91,7 @@ class EnginePacer:
         self._streaming: dict[Turn, None] = {}
         self._timer: asyncio.Handle | None = None
         self._due = 0.0
-        """When `_timer` fires; stored because a handle of uvloop does not say when it is due if that is soon."""
+        """When `_timer` fires; stored because uvloop's handle does not report a time that is near."""
         self._next_tick = 0.0
         self._idle = asyncio.Event()
 
@@ -126,14 +126,14 @@ class EnginePacer:
         self._arm()
 
     def adopt(self, prompt: bytes, tokens: int) -> int:
-        """Blocks of a prompt arrived from another engine; returns how many tokens are new here."""
+        """Cache blocks of a prompt that arrived from another engine; returns how many tokens are new here."""
         fetched = self.engine.adopt(prompt, tokens, self.now())
         self._deliver()
         self._arm()
         return fetched
 
     def pause(self) -> None:
-        """Begin no generation from now on; those that are submitted meanwhile wait."""
+        """Begin no generation from now on; generations that are submitted meanwhile wait."""
         self.engine.pause()
 
     def resume(self) -> None:
@@ -143,8 +143,8 @@ class EnginePacer:
         self._arm()
 
     def end_all(self) -> None:
-        """End all generations, with the tokens that they have: their clients get an aborted answer. The step in
-        progress ends at once.
+        """End all generations with the tokens that they have: their clients get an aborted answer. The step in progress
+        ends at once.
         """
         ended = {turn: turn.tokens() for turn in self._tickets.values()}
         for turn, tokens in ended.items():
@@ -157,23 +157,23 @@ class EnginePacer:
             turn.wake()
 
     async def until_idle(self) -> None:
-        """Return when every generation has ended."""
+        """Wait until every generation has ended."""
         self._idle.clear()
         if self._tickets:
             await self._idle.wait()
 
     def forget_cache(self) -> bool:
-        """Lose all cached blocks; False, and nothing is lost, while a generation holds some."""
+        """Drop all cached blocks; returns False and drops nothing while a generation holds some."""
         lost = self.engine.memory.forget()
         self._moved()
         return lost
 
     def wall_seconds(self, engine_seconds: float) -> float:
-        """The real seconds that this much engine time takes here."""
+        """Return the real seconds that this much engine time takes here."""
         return engine_seconds / self._time_scale
 
     def advance(self) -> None:
-        """Bring the model up to now (before its state is read)."""
+        """Advance the model to now, before its state is read."""
         self.engine.advance(self.now())
         self._deliver()
 

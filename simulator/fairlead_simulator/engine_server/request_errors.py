@@ -6,7 +6,7 @@ from typing import Any
 
 
 class RequestInvalid(Exception):
-    """A request the engine cannot serve.
+    """A request that the engine cannot serve.
 
     `param` is the field at fault, `kind` the error's type in the answer, `status` the HTTP status.
     """
@@ -30,28 +30,28 @@ class FieldInvalid(RequestInvalid):
 
 
 def missing(field: str) -> FieldInvalid:
-    """Refuses a missing field."""
+    """Return the refusal of a request that lacks a field."""
     return FieldInvalid(field, "Field required")
 
 
 def unsuitable(field: str, value: object, wanted: str) -> FieldInvalid:
-    """Refuses an unusable field; `wanted` completes "should be"."""
+    """Return the refusal of an unusable field; `wanted` completes "should be"."""
     if value is None:
         return missing(field)
     return FieldInvalid(field, f"Input should be {wanted}, not {shown(value)}")
 
 
 def not_simulated(field: str, value: object, remedy: str) -> RequestInvalid:
-    """Refuses a field that vLLM supports and this engine does not."""
+    """Return the refusal of a field that vLLM supports and this engine does not."""
     return RequestInvalid(f"{field}={shown(value)} is not simulated; {remedy} (parameter={field})", field)
 
 
 def unknown_model(asked: object, served: str) -> RequestInvalid:
-    """The 404 for a model that the engine does not serve."""
+    """Return the 404 for a model that the engine does not serve."""
     return RequestInvalid(f"The model `{asked}` does not exist. Valid aliases: {served}.", "model", 404, "NotFoundError")
 
 
 def shown(value: Any) -> str:
-    """A value shortened for an error message."""
+    """Return a value shortened for an error message."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"

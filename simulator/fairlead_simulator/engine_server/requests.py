@@ -11,19 +11,19 @@ class Generation(TextRequest):
 
     finish_reason: str = "length"
     pooled: bool = False
-    """Only the prompt is computed, as for an embedding: `output_tokens` is 1, but that token is neither produced nor
-    counted.
+    """Whether only the prompt is computed, as for an embedding: `output_tokens` is 1, but that token is neither
+    produced nor counted.
     """
     fetched_tokens: int = 0
     """Tokens of the prompt whose KV came from another engine."""
     prefill_cached_tokens: int | None = None
-    """Prompt tokens that the prefill engine had cached when its blocks were fetched; usage reports them, as vLLM's
+    """Prompt tokens that the prefill engine had cached when its blocks were fetched; `usage` reports them, as vLLM's
     does.
     """
     arrived_at: float = -1.0
     last_token_at: float = -1.0
-    """When the last token came that was made by a prefill, or, after the request left the decode
-    batch, its last token.
+    """When the last token made by a prefill came or, after the request left the decode batch, when its last
+    token came.
     """
 
     @property

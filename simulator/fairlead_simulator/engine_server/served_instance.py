@@ -1,4 +1,4 @@
-"""How protocols use the instance: work goes into the engine, and comes back as whole answers or as streams.
+"""The methods by which protocols use the instance: they submit work to the engine, and get whole answers or streams.
 
 Prefill queue, prefix cache, decode pacing, failure injection and metrics are the same for every path; a protocol only
 reads a request and writes the answer's form.
@@ -49,7 +49,7 @@ class Rank(NamedTuple):
 
 
 class ServedInstance:
-    """One simulated instance behind HTTP. `now` returns Unix seconds, for times in answers. `others` are its
+    """One simulated instance behind HTTP. `now` returns Unix seconds, for times in answers. `others` are the
     data-parallel ranks after the first, each with its own engine.
     """
 
@@ -66,13 +66,13 @@ class ServedInstance:
     ) -> None:
         self.settings = settings
         self.kv_event_sources = dict(kv_event_sources or {})
-        """For each rank, where KV events are published."""
+        """The place where each rank's KV events are published."""
         self.tokenizer = ByteTokenizer(settings.bytes_per_token)
         self.ranks = (Rank(pacer, transfers), *others)
         self.sleep_mode = sleep_mode
-        """None: the engine has none of the paths by which it is put to sleep."""
+        """The sleep of the instance. None: the engine has no paths that put it to sleep."""
         self.load = 0
-        """Requests being served on the paths that compute."""
+        """Number of requests being served on the paths that compute."""
         self.answered: dict[tuple[str, str, str], int] = {}
         """HTTP answers by handler, method and class of status."""
         self._answers = answers
@@ -84,16 +84,16 @@ class ServedInstance:
         return time.monotonic() >= self.settings.ready_at
 
     def now(self) -> int:
-        """Unix seconds."""
+        """Return the Unix time in whole seconds."""
         return int(self._now())
 
     def new_id(self, prefix: str) -> str:
-        """An id no other answer has."""
+        """Return an id that no other answer has."""
         return f"{prefix}{self.settings.id_prefix}{next(self._numbers):x}"
 
     def rank_of(self, exchange: Exchange) -> Rank:
-        """The rank that a request's header names, as vLLM reads it; else the least loaded one, where a waiting request
-        counts as four. Raises RequestInvalid.
+        """Return the rank that a request's header names, as vLLM reads it; else the least loaded rank, where a waiting
+        request counts as four. Raises RequestInvalid.
         """
         try:
             named = int(exchange.headers[RANK_HEADER])
@@ -113,8 +113,8 @@ class ServedInstance:
         arrived_at: float = -1.0,
         fetched: int | None = None,
     ) -> Run:
-        """Queue work that arrived at this engine time (-1 = now). `fetched` tokens of its prompt came from elsewhere.
-        Raises ContextTooLong or EngineOverloaded.
+        """Queue work that arrived at this engine time (-1 = now). Another engine computed `fetched` tokens of its
+        prompt. Raises ContextTooLong or EngineOverloaded.
         """
         start = self._answers.start_of(work.prompt, continues=work.continues)
         remote = work.handover.fetches

@@ -1,6 +1,6 @@
-"""Sleep as vLLM has it: what `/sleep` and `/wake_up` do, and how long they take.
+"""Sleep as in vLLM: the effects of `/sleep` and `/wake_up`, and how long they take.
 
-A sleeping engine answers `/health`, lists its models and takes requests, which wait until it is awake: nothing in its
+A sleeping engine answers `/health`, lists its models and accepts requests, which wait until it is awake: nothing in its
 answers warns a client. Level 1 moves the weights to the host's memory and level 2 discards them; both lose the KV
 cache. Level 0 only stops computing. An engine that wakes from level 2 has no weights until they are loaded again.
 """
@@ -31,11 +31,13 @@ class SleepMode:
 
     @property
     def is_sleeping(self) -> bool:
-        """Whether it computes nothing, at any level."""
+        """Whether the instance computes nothing, at any level of sleep."""
         return bool(self._tags) or any(pacer.engine.held is not None for pacer in self._pacers)
 
     async def sleep(self, level: int, mode: PauseMode) -> None:
-        """Fall asleep; what runs is aborted, or waited for. Raises RequestInvalid while other engines fetch KV here."""
+        """Fall asleep; running generations are aborted, or waited for. Raises RequestInvalid while other engines fetch
+        KV here.
+        """
         async with self._turn:
             for pacer in self._pacers:
                 await _pause(pacer, mode)
@@ -49,7 +51,7 @@ class SleepMode:
             self.gauges = {state: int(state == _GAUGES[level]) for state in AWAKE}
 
     async def wake(self, tags: Collection[str] | None) -> bool:
-        """Wake up, or restore only what these tags name; returns whether it is awake."""
+        """Wake up, or restore only the parts that these tags name; returns whether the instance is awake."""
         async with self._turn:
             wanted = TAGS if tags is None else {tag for tag in tags if tag != "scheduling"}
             if self._tags and wanted and wanted <= self._tags | (TAGS if tags is None else set()):

@@ -47,7 +47,7 @@ class EngineStatistics:
     prefix_hits_tokens: int = 0
     prompt_tokens: int = 0
     prompt_tokens_cached: int = 0
-    """Tokens of `prompt_tokens` that the cache had, or another engine."""
+    """The part of `prompt_tokens` that this engine's cache or another engine had."""
     prompt_tokens_external: int = 0
     """Prompt tokens whose blocks came from another engine."""
     transfers_failed: int = 0
@@ -75,7 +75,7 @@ class EngineStatistics:
     _last_decode_at: float = 0.0
 
     def admitted(self, request: Generation, now: float) -> None:
-        """The prompt was looked up in the cache, and its time in the queue is over."""
+        """Record that the prompt was looked up in the cache, and that the request's time in the queue is over."""
         self.prefix_queries_tokens += request.context_tokens
         self.prefix_hits_tokens += request.hit_tokens - request.external_tokens
         self._observe(self.queue_time, now - request.arrived_at)
@@ -86,7 +86,7 @@ class EngineStatistics:
         self.transfer_bytes.observe(size)
 
     def prefilled(self, request: Generation, now: float) -> None:
-        """The first token, or after a preemption the next one."""
+        """Record the first token or, after a preemption, the next token."""
         self.generation_tokens += not request.pooled
         if request.first_token_at < 0:
             self.prompt_tokens += request.input_tokens
@@ -101,7 +101,7 @@ class EngineStatistics:
             self._fresh[request] = None
 
     def decoded(self, sequences: int, steps: int, first_end: float, last_end: float) -> None:
-        """Record times between tokens: the first step's gap includes the prefills before it; the others get their
+        """Record times between tokens: the first step's gap includes the prefills before it; the other steps get their
         mean.
         """
         self.generation_tokens += steps * sequences
@@ -116,18 +116,20 @@ class EngineStatistics:
         self._last_decode_at = last_end
 
     def stopped_decoding(self, request: Generation) -> None:
-        """The request leaves the batch, which no longer stores the time of its last token; the request keeps it."""
+        """Record that the request leaves the batch, which no longer stores the time of its last token; the request
+        keeps it.
+        """
         if request in self._fresh:
             del self._fresh[request]
         else:
             request.last_token_at = self._last_decode_at
 
     def preempted(self, request: Generation) -> None:
-        """The request waits again after a preemption."""
+        """Record that the request waits again after a preemption."""
         self.preemptions += 1
 
     def finished(self, request: Generation, now: float) -> None:
-        """The request has all its tokens."""
+        """Record that the request has all its tokens."""
         self.ended[request.finish_reason] += 1
         self._observe(self.end_to_end, now - request.arrived_at)
         decoded = now - request.first_token_at
@@ -138,7 +140,7 @@ class EngineStatistics:
         self.request_generation_tokens.observe(0 if request.pooled else request.generated)
 
     def aborted(self, request: Generation) -> None:
-        """The request's client disconnected."""
+        """Record that the request's client disconnected."""
         self.ended["abort"] += 1
 
     def _observe(self, histogram: Histogram, seconds: float, times: int = 1) -> None:

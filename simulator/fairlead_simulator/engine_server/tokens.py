@@ -1,8 +1,9 @@
-"""The simulated engine's tokenizer: every `bytes_per_token` bytes of UTF-8 are one token, the last one may be shorter.
+"""The simulated engine's tokenizer: every `bytes_per_token` bytes of UTF-8 are one token; the last token may be
+shorter.
 
-A token's id is its bytes read as a little-endian number; a shorter token is filled up with 0xFF, which UTF-8 never
+A token's id is its bytes read as a little-endian number; a shorter token is padded with 0xFF, which UTF-8 never
 contains, so ids and texts map to each other without a vocabulary. At the usual width of 4 an id fits an unsigned 32-bit
-integer, and a prompt of ids is the same bytes as its text.
+integer, and a prompt of ids has the same bytes as its text.
 """
 
 from collections.abc import Sequence
@@ -10,19 +11,21 @@ from collections.abc import Sequence
 from fairlead_simulator.engine_server.request_errors import RequestInvalid, unsuitable
 
 _WIDEST = 7
-"""Ids of wider tokens (in bytes) would not be exact as JSON numbers."""
+"""Maximum width of a token in bytes; the ids of wider tokens would not be exact as JSON numbers."""
 
 _FILLER = b"\xff"
 
 
 class ByteTokenizer:
-    """Text ↔ token ids. The engine model computes as many tokens as it counts, and `usage` says the same number."""
+    """A tokenizer: text ↔ token ids. The engine model computes as many tokens as it counts, and `usage` reports the
+    same number.
+    """
 
     def __init__(self, bytes_per_token: int) -> None:
         self._width = bytes_per_token
 
     def count(self, prompt: bytes) -> int:
-        """Tokens of a prompt."""
+        """Return the number of tokens of a prompt."""
         return -(-len(prompt) // self._width)
 
     def ids(self, prompt: bytes) -> list[int]:
@@ -32,7 +35,9 @@ class ByteTokenizer:
         return [int.from_bytes(prompt[at : at + width].ljust(width, _FILLER), "little") for at in range(0, len(prompt), width)]
 
     def prompt(self, ids: Sequence[object], field: str) -> bytes:
-        """The bytes of token ids. A short token in the middle keeps its padding, so that every id stays one token."""
+        """Return the bytes of token ids. A short token in the middle keeps its padding, so that every id stays one
+        token.
+        """
         self._check_width()
         pieces: list[bytes] = []
         for place, number in enumerate(ids):

@@ -11,15 +11,15 @@ from fairlead_simulator.engine_server.pacing import Turn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """One prompt to compute and the length of its answer. The answer is ended by the model (`stop`) or by the client's
-    limit (`length`).
+    """A prompt to compute and the length of its answer. The model (`stop`) or the client's limit (`length`) ends the
+    answer.
     """
 
     prompt: bytes
     max_tokens: int
     finish_reason: str = "length"
     pooled: bool = False
-    """Only the prompt is computed, as for an embedding; nothing is generated."""
+    """Whether only the prompt is computed, as for an embedding, and nothing is generated."""
     handover: Handover = NO_HANDOVER
     continues: bool = False
     """Whether the prompt may end within an answer that is continued."""
@@ -27,7 +27,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Token counts of one answer. `created_tokens` are the prompt tokens in blocks the cache did not have."""
+    """Token counts of one answer. `created_tokens` are the prompt tokens in blocks that the cache did not have."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -48,14 +48,14 @@ class Run:
         self.work = work
         self.ticket = ticket
         self.held: dict[str, Any] | None = None
-        """Where its KV blocks are held; the parameters for the engine that may fetch them."""
+        """The parameters for an engine that may fetch the KV blocks: where they are held."""
         self._answers = answers
         self._start = answers.start_of(work.prompt, continues=work.continues)
         self._block_tokens = block_tokens
 
     @property
     def finish_reason(self) -> str:
-        """Why the answer ended: by its work, or `abort` if the engine gave it up."""
+        """Why the answer ended: the reason in its work, or `abort` if the engine gave it up."""
         return self.ticket.generation.finish_reason
 
     @property
@@ -95,16 +95,16 @@ class Run:
 
 
 class StreamForm(Protocol):
-    """How a protocol writes one stream, as bytes of server-sent events. `words` may be empty at the end."""
+    """The way in which a protocol writes a stream, as bytes of server-sent events. `words` may be empty at the end."""
 
     def preface(self) -> bytes:
-        """The text that is sent before the engine has made a token; may be empty."""
+        """Return the text that is sent before the engine has made a token; may be empty."""
 
     def opening(self, run: Run) -> bytes:
-        """The part of the stream before the first words."""
+        """Return the part of the stream before the first words."""
 
     def content(self, words: bytes, tokens: int) -> bytes:
-        """Some words, and how many tokens there are with them."""
+        """Return the part of the stream with some words, of the answer's first `tokens` tokens."""
 
     def closing(self, words: bytes, run: Run, extra: dict[str, Any]) -> bytes:
-        """The last words and everything that ends the stream; `extra` are fields for the last document."""
+        """Return the last words and everything that ends the stream; `extra` are fields for the last document."""

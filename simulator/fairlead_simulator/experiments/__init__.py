@@ -2,6 +2,6 @@
 are measured and shown.
 
 A cell is one combination of policy, rate, early rejection mode and seed; cells share nothing and may run in several
-processes. It must not decide anything about routing or engines. Its danger: figures that compare different requests;
-measured requests are therefore chosen by index.
+processes. The package must not decide anything about routing or engines. Its danger: figures that compare different
+requests; measured requests are therefore chosen by index.
 """

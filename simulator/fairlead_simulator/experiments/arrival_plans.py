@@ -27,7 +27,7 @@ Spread = Literal["random", "even", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Rows of a trace, ready to be planned at any rate. `seconds` since the first arrival; equal stamps are spread
+    """Rows of a trace, ready to be planned at any rate. `seconds` are since the first arrival; equal stamps are spread
     evenly over the gap to the next stamp.
     """
 
@@ -39,11 +39,11 @@ class Workload:
     tenants: tuple[str, ...] = ()
     """The tenant of each row; empty = all rows belong to one tenant."""
     classes: tuple[str, ...] = ()
-    """The priority class of each row; empty = all have the default."""
+    """The priority class of each row; empty = all rows have the default."""
     dropped: int = 0
     """Rows left out because their prompt was too long."""
     found_sessions: Sessions | None = None
-    """How sessions were found; None if none were looked for."""
+    """The sessions that were found; None if sessions were not inferred."""
 
     @property
     def native_rate(self) -> float:
@@ -53,8 +53,8 @@ class Workload:
 
 
 def load_workload(rows: Iterable[TraceRow], *, requests: int | None, max_input: int | None, infer_sessions: bool) -> Workload:
-    """The first `requests` rows whose prompt is shorter than `max_input` tokens. Gaps left by dropped rows stay in the
-    arrival times.
+    """Load the first `requests` rows whose prompt is shorter than `max_input` tokens. Gaps left by dropped rows stay in
+    the arrival times.
 
     If requested, rows without a session get one inferred from prefixes and times, as in `fairlead replay`.
     """
@@ -84,8 +84,8 @@ def load_workload(rows: Iterable[TraceRow], *, requests: int | None, max_input: 
 
 
 def _groups(rows: Iterable[TraceRow]) -> Iterator[tuple[float, float, list[TraceRow]]]:
-    """Groups of rows with equal stamps: seconds since the first, the gap to the next stamp (for the last group: the gap
-    before it), the rows.
+    """Yield groups of rows with equal stamps: seconds since the first stamp, the gap to the next stamp (for the last
+    group: the gap before it), the rows.
     """
     first: float | None = None
     gap = 0.0
@@ -108,9 +108,9 @@ def _groups(rows: Iterable[TraceRow]) -> Iterator[tuple[float, float, list[Trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalPlan:
-    """How a workload is run.
+    """The way in which a workload is run.
 
-    Rates in requests per second; the first `warmup` requests are not measured and may come at a rate of their own.
+    Rates in requests per second; the first `warmup` requests are not measured and may arrive at a rate of their own.
     """
 
     rate: float
@@ -165,7 +165,7 @@ def plan_jobs(workload: Workload, plan: ArrivalPlan) -> list[Job]:
 
 
 def check_closed_loop(workload: Workload) -> None:
-    """Raises WorkloadImpossible for a row without a session or a pause."""
+    """Raise WorkloadImpossible for a row without a session or a pause."""
     begun: set[str] = set()
     for number, row in enumerate(workload.rows, start=1):
         field = "session_id" if row.session is None else "delay" if row.session in begun and row.pause_ms is None else None
@@ -177,7 +177,7 @@ def check_closed_loop(workload: Workload) -> None:
 
 
 def exchanged(workload: Workload, seed: int) -> Workload:
-    """Another sample of the same traffic: for seed 0 the workload unchanged, else with its sessions' start times
+    """Return another sample of the same traffic: for seed 0 the workload unchanged, else with its sessions' start times
     exchanged.
     """
     if seed == 0 or len(workload.rows) < 2:
@@ -221,14 +221,14 @@ def _in_order(workload: Workload, at: list[float]) -> Workload:
 
 
 def ideal_hits(workload: Workload) -> tuple[list[int], IdealCache]:
-    """For each row, the tokens that an unlimited shared cache would save; and that cache's totals."""
+    """Return, for each row, the tokens that an unlimited shared cache would save; and that cache's totals."""
     cache = IdealCache()
     return [cache.add(row) for row in workload.rows], cache
 
 
 def arrivals(workload: Workload, plan: ArrivalPlan) -> list[float]:
-    """Arrival times at the plan's rates: warm-up and measured part are each stretched to their average rate. If all
-    rows have one stamp, they arrive at equal distances.
+    """Return arrival times at the plan's rates: the warm-up and the measured part are each stretched to their average
+    rate. If all rows have the same stamp, they arrive at equal distances.
     """
     seconds = _spread(workload, plan)
     warmup = min(plan.warmup, len(seconds))
@@ -258,8 +258,8 @@ def _stretched(seconds: Sequence[float], rate: float, start: float) -> list[floa
 
 
 def _scrambled(workload: Workload, seed: int) -> list[int]:
-    """The block ids of all rows, one row after the other, renamed with the seed: SplitMix64's finalizer, a bijection of
-    64-bit numbers.
+    """Return the block ids of all rows, one row after the other, renamed with the seed by SplitMix64's finalizer, a
+    bijection of 64-bit numbers.
     """
     full = chain.from_iterable(row.hash_ids[: row.full_blocks] for row in workload.rows)
     try:
@@ -273,7 +273,7 @@ def _scrambled(workload: Workload, seed: int) -> list[int]:
 
 
 def _mixed(values: "np.ndarray[tuple[int], np.dtype[np.uint64]]") -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
-    """Each value mixed; arithmetic is modulo 2^64."""
+    """Return each value mixed; arithmetic is modulo 2^64."""
     mixed = values + np.uint64(0x9E37_79B9_7F4A_7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58_476D_1CE4_E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D0_49BB_1331_11EB)

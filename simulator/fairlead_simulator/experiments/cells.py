@@ -35,7 +35,7 @@ class Cell:
     quality: ObservationQuality = field(default_factory=ObservationQuality)
     timeline: tuple[TimelineEvent, ...] = ()
     scaling: SimulatedScaling | None = None
-    """Rules of scaling; None: the pool keeps its size except for the timeline."""
+    """The rules of scaling; None: the pool keeps its size except for the timeline."""
     targets: Targets
 
     @property
@@ -56,7 +56,7 @@ class CellResult:
     events: int
     loads: tuple[tuple[float, dict[str, int]], ...] = ()
     moves: tuple[tuple[float, str, str], ...] = ()
-    """(time, kind, source, target)"""
+    """Moves as (time, kind, source, target)."""
     sizes: tuple[SizeChange, ...] = ()
     """The changes that scaling made, in order of time."""
     parts: tuple[Part, ...] = ()
@@ -87,7 +87,7 @@ class CellResult:
 
 
 def check_fits(workload: Workload, spec: SimulatedPool) -> None:
-    """Raises WorkloadImpossible if some row could never be served, because it is longer than the KV memory of one
+    """Raise WorkloadImpossible if some row could never be served, because it is longer than the KV memory of one
     instance.
     """
     capacity = spec.preset.kv_tokens // spec.preset.block_tokens * spec.preset.block_tokens
@@ -180,7 +180,7 @@ def run_cells(
 
 @contextmanager
 def _naming(cell: Cell) -> Iterator[None]:
-    """Adds the failed run's name to errors that do not name it, such as a policy's own."""
+    """Add the failed run's name to errors that do not name it, such as a policy's own."""
     try:
         yield
     except (SimulatorError, FairleadError):
@@ -190,7 +190,7 @@ def _naming(cell: Cell) -> Iterator[None]:
 
 
 def _begin_worker() -> None:
-    """Starts a worker process: it leaves Ctrl-C to its parent, and ends with the parent in any case."""
+    """Start a worker process: it leaves Ctrl-C to its parent, and ends with the parent in any case."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -204,8 +204,8 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _without_collecting() -> Iterator[None]:
-    """Disables garbage collection: a run makes few reference cycles, and searching for them takes a
-    fifth of its time.
+    """Disable garbage collection: a run makes few reference cycles, and searching for them takes a fifth of
+    its time.
     """
     collecting = gc.isenabled()
     gc.disable()

@@ -34,7 +34,7 @@ EARLY_REJECTION_MODES = {"disabled": "Disabled", "load": "Load", "predicted": "P
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyChoice:
-    """A policy by name with its parameters, checked; `label` as it was written."""
+    """A policy by name with its parameters, checked; `label` is the choice as it was written."""
 
     label: str
     name: str
@@ -42,7 +42,7 @@ class PolicyChoice:
 
 
 def parse_policies(text: str) -> tuple[PolicyChoice, ...]:
-    """`dualmap:slo_fraction=0.5;rebalance=false,ear`; a parameter that is an object is named by its YAML file:
+    """Parse `dualmap:slo_fraction=0.5;rebalance=false,ear`. A parameter that is an object is given by its YAML file:
     `endpoint-picker:config=epp.yaml`. Raises UnknownName and InvalidInput.
     """
     choices = tuple(_policy(part.strip()) for part in text.split(",") if part.strip())
@@ -59,7 +59,7 @@ def notes_of(choices: Sequence[PolicyChoice]) -> list[str]:
 
 
 def parse_rates(text: str, saturation: float) -> tuple[float, ...]:
-    """`4,8,1.25x`: requests per second, or multiples of `saturation`. Raises InvalidInput."""
+    """Parse `4,8,1.25x`: requests per second, or multiples of `saturation`. Raises InvalidInput."""
     rates: list[float] = []
     for part in (part.strip() for part in text.split(",")):
         number = _number(part.removesuffix("x"))
@@ -76,8 +76,8 @@ def parse_rates(text: str, saturation: float) -> tuple[float, ...]:
 
 
 def parse_belief(text: str, true_speed: float) -> float:
-    """`0.25x` or `1562`: the prefill speed that routers assume, relative to the true one or in tokens per second.
-    Raises InvalidInput.
+    """Parse `0.25x` or `1562`: the prefill speed that routers assume, relative to the true speed or in tokens per
+    second. Raises InvalidInput.
     """
     number = _number(text.strip().removesuffix("x"))
     speed = 0.0 if number is None else number * true_speed if text.strip().endswith("x") else number
@@ -88,12 +88,12 @@ def parse_belief(text: str, true_speed: float) -> float:
 
 
 def parse_speeds(text: str) -> tuple[float, ...]:
-    """`1,1,0.5`: the speeds of instances, as multiples of the preset's. Raises InvalidInput."""
+    """Parse `1,1,0.5`: the speeds of instances, as multiples of the preset's. Raises InvalidInput."""
     return _in_turn("--speeds", text, SLOWEST, FASTEST)
 
 
 def parse_weights(text: str) -> tuple[float, ...]:
-    """`1,1,0.5`: weights of instances on the hash ring. Raises InvalidInput."""
+    """Parse `1,1,0.5`: weights of instances on the hash ring. Raises InvalidInput."""
     return _in_turn("--weights", text, LEAST_WEIGHT, MOST_WEIGHT)
 
 
@@ -108,7 +108,7 @@ def _in_turn(option: str, text: str, least: float, most: float) -> tuple[float, 
 
 
 def early_rejection_modes(text: str) -> tuple[str, ...]:
-    """`disabled,load` → modes of a table. Raises UnknownName."""
+    """Parse `disabled,load` into the modes of a table. Raises UnknownName."""
     modes: list[str] = []
     for part in (part.strip().lower() for part in text.split(",")):
         if part not in EARLY_REJECTION_MODES:
@@ -139,7 +139,7 @@ def _policy(text: str) -> PolicyChoice:
 
 
 def parameter_path(error: InvalidInput) -> str:
-    """The path of the erroneous parameter: `slo_fraction`, `config.plugins[0].type`."""
+    """Return the path of the erroneous parameter: `slo_fraction`, `config.plugins[0].type`."""
     return error.field.removeprefix("spec.routing.parameters.")
 
 
@@ -157,15 +157,15 @@ def _object(path: Path, place: str) -> Mapping[str, Any]:
 
 
 def _refuse_twice(option: str, written: list[str]) -> None:
-    """Refuses a choice that is named twice: it would be run twice and averaged as one."""
+    """Refuse a choice that is named twice, because both would be run and averaged as one."""
     for position, one in enumerate(written):
         if one in written[:position]:
             raise InvalidInput(option, one, "it is named twice; write it once")
 
 
 def _value(text: str, kind: str | None) -> Any:
-    """The value as the parameter's kind reads it; a value that cannot be read is passed on to the check, which names
-    it.
+    """Return the value as the parameter's kind reads it. A value that cannot be read is passed on to the check, which
+    names it in its error.
     """
     if text.lower() in ("none", "null", ""):
         return None
@@ -183,7 +183,7 @@ def _number(text: str) -> float | None:
 
 
 def read_scaling(path: Path, *, split: bool) -> SimulatedScaling:
-    """The scaling rules in a file; `split`: whether the pool has prefill and decode instances. Raises
+    """Read the scaling rules in a file; `split`: whether the pool has prefill and decode instances. Raises
     ScalingInvalid.
     """
     try:

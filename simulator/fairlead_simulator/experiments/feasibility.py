@@ -1,5 +1,5 @@
-"""Checks before anything runs: whether the requested simulation is possible, with errors in terms of
-the command line.
+"""Checks, before anything runs, whether the requested simulation is possible. Errors are in terms of the
+command line.
 """
 
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.simulation.timeline import Override, ScaleTo, TimelineEvent
 
 LONGEST_SECONDS = 30 * 86_400
-"""Maximum simulated time: idle seconds cost little, but not nothing."""
+"""Maximum simulated time in seconds: idle seconds cost little, but not nothing."""
 
 
 def check_duration(requests: int, rates: Sequence[float], warmup: int, warmup_rate: float | None) -> None:
-    """Raises InvalidInput if requests come so rarely that a run would take longer than LONGEST_SECONDS of simulated
+    """Raise InvalidInput if requests come so rarely that a run would take longer than LONGEST_SECONDS of simulated
     time.
     """
     if warmup_rate is not None:
@@ -39,7 +39,7 @@ def _check_duration(option: str, requests: int, rate: float) -> None:
 
 
 def check_policies(policies: Sequence[PolicyChoice], spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> None:
-    """Raises InvalidInput for a policy whose roles the pool lacks, and for parameters that the policy in force at that
+    """Raise InvalidInput for a policy whose roles the pool lacks, and for parameters that the policy in force at that
     time does not have.
     """
     roles = {Role.BOTH} if spec.instances else {Role.PREFILL, Role.DECODE}
@@ -70,7 +70,7 @@ def _check_roles(field: str, policy: str, roles: set[Role]) -> None:
 
 
 def check_failures(spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> None:
-    """Raises InvalidInput for a failure of an instance that does not exist at that time."""
+    """Raise InvalidInput for a failure of an instance that does not exist at that time."""
     changes, table, events = PoolChanges(spec, timeline), spec.first_table(), EventQueue()
 
     def apply(event: PlannedChange, now: float) -> None:
@@ -87,8 +87,8 @@ def check_failures(spec: SimulatedPool, timeline: Sequence[TimelineEvent]) -> No
 
 
 def check_outputs(json_path: Path | None, plots: Path | None) -> None:
-    """Raises OutputUnwritable before the simulation if its results could not be written. Creates the
-    folder for plots.
+    """Raise OutputUnwritable before the simulation if its results could not be written. Creates the folder for
+    plots.
     """
     if json_path is not None:
         if json_path.is_dir():

@@ -1,5 +1,5 @@
-"""What a cache in engines' host memory would bring: predicted from the reuse distances of recorded prompts, and
-advised only where a simulation of the same prompts finds as much.
+"""Predicts the gain of a cache in engines' host memory from the reuse distances of recorded prompts. The cache is
+advised only if a simulation of the same prompts finds the same gain.
 """
 
 from collections.abc import Sequence
@@ -18,19 +18,21 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS
 
 
 def predicted(distances: ReuseDistances, engine: EnginePreset, instances: int, tokens: int) -> HostCache:
-    """What this many tokens of host memory behind the engine's own cache add, by reuse distances alone."""
+    """Return the gain in hits from this many tokens of host memory behind the engine's own cache, by reuse distances
+    alone.
+    """
     own, more = (distances.hit_share(size, instances) for size in (engine.cache_tokens, max(tokens, engine.cache_tokens)))
     return HostCache(tokens=tokens, predicted=more.value - own.value, error=_error_of(own, more))
 
 
 def _error_of(own: HitShare, more: HitShare) -> float:
-    """That of the larger share: both rest on the same sessions, and what they have in common cancels out."""
+    """Return the larger error of the two shares: both rest on the same sessions, so their common error cancels out."""
     return max(own.error, more.error)
 
 
 def tried(workload: Workload, spec: SimulatedPool, load: float, sizes: Sequence[int]) -> list[HostCache]:
-    """What caches of these sizes, which engines load from at this many tokens per second, add: predicted, and simulated
-    with routers that follow the engines' KV events. Raises WorkloadImpossible.
+    """Return the gains of caches of these sizes in tokens, from which engines load `load` tokens per second: predicted,
+    and simulated with routers that follow the engines' KV events. Raises WorkloadImpossible.
     """
     check_fits(workload, spec)
     distances = ReuseDistances(workload.rows, BLOCK_TOKENS, workload.sessions)
@@ -57,7 +59,7 @@ def tried(workload: Workload, spec: SimulatedPool, load: float, sizes: Sequence[
 
 
 def words(one: HostCache, kv_bytes: int | None) -> str:
-    """For people; `kv_bytes` are those of a token in the KV cache, None if unknown."""
+    """Describe a gain for people; `kv_bytes` are the bytes of a token in the KV cache, None if unknown."""
     simulated = "not simulated" if one.simulated is None else f"{one.simulated:+.1%} in a simulation"
     verdict = "confirmed" if one.is_confirmed else "not confirmed, so not advised"
     added = f"{one.predicted:+.1%} hits (± {one.error:.1%})"

@@ -1,6 +1,6 @@
 """Computes the figures of a finished run.
 
-Requests are measured by their index, so that every policy is judged by the same ones.
+Requests are measured by their index, so that every policy is judged by the same requests.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -14,8 +14,9 @@ from fairlead_simulator.traces.descriptions import percentile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """When a request counts as in time: TTFT strictly below its target, and TPOT at most its target if there is one.
-    Seconds."""
+    """The targets in seconds within which a request counts as in time: TTFT strictly below its target, and TPOT at most
+    its target if there is one.
+    """
 
     ttft_seconds: float
     tpot_seconds: float | None = None
@@ -23,7 +24,9 @@ class Targets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """One run. Shares are of measured requests; latencies in seconds over those served, None without any."""
+    """The figures of a run. Shares are of measured requests; latencies in seconds over served requests, None without
+    any.
+    """
 
     requests: int
     served: int
@@ -31,9 +34,9 @@ class Figures:
     rate_achieved: float
     """Arrival rate of the measured requests, per second."""
     attainment: float
-    """Share of all arrived requests that were served in time; refused and failed ones count as missed."""
+    """Share of all arrived requests that were served in time; refused and failed requests count as missed."""
     ttft_attainment: float
-    """The same share, judged by the TTFT target alone."""
+    """The same share, by the TTFT target alone."""
     rejected_share: float
     ttft_p50: float | None
     ttft_p90: float | None
@@ -47,19 +50,20 @@ class Figures:
     """The hit rate of an unlimited cache shared by all instances, over all measured requests."""
     belief_exact: float | None
     """Share of served requests whose cached tokens the router predicted exactly when it sent them. Requests that
-    fetched tokens are left out here and in `belief_error`.
+    fetched tokens are left out of this figure and of `belief_error`.
     """
     belief_error: float | None
     """The sum of each request's error in cached tokens, as a share of all cached tokens."""
     load_cv: float
-    """Coefficient of variation of pending prefill tokens over instances, mean over the seconds of the measured part in
-    which any were pending."""
+    """Coefficient of variation of pending prefill tokens over instances, as a mean over those seconds of the measured
+    part in which tokens were pending.
+    """
     migrations: int
     reroutes: int
     preemptions: int
     output_tokens_per_second: float
-    """Output tokens per second during the arrival of the measured requests, including answers to earlier ones. If it
-    were measured until the last answer's end, it would depend on the length of that answer.
+    """Output tokens per second while the measured requests arrived, including tokens of answers to earlier requests. If
+    the time lasted until the last answer's end, the figure would depend on the length of that answer.
     """
 
     @property
@@ -80,7 +84,9 @@ class Part:
 
 
 def measure_parts(result: RunResult, warmup: int, targets: Targets) -> tuple[Part, ...]:
-    """Figures over the jobs from index `warmup` on, by tenant and class; empty if all belong to one."""
+    """Return the figures over the jobs from index `warmup` on, by tenant and class; empty if all jobs have the same
+    tenant and class.
+    """
     parts: dict[tuple[str, str], list[Job]] = {}
     for job in result.jobs:
         if job.index >= warmup:
@@ -103,8 +109,8 @@ def _part(tenant: str, of_class: str, jobs: Sequence[Job], targets: Targets) -> 
 
 
 def measure(result: RunResult, ideal: Sequence[int], warmup: int, targets: Targets, among: Container[int] | None = None) -> Figures:
-    """Figures over the jobs from index `warmup` on, or over those with the indexes `among`. `ideal` are the unlimited
-    cache's hits per job.
+    """Return the figures over the jobs from index `warmup` on, or over the jobs with the indexes `among`. `ideal` are
+    the unlimited cache's hits per job.
     """
     measured = [job for job in result.jobs if job.index >= warmup and (among is None or job.index in among)]
     served = [job for job in measured if job.phase is Phase.FINISHED]
@@ -151,7 +157,9 @@ def _output_rate(jobs: Iterable[Job], begin: float, end: float) -> float:
 
 
 def _tokens_within(job: Job, begin: float, end: float) -> float:
-    """Tokens of an answer within this time: the first token, and the later ones as if at even distances."""
+    """Return the tokens of an answer between the two times: the first token, and the later tokens as if at equal
+    distances.
+    """
     first, last = job.first_token_at, job.finished_at
     lasted = min(last, end) - max(first, begin)
     later = (job.output_tokens - 1) * lasted / (last - first) if last > first and lasted > 0 else 0.0

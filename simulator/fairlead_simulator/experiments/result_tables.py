@@ -12,7 +12,7 @@ GOODPUT_ATTAINMENT = 0.9
 
 
 def result_tables(results: Sequence[CellResult]) -> Iterator[Table]:
-    """Means over seeds. Goodput is the largest tested rate with 90 % in time."""
+    """Return tables of means over seeds. Goodput is the largest tested rate with 90 % in time."""
     modes = list(dict.fromkeys(result.cell.spec.early_rejection for result in results))
     for mode in modes:
         of_mode = [result for result in results if result.cell.spec.early_rejection == mode]
@@ -51,7 +51,9 @@ def result_tables(results: Sequence[CellResult]) -> Iterator[Table]:
 
 
 def scaling_lines(results: Sequence[CellResult]) -> Iterator[str]:
-    """For each run of a pool that scales itself, and each role: the sizes one after the other, with their times."""
+    """Yield a line for each run of a pool that scales itself, and each role: the sizes one after the other, with their
+    times.
+    """
     for result in results:
         if result.cell.scaling is None:
             continue
@@ -65,7 +67,9 @@ def scaling_lines(results: Sequence[CellResult]) -> Iterator[str]:
 
 
 def goodput(results: Sequence[CellResult]) -> float | None:
-    """The largest tested rate at which the mean attainment over seeds is at least 90 %."""
+    """Return the largest tested rate at which the mean attainment over seeds is at least 90 %; None if there is no such
+    rate.
+    """
     rates = sorted({result.cell.plan.rate for result in results}, reverse=True)
     for rate in rates:
         attainments = [result.figures.attainment for result in results if result.cell.plan.rate == rate]
@@ -95,7 +99,7 @@ def _row(same: Sequence[CellResult]) -> list[str]:
 
 
 def mean(values: Sequence[float | None]) -> float | None:
-    """Mean of the values that are not None; None without any."""
+    """Return the mean of the values that are not None; None if all are None."""
     known = [value for value in values if value is not None]
     return fsum(known) / len(known) if known else None
 

@@ -12,10 +12,10 @@ from fairlead_simulator.experiments.arrival_plans import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saturation:
-    """How long a request keeps an instance busy on average, and the rate at which all instances are busy."""
+    """The mean time for which a request keeps an instance busy, and the rate at which all instances are busy."""
 
     uncached_tokens: float
-    """Mean prompt tokens an endless shared cache would leave to compute."""
+    """Mean prompt tokens per request that would still be computed with an endless shared cache."""
     prefill_seconds: float
     decode_seconds: float
     """Seconds per request in the largest batch that the KV memory holds."""
@@ -30,7 +30,8 @@ def estimate_saturation(
     prefill_instances: float,
     decode_instances: float,
 ) -> Saturation:
-    """An upper bound: no policy has an endless shared cache, nor always the largest batch.
+    """Estimate the upper bound of the request rate: no policy has an endless shared cache, nor always the largest
+    batch.
 
     An instance counts in proportion to its speed.
     """
@@ -48,8 +49,9 @@ def estimate_saturation(
 
 
 def believed_speed(workload: Workload, ideal: Sequence[int], preset: EnginePreset) -> float:
-    """Prefill tokens per second a router would have measured on this workload: uncached tokens over the time they take
-    alone."""
+    """Return the prefill tokens per second that a router would have measured on this workload: uncached tokens over the
+    time they take alone.
+    """
     tokens = seconds = 0.0
     for row, hit in zip(workload.rows, ideal, strict=True):
         miss = max(1, row.input_length - hit)

@@ -1,5 +1,6 @@
-"""Timelines as JSON: a list of events, each with `at` (seconds) and `kind` scale, fail, override, restart-routers or
-part-routers; errors name the event and the field."""
+"""Reads timelines from JSON: a list of events, each with `at` (seconds) and `kind` scale, fail, override,
+restart-routers or part-routers; errors name the event and the field.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -94,7 +95,7 @@ def _override(fields: "_Fields", at: float, place: str) -> Override:
 
 
 class _Fields:
-    """An event's fields; each is taken once, so that unknown ones remain."""
+    """The fields of an event; each field is removed when read, so that unknown fields remain."""
 
     def __init__(self, document: dict[str, Any], place: str) -> None:
         self.document = document

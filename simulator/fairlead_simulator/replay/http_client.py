@@ -20,7 +20,7 @@ _ADDRESS = Address("http://127.0.0.1:8000")
 
 
 class AnswerReader:
-    """Receives one answer. `on_piece` gets body bytes as they arrive; the client fills the rest."""
+    """The reader of an answer. `on_piece` gets body bytes as they arrive; the client fills the other attributes."""
 
     __slots__ = ("headers", "status")
 
@@ -29,7 +29,7 @@ class AnswerReader:
         self.headers: dict[bytes, bytes] = {}
 
     def on_piece(self, piece: bytes) -> None:
-        """A further piece of the body."""
+        """Take a further piece of the body."""
 
 
 class ConnectFailed(Exception):
@@ -46,7 +46,7 @@ class AnswerMalformed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where requests go. `path` is put before every request's own path."""
+    """The server to which requests are sent. `path` is put before every request's own path."""
 
     url: str
     host: str
@@ -56,12 +56,12 @@ class Origin:
 
     @property
     def authority(self) -> str:
-        """For the Host header."""
+        """The value of the Host header."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @staticmethod
     def parse(url: str) -> "Origin":
-        """`http(s)://host[:port][/path]`. Raises ValueError with a remedy."""
+        """Parse `http(s)://host[:port][/path]`. Raises ValueError with a remedy."""
         try:
             parts = urlsplit(_ADDRESS.parse(url))
         except ValueError:
@@ -160,8 +160,8 @@ class Connection(asyncio.Protocol):
 
 
 class HttpClient:
-    """Idle connections per origin, the most recently used first. Unbounded: the caller limits the
-    requests in flight.
+    """A client with idle connections per origin, the most recently used first. Their number is unbounded: the caller
+    limits the requests in flight.
     """
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ class HttpClient:
         self._tls: ssl.SSLContext | None = None
 
     async def request(self, origin: Origin, head: bytes, body: bytes, reader: AnswerReader) -> None:
-        """Exchange one request. If a reused connection is closed before the answer, it is replaced by a new one, once.
+        """Exchange one request. If a reused connection is closed before the answer, a new connection replaces it, once.
 
         Raises ConnectFailed, ConnectionBroke or AnswerMalformed.
         """

@@ -1,4 +1,4 @@
-"""Finds out which model to request if none was given."""
+"""Finds out which model to request if the user gave none."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _PAUSE_SECONDS = 2.0
 
 
 class ModelUnknown(Exception):
-    """No router offers a model; the message says why, `question` what the caller should check."""
+    """No router offers a model; the message says why, `question` says what the caller should check."""
 
     def __init__(self, words: str, question: str = "is the router running, and is --url right?") -> None:
         self.question = question
@@ -41,9 +41,9 @@ async def find_model(
     stop: asyncio.Event,
     console: Console,
 ) -> str:
-    """The model of `pool`, or the first model any router lists when asked with these headers.
+    """Return the model of `pool`, or the first model that any router lists when asked with these headers.
 
-    If `patient`, waits for one; empty if stopped meanwhile.
+    If `patient`, waits for a model; the result is empty if stopped meanwhile.
     """
     while True:
         problems = []

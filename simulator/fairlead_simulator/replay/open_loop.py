@@ -22,7 +22,7 @@ class NobodyListens(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySettings:
-    """How to send. Speeds relative to the trace's own clock."""
+    """Settings of a replay. Speeds are relative to the trace's own clock."""
 
     speed: float = 1.0
     bursts: bool = False
@@ -34,7 +34,7 @@ class ReplaySettings:
 
 @dataclass(slots=True, kw_only=True)
 class Replay:
-    """One run of rows, each with a session. `on_outcome`, if given, is called for every end."""
+    """One run of rows, each with a session. `on_outcome`, if given, is called for every request that ends."""
 
     rows: Sequence[TraceRow]
     sessions: Sessions
@@ -47,7 +47,7 @@ class Replay:
     ideal: IdealCache | None = None
     on_outcome: Callable[[RequestOutcome], None] | None = None
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    """If set, send nothing more and abandon requests in flight."""
+    """An event that, if set, ends the replay: nothing more is sent, and requests in flight are abandoned."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _room: asyncio.Event = field(default_factory=asyncio.Event)
     _refused: str = ""

@@ -8,33 +8,33 @@ from fairlead_simulator.traces.descriptions import percentile
 
 
 class ReplayVerdict(StrEnum):
-    """How a request ended; exactly one of these."""
+    """The way in which a request ended; exactly one of these."""
 
     SERVED = "served"
     REJECTED = "rejected"
     """Refused on purpose: 429 or 503."""
     FAILED = "failed"
-    """No answer, a broken one, or any other error status."""
+    """No answer, an incomplete answer, or any other error status."""
     CANCELLED = "cancelled"
     """Given up by the client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOutcome:
-    """One request. Seconds of wall time; None if it does not apply."""
+    """The outcome of one request. Seconds of wall time; None if a field does not apply."""
 
     index: int
     session: str
     due_seconds: float
-    """When it was due, in seconds after the start of the replay."""
+    """When the request was due, in seconds after the start of the replay."""
     lag_seconds: float
-    """Seconds by which it was sent later than due."""
+    """Seconds by which the request was sent later than due."""
     verdict: ReplayVerdict
     reason: str = ""
     status: int = 0
     instance: str | None = None
     decode: str | None = None
-    """The instance that wrote the answer, if another one computed the prompt."""
+    """The instance that generated the answer, if another instance computed the prompt."""
     decision: str | None = None
     ttft_seconds: float | None = None
     e2e_seconds: float | None = None
@@ -58,7 +58,7 @@ class RequestOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Percentiles:
-    """Seconds; None when nothing was measured."""
+    """Percentiles in seconds; None when nothing was measured."""
 
     p50: float | None
     p90: float | None
@@ -93,7 +93,9 @@ class Summary:
     e2e: Percentiles
     slo_ttft_seconds: float
     slo_attainment: float | None
-    """Share of all sent requests whose first token arrived within the TTFT SLO; rejected and failed ones are misses."""
+    """Share of all sent requests whose first token arrived within the TTFT SLO; rejected and failed requests are
+    misses.
+    """
     token_hit_rate: float | None
     ideal_token_hit_rate: float | None
     """The hit rate that an unlimited cache shared by all instances would have reached with the same prompts."""
@@ -106,9 +108,9 @@ class Summary:
 
 
 class Tally:
-    """Counts outcomes as they come.
+    """A counter of outcomes.
 
-    Counters cover everything; percentiles the latest `remembered` requests (None: all).
+    The counters cover all requests; the percentiles cover the latest `remembered` requests (None: all).
     """
 
     def __init__(self, slo_ttft_seconds: float, time_scale: float = 1.0, remembered: int | None = None) -> None:

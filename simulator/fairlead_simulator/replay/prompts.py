@@ -14,8 +14,8 @@ _RUN_WORDS = 32
 
 
 class PromptWriter:
-    """Writes the text of a row: per block id `512 x bytes_per_token` bytes of ASCII words, the last block cut to the
-    row's length.
+    """A writer of the prompts of rows: for each block id `512 x bytes_per_token` bytes of ASCII words, the last block
+    cut to the row's length.
 
     Another `salt` gives other texts (for a repetition of the trace); ids in `shared` always keep their text.
     """
@@ -30,13 +30,13 @@ class PromptWriter:
         self.block = lru_cache(maxsize=cached_blocks)(self._write_block)
 
     def prompt(self, row: TraceRow, salt: int = 0) -> bytes:
-        """The prompt of a row: exactly `input_length x bytes_per_token` bytes."""
+        """Return the prompt of a row: exactly `input_length x bytes_per_token` bytes."""
         block, shared = self.block, self._shared
         text = b"".join([block(number, 0 if number in shared else salt) for number in row.hash_ids])
         return text[: row.input_length * self._bytes_per_token]
 
     def _write_block(self, number: int, salt: int) -> bytes:
-        """Words that begin with a fingerprint of the id, so that no two blocks share a beginning."""
+        """Return words that begin with a fingerprint of the id, so that no two blocks share a beginning."""
         seed = xxhash.xxh3_64_intdigest(number.to_bytes(16, "little", signed=True) + salt.to_bytes(8, "little"))
         parts = [b"%015x " % (seed >> 4)]
         size, state, limit = 16, seed, _POOL_WORDS - _RUN_WORDS
@@ -49,12 +49,14 @@ class PromptWriter:
 
 
 class BodyWriter:
-    """Builds the JSON body of a streaming chat request around a prompt of plain ASCII, without encoding it again."""
+    """A builder of the JSON body of a streaming chat request around a prompt of plain ASCII, without encoding
+    it again.
+    """
 
     def __init__(self, model: str) -> None:
         self._before = b'{"model":%b,"messages":[{"role":"user","content":"' % orjson.dumps(model)
 
     def body(self, prompt: bytes, max_tokens: int) -> bytes:
-        """`prompt` must need no JSON escapes, as PromptWriter's texts do not."""
+        """Return the body. `prompt` must need no JSON escapes, as PromptWriter's texts do not."""
         after = b'"}],"max_tokens":%d,"stream":true,"stream_options":{"include_usage":true}}' % max_tokens
         return b"".join((self._before, prompt, after))

@@ -1,4 +1,4 @@
-"""One replayed request: builds its body, reads its answer while it arrives, and determines its outcome."""
+"""One replayed request: builds its body, reads its answer while the answer arrives, and determines the outcome."""
 
 import asyncio
 import re
@@ -16,7 +16,9 @@ _KEPT_BYTES = 16_384
 
 
 class StreamedAnswer(AnswerReader):
-    """An SSE answer; only its end is kept. `clock` returns seconds; `on_first_token`, if set, is called once."""
+    """An SSE answer, of which only the end is kept. `clock` returns seconds; `on_first_token`, if set, is
+    called once.
+    """
 
     __slots__ = ("_clock", "_end", "first_token_at", "on_first_token")
 
@@ -45,20 +47,20 @@ class StreamedAnswer(AnswerReader):
         return self.status in (429, 503)
 
     def rejection_reason(self) -> str:
-        """Why the request was refused: from the headers, else from the status."""
+        """Return why the request was refused: from the headers, else from the status."""
         for name in REJECTION_HEADERS:
             if name in self.headers:
                 return self.text(name) or f"http-{self.status}"
         return f"http-{self.status}"
 
     def failure_reason(self) -> str:
-        """Why a received answer is not valid."""
+        """Return why a received answer is not valid."""
         if self.status != 200:
             return f"http-{self.status}"
         return "stream-error" if b'"error"' in self._end else "stream-incomplete"
 
     def retry_after_seconds(self) -> float:
-        """Seconds that the refusal asks to wait; 1 if it does not say."""
+        """Return the seconds that the refusal asks to wait; 1 if it names none."""
         try:
             return max(0.0, float(self.text(b"retry-after") or 1.0))
         except ValueError:
@@ -69,7 +71,7 @@ class StreamedAnswer(AnswerReader):
         return None if value is None else value.decode("latin-1")
 
     def usage(self) -> tuple[int, int, int] | None:
-        """(prompt, cached, completion) tokens of the last reported usage."""
+        """Return (prompt, cached, completion) tokens of the last reported usage."""
         for line in reversed(self._end.split(b"\n")):
             if line.startswith(b"data: {") and b'"usage"' in line:
                 try:
@@ -127,7 +129,7 @@ class Sender:
         """Whether any request ever reached a router."""
 
     async def send(self, planned: Planned) -> RequestOutcome:
-        """Send it and follow it to its end. Never raises but for cancellation."""
+        """Send a request and follow it to its end. Raises nothing except on cancellation."""
         started = self._clock()
         failovers = retries = 0
         while True:
@@ -164,7 +166,9 @@ class Sender:
         )
 
     async def _attempt(self, planned: Planned, answer: StreamedAnswer) -> tuple[ReplayVerdict, str, int]:
-        """One request, on the next router when the first refuses the connection; (verdict, reason, failovers)."""
+        """Send the request once, and to the next router if the first refuses the connection; returns (verdict, reason,
+        failovers).
+        """
         count, reason = len(self._origins), ""
         attempts = [planned.first_origin % count] if count == 1 else [planned.first_origin % count, (planned.first_origin + 1) % count]
         for failovers, number in enumerate(attempts):
@@ -192,7 +196,9 @@ class Sender:
         return ReplayVerdict.FAILED, reason, len(attempts) - 1
 
     async def _exchange(self, origin: Origin, head: bytes, planned: Planned, answer: StreamedAnswer) -> bool:
-        """Whether the client gave up (only when planned, and only if the answer was not complete by then)."""
+        """Exchange the request; returns whether the client gave up (only if planned, and only if the answer was not
+        complete by then).
+        """
         async with asyncio.timeout(self._timeout):
             if not planned.cancel:
                 await self._client.request(origin, head, planned.body, answer)
@@ -215,7 +221,7 @@ class Sender:
 
 
 def given_up(planned: Planned) -> RequestOutcome:
-    """The outcome of a request that was cut off because the replay was stopped."""
+    """Return the outcome of a request that was cut off because the replay was stopped."""
     return RequestOutcome(
         index=planned.index,
         session=planned.session,

@@ -1,4 +1,4 @@
-"""What a replay shows: a table for people, JSON for programs, and the files that hold the JSON."""
+"""The results of a replay: a table for people, JSON for programs, and the files that hold the JSON."""
 
 import os
 import stat
@@ -14,17 +14,17 @@ from fairlead_simulator.traces.sessions import Sessions
 
 
 def summary_document(summary: Summary, sessions: Sessions) -> dict[str, Any]:
-    """All figures, JSON-ready."""
+    """Return all figures, JSON-ready."""
     return asdict(summary) | {"sessions": sessions.document()}
 
 
 def outcome_document(outcome: RequestOutcome) -> dict[str, Any]:
-    """One request, JSON-ready."""
+    """Return one request, JSON-ready."""
     return asdict(outcome) | {"tpot_seconds": outcome.tpot_seconds}
 
 
 def summary_lines(summary: Summary, sessions: Sessions) -> list[str]:
-    """The table at the end of a replay, a line per fact."""
+    """Return the table at the end of a replay, a line per fact."""
     sums = "sums" if summary.accounted else "DOES NOT SUM"
     ideal = (
         "" if summary.ideal_token_hit_rate is None else f" ({_share(summary.ideal_token_hit_rate)} with endless caches, empty at the start)"
@@ -63,8 +63,8 @@ def _share(value: float | None) -> str:
 class ResultFile:
     """A file of results.
 
-    It is opened before the first request, so that an unwritable file is reported before the work. The first result
-    empties it, so a run that never begins destroys no older results. Raises ClickException.
+    The file is opened before the first request, so that an unwritable file is reported before the work. The first
+    result empties the file, so a run that never begins destroys no older results. Raises ClickException.
     """
 
     def __init__(self, path: Path) -> None:

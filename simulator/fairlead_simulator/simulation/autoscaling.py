@@ -1,4 +1,4 @@
-"""Scaling by the operator in virtual time: `fairlead.scaling` is asked every few seconds, and the operator's own rule
+"""Scaling by the operator in virtual time: `fairlead.scaling` recommends every few seconds, and the operator's own rule
 chooses the instance that is removed first.
 """
 
@@ -31,7 +31,7 @@ from fairlead_simulator.simulation.timeline import Flip, ScaleTo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedScaling:
-    """How a simulated pool is scaled: the sections of a pool's spec, and the delays of a cluster."""
+    """The rules by which a simulated pool is scaled: the sections of a pool's spec, and the delays of a cluster."""
 
     RULES: ClassVar = (
         Rule(
@@ -48,19 +48,19 @@ class SimulatedScaling:
         "Never fewer instances of a role than this; with 0 and `scaling.mode` SLO the pool goes to zero as a whole.", 1, maximum=10_000
     )
     max_replicas: int = whole("Never more instances of a role than this.", 64, minimum=1, maximum=10_000)
-    startup_seconds: float = duration("From a pod's creation until it serves.", "30s", minimum=0.0, maximum=86400.0)
+    startup_seconds: float = duration("Time from a pod's creation until it serves.", "30s", minimum=0.0, maximum=86400.0)
     asleep: int = whole("Surplus instances of a role that sleep instead of being deleted, as `roles[].warm.asleep`.", 0, maximum=10_000)
-    wake_seconds: float = duration("From the decision to wake an instance until it serves.", "5s", minimum=0.0, maximum=3600.0)
-    round_seconds: float = duration("From one round of the operator to the next.", "5s", minimum=1.0, maximum=3600.0)
+    wake_seconds: float = duration("Time from the decision to wake an instance until it serves.", "5s", minimum=0.0, maximum=3600.0)
+    round_seconds: float = duration("Time from one round of the operator to the next.", "5s", minimum=1.0, maximum=3600.0)
 
     def range_of(self, role: Role) -> tuple[int, int]:
-        """The least and the greatest number of a role's instances."""
+        """Return the minimum and the maximum number of a role's instances."""
         return self.min_replicas, self.max_replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingByRole(SimulatedScaling):
-    """Scaling with numbers per role, as a pool's spec may have; a file has the same for all roles."""
+    """Scaling with numbers per role, as a pool's spec may have; a file has the same numbers for all roles."""
 
     ranges: Mapping[Role, tuple[int, int]]
 
@@ -70,7 +70,7 @@ class ScalingByRole(SimulatedScaling):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeChange:
-    """At `at` seconds the target of a role changed to `replicas` instances."""
+    """A change of a role's target to `replicas` instances, at `at` seconds."""
 
     at: float
     role: Role
@@ -78,7 +78,7 @@ class SizeChange:
 
 
 class Autoscaler:
-    """Asks for the targets of one run's pool. `changes` and `recommendations` (with their times) are its history."""
+    """The autoscaler of one run's pool. `changes` and `recommendations` (with their times) are its history."""
 
     def __init__(self, pool: SimulatedPool, rules: SimulatedScaling) -> None:
         self.meter = SignalMeter(pool)

@@ -9,8 +9,8 @@ from fairlead_simulator.simulation.kv_events import Batch, EventFollower, EventP
 
 
 class EventDelivery:
-    """Batches reach each router `delay_seconds` after they were published, or never. A request for lost batches takes
-    the same time, and so does the reply, which is never lost.
+    """The connections of all engines' KV events to all routers. A batch reaches each router `delay_seconds` after it
+    was published, or never. A request for lost batches takes the same time, and so does the reply, which is never lost.
     """
 
     def __init__(self, quality: KvEventQuality, events: EventQueue, seed: int) -> None:
@@ -24,21 +24,21 @@ class EventDelivery:
         self._routers: list[EngineCaches] = []
         self._followers: dict[tuple[int, str], EventFollower] = {}
         self._asked: dict[tuple[int, str], int] = {}
-        """Number of replays that each router requested of each engine; the answer to an earlier request is ignored."""
+        """Number of replays that each router requested of each engine; the reply to an earlier request is ignored."""
 
     @property
     def gaps(self) -> int:
-        """Times that a router missed a batch."""
+        """Number of times that a router missed a batch."""
         return sum(follower.gaps for follower in self._followers.values())
 
     def engine_started(self, name: str) -> EventPublisher:
-        """An engine started with an empty cache; it replaces an earlier engine of the same name."""
+        """Connect an engine that started with an empty cache; it replaces an earlier engine of the same name."""
         self._silent.discard(name)
         publisher = self._publishers[name] = EventPublisher()
         return publisher
 
     def engine_died(self, name: str) -> None:
-        """The engine no longer publishes events or answers."""
+        """Disconnect an engine that died: it no longer publishes events or answers."""
         self._silent.add(name)
 
     def router_started(self, caches: EngineCaches, now: float) -> None:

@@ -9,7 +9,9 @@ Happening = Callable[[Any, float], None]
 
 
 class EventQueue:
-    """Events in the order of (time, order of their planning), so that a run depends on nothing but its inputs."""
+    """A queue of events in the order of (time, order of their planning), so that a run depends on nothing but its
+    inputs.
+    """
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Happening, Any]] = []

@@ -19,8 +19,8 @@ from fairlead_simulator.simulation.routers import Routers
 
 
 class SimulatedInstance(Instance[Job]):
-    """An engine called `name`, with the memory its preset says; `watcher` is notified about its prefix cache, and
-    `host_watcher` about one in host memory behind it.
+    """An engine called `name`, with the memory of its preset; `watcher` is notified about its prefix cache, and
+    `host_watcher` about a cache in host memory behind it.
     """
 
     def __init__(
@@ -37,15 +37,15 @@ class SimulatedInstance(Instance[Job]):
         )
         super().__init__(name, preset, self.kv)
         self.watched = 0
-        """The state version whose step's end is scheduled as an event."""
+        """The value of `version` for which the end of the step is scheduled as an event."""
 
 
 StepEnded = Callable[[SimulatedInstance, StepResult[Job], float], None]
 
 
 class Fleet:
-    """Instances by name, each of the preset that `preset_of` gives. Their steps end on `events`; each step's results go
-    to `step_ended`. With `delivery` they publish KV events.
+    """Instances by name, each with the preset that `preset_of` returns. Their steps end on `events`; each step's
+    results go to `step_ended`. With `delivery` they publish KV events.
     """
 
     def __init__(
@@ -65,28 +65,28 @@ class Fleet:
         self._coming: dict[Job, tuple[str, float]] = {}
         """Requests on their way to an engine, with their time of arrival."""
         self._told: dict[str, tuple[float, int]] = {}
-        """The engine's metrics as last sent; equal metrics are not sent again."""
+        """The engine's metrics as last sent; unchanged metrics are not sent again."""
         for name in names:
             self.start(name)
 
     @property
     def preemptions(self) -> int:
-        """Preemptions in all engines that were not replaced."""
+        """Number of preemptions in all engines that were not replaced."""
         return sum(instance.preemptions for instance in self.instances.values())
 
     def alive(self, name: str) -> bool:
-        """Whether the instance is alive, so that requests sent to it arrive."""
+        """Return whether the instance is alive, so that requests sent to it arrive."""
         return name in self.instances and name not in self._dead
 
     def start(self, name: str) -> None:
-        """A new engine with empty memory, also in place of a dead one."""
+        """Start a new engine with empty memory, also in place of a dead engine."""
         self._dead.discard(name)
         watcher = None if self._delivery is None else self._delivery.engine_started(name)
         host_watcher = None if watcher is None else watcher.host
         self.instances[name] = SimulatedInstance(name, self._preset_of(name), watcher, host_watcher)
 
     def die(self, name: str) -> list[Job]:
-        """The engine is gone; the requests lost with it, in order of arrival."""
+        """Remove an engine that died; returns the requests lost with it, in order of arrival."""
         self._dead.add(name)
         if self._delivery is not None:
             self._delivery.engine_died(name)
@@ -96,7 +96,7 @@ class Fleet:
         return sorted([*self.instances[name].die(), *coming], key=lambda job: job.index)
 
     def submit(self, job: Job, name: str, now: float) -> None:
-        """A request arrives at an engine, which begins to compute it once the request's overhead has passed."""
+        """Send a request to an engine, which begins to compute it once the request's overhead has passed."""
         overhead = self.instances[name].settings.overhead_seconds
         if overhead <= 0:
             self._arrive(name, job, now)
@@ -117,13 +117,13 @@ class Fleet:
         self._watch(instance, now)
 
     def receive(self, job: Job, name: str, now: float) -> None:
-        """A request arrives to be decoded, with its KV."""
+        """Send a request, with its KV, to the engine that decodes it."""
         instance = self.instances[name]
         instance.receive(job, now)
         self._watch(instance, now)
 
     def release(self, job: Job, source: SimulatedInstance, now: float) -> None:
-        """The KV of a request has left the engine that prefilled it."""
+        """Free the KV of a request that has left the engine that prefilled it."""
         source.release(job, now)
         self._watch(source, now)
 
@@ -138,13 +138,13 @@ class Fleet:
                 self._watch(instance, now)
 
     def generated(self, job: Job) -> int:
-        """Output tokens of the request so far, up to the last counted step."""
+        """Return the number of the request's output tokens so far, up to the last counted step."""
         names = {job.instance, job.decode_instance or job.instance}
         return max((self.instances[name].generated(job) for name in names if name in self.instances), default=0)
 
     def changed_usages(self) -> list[tuple[str, float, int]]:
-        """The used share of the KV cache and the number of waiting requests, for living engines with waiting requests
-        or with changed figures.
+        """Return the used share of the KV cache and the number of waiting requests, for living engines with waiting
+        requests or with changed figures.
         """
         told = self._told
         said = {name: (instance.kv.usage, instance.waiting) for name, instance in self.instances.items() if name not in self._dead}
@@ -153,7 +153,7 @@ class Fleet:
         return [(name, usage, waiting) for name, (usage, waiting) in fresh.items()]
 
     def forget_usages(self) -> None:
-        """Send all figures again: a new table drops them, and a new router has none."""
+        """Let all figures be sent again: a new table drops them, and a new router has none."""
         self._told.clear()
 
     def _watch(self, instance: SimulatedInstance, now: float) -> None:
@@ -181,8 +181,8 @@ Lost = Callable[[Job, str, float], None]
 
 
 class Transfers:
-    """All transfers of a run; active ones share a source's link. `lost` is called for a request whose target
-    is gone.
+    """All transfers of a run; active transfers share a source's link. `lost` is called for a request whose target is
+    gone.
     """
 
     def __init__(self, cost: TransferCost, fleet: Fleet, events: EventQueue, routers: Routers, lost: Lost) -> None:
@@ -194,10 +194,10 @@ class Transfers:
         self._routers = routers
         self._lost = lost
         self._active: dict[str, int] = {}
-        """Active transfers by source."""
+        """Number of active transfers by source."""
 
     def fetch(self, job: Job, dispatch: Dispatch, source: SimulatedInstance, now: float) -> None:
-        """Prefix blocks of the prompt are transferred from `source` to the instance that will compute it, before the
+        """Transfer prefix blocks of the prompt from `source` to the instance that will compute the prompt, before the
         computation starts.
         """
         count = min(source.kv.holds(job.blocks), (dispatch.hit_tokens + PREFIX_BLOCK_TOKENS - 1) // PREFIX_BLOCK_TOKENS)
@@ -206,7 +206,7 @@ class Transfers:
         self._events.at(now + seconds, self._fetched, (source, dispatch.instance, job, job.blocks[:count]))
 
     def copy(self, copy: PrefixCopy, scheduler: Scheduler, now: float) -> None:
-        """The blocks of a shared prefix are transferred; no request waits for them."""
+        """Transfer the blocks of a shared prefix; no request waits for them."""
         source = self._fleet.instances[copy.source]
         count = source.kv.holds(copy.request.blocks)
         tokens = max(0, count * PREFIX_BLOCK_TOKENS - copy.target_tokens)
@@ -214,7 +214,7 @@ class Transfers:
         self._events.at(now + transfer.seconds, self._copied, (source, copy, copy.request.blocks[:count], transfer, scheduler))
 
     def send_on(self, source: SimulatedInstance, job: Job, now: float) -> None:
-        """The KV of a prefilled prompt goes to the instance that decodes it."""
+        """Transfer the KV of a prefilled prompt to the instance that decodes it."""
         self._events.at(now + self._begin(source, job.input_tokens), self._sent_on, (source, job))
 
     def _begin(self, source: SimulatedInstance, tokens: int) -> float:

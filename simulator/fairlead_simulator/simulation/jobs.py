@@ -21,23 +21,25 @@ class Job(TracedRequest):
     tenant: str = ""
     priority_class: str = DEFAULT_CLASS
     next_job: "Job | None" = None
-    """Closed loop: the session's next turn, which arrives `next_pause` seconds after this one finished."""
+    """In a closed loop: the session's next turn, which arrives `next_pause` seconds after this turn finished."""
     next_pause: float = 0.0
     request: RoutingRequest | None = None
     """The request as the router received it."""
     heard_first: bool = False
-    """The router knows of the first token."""
+    """Whether the router knows of the first token."""
     router: int = 0
-    """The number of the router that has it."""
+    """The number of the router that has the request."""
     believed_tokens: int | None = None
-    """Cached tokens of the prompt as its router believed when it sent it; None if it fetched some of them."""
+    """Cached tokens of the prompt as the router assumed when it sent the request; None if the request fetched some of
+    them.
+    """
 
     @property
     def ended(self) -> bool:
         return self.phase in (Phase.FINISHED, Phase.REFUSED, Phase.FAILED)
 
     def later_turns(self) -> "Iterator[Job]":
-        """Closed loop: the session's turns after this one."""
+        """Yield, in a closed loop, the session's turns after this turn."""
         job = self.next_job
         while job is not None:
             yield job

@@ -1,7 +1,7 @@
 """KV events of simulated engines: published in numbered batches, late and sometimes lost, and followed as by a router.
 
-The index is the routers' own (`fairlead.kv_events`), and so is what becomes of a gap. A block of a trace has 512
-tokens here, of which two are its id and the others nothing, so that equal prefixes and only these have equal keys.
+The index is the routers' own (`fairlead.kv_events`), and so is the handling of a gap. A block of a trace has 512 tokens
+here, of which two hold its id and the others are 0, so that equal prefixes, and only equal prefixes, have equal keys.
 """
 
 import sys
@@ -20,14 +20,16 @@ from fairlead.kv_events.sources import Source
 from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS
 
 KEPT_BATCHES = 10_000
-"""Batches that an engine keeps for replays; vLLM's default."""
+"""Number of batches that an engine keeps for replays; vLLM's default."""
 
 _PADDING = bytes(4 * (PREFIX_BLOCK_TOKENS - 2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvEventQuality:
-    """How well KV events reach a router. `loss` is the share of batches that are lost; replayed batches arrive."""
+    """Delay and loss of KV events on their way to a router. `loss` is the share of batches that are lost; replayed
+    batches always arrive.
+    """
 
     delay_seconds: float = 0.0
     loss: float = 0.0
@@ -37,7 +39,9 @@ class KvEventQuality:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBlocks:
-    """A `BlockStored` event. Its tokens are made on demand: kept for replays, they would fill the memory."""
+    """A `BlockStored` event. Its tokens are computed when read: if they were kept for replays, they would fill the
+    memory.
+    """
 
     kind: ClassVar[Literal[EventKind.STORED]] = EventKind.STORED
 
@@ -60,7 +64,7 @@ class StoredBlocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovedBlocks:
-    """A `BlockRemoved`."""
+    """A `BlockRemoved` event."""
 
     kind: ClassVar[Literal[EventKind.REMOVED]] = EventKind.REMOVED
 
@@ -71,20 +75,24 @@ class RemovedBlocks:
 
 
 def tokens_of(blocks: Sequence[int]) -> "array[int]":
-    """The tokens of a trace's blocks: all different, as long as the ids are, which have 64 bits."""
+    """Return the tokens of a trace's blocks. Blocks with different ids have different tokens, because the tokens hold
+    all 64 bits of the id.
+    """
     tokens = array("I")
     tokens.frombytes(b"".join([block.to_bytes(8, sys.byteorder) + _PADDING for block in blocks]))
     return tokens
 
 
 class PromptKeys:
-    """The keys of prompts' blocks. A trace's block id stands for all before it too, so each is computed once."""
+    """The keys of prompts' blocks. A trace's block id also identifies all blocks before it, so each key is computed
+    once.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}
 
     def of(self, blocks: Sequence[int], prompt_tokens: int) -> tuple[int, ...]:
-        """The keys of the reusable blocks: all blocks except one that ends the prompt."""
+        """Return the keys of the reusable blocks: all blocks except one that ends the prompt."""
         usable = blocks[: (prompt_tokens - 1) // PREFIX_BLOCK_TOKENS]
         known = self._known
         if usable and usable[-1] not in known:
@@ -94,7 +102,7 @@ class PromptKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What an engine's cache did since its batch before, at `stamp` of the simulation's time."""
+    """The changes of an engine's cache since its previous batch, at `stamp` of the simulation's time."""
 
     number: int
     stamp: float
@@ -102,7 +110,7 @@ class Batch:
 
 
 class HostWatcher:
-    """Watches the host memory of an engine, for the publisher of its events."""
+    """A watcher of an engine's host memory, for the publisher of the engine's events."""
 
     def __init__(self, events: list[KvEvent]) -> None:
         self._events = events
@@ -116,7 +124,7 @@ class HostWatcher:
 
 
 class EventPublisher:
-    """Watches the prefix cache of one engine, from its start on; `host` watches what it has in host memory."""
+    """A watcher of the prefix cache of one engine, from its start on; `host` watches its host memory."""
 
     def __init__(self) -> None:
         self._events: list[KvEvent] = []
@@ -132,7 +140,7 @@ class EventPublisher:
         self._events.append(RemovedBlocks(block_hashes=tuple(blocks)))
 
     def batch(self, now: float) -> Batch | None:
-        """What happened since the last batch; None if nothing did."""
+        """Return the changes since the last batch; None if nothing changed."""
         if not self._events:
             return None
         batch = Batch(number=self._published, stamp=now, events=tuple(self._events))
@@ -143,7 +151,7 @@ class EventPublisher:
 
 
 class EventFollower:
-    """One engine's events as one router hears them. `ask` asks for a replay from a number on."""
+    """One engine's events as one router receives them. `ask` requests a replay from a number on."""
 
     def __init__(self, caches: EngineCaches, instance: str, quality: KvEventQuality, lost: Random, ask: Callable[[int], None]) -> None:
         self._caches = caches
@@ -153,23 +161,23 @@ class EventFollower:
         self._ask = ask
         self._tracker: SequenceTracker[Batch] = SequenceTracker(can_replay=quality.replay)
         self._heard_out = False
-        """Whether a replay has ended since it connected: an engine without events then holds nothing."""
+        """Whether a replay has ended since the connection: an engine without events then holds nothing."""
 
     @property
     def gaps(self) -> int:
-        """Times that a batch was missing."""
+        """Number of times that a batch was missing."""
         return self._tracker.counts.gaps
 
     def loses(self) -> bool:
-        """Whether the next batch does not reach the router."""
+        """Decide at random whether the next batch is lost on its way to the router."""
         return self._lost.random() < self._quality.loss
 
     def connected(self) -> None:
-        """The engine can be heard, for the first time or again."""
+        """Record that the engine is connected, for the first time or again."""
         self._do(self._tracker.reconnected())
 
     def hear(self, batch: Batch) -> None:
-        """A batch arrives as it was published."""
+        """Receive a batch as it was published."""
         self._do(self._tracker.live(batch.number, batch.stamp, batch))
 
     def hear_again(self, batches: Sequence[Batch]) -> None:

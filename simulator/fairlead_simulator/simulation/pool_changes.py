@@ -1,4 +1,4 @@
-"""From events on the timeline to new routing tables, as the control API and the operator would make them."""
+"""Turns events on the timeline into new routing tables, as the control API and the operator would make them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -42,8 +42,9 @@ PlannedChange = TimelineEvent | _Started | _Detected | _Departed | _Routers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolChange:
-    """What an event means now: engines that come up (empty) or die, changes that follow later, and the next table if it
-    differs."""
+    """The present effect of an event: engines that start (empty) or die, changes that follow later, and the next table
+    if it differs.
+    """
 
     table: RoutingTable | None = None
     started: tuple[str, ...] = ()
@@ -58,8 +59,8 @@ CheapestFirst = Callable[[Sequence[str]], Sequence[str]]
 class PoolChanges:
     """Applies a timeline.
 
-    `draining` are the instances that leave when their last request has. `cheapest_first` sorts instances by what their
-    leaving would cost.
+    `draining` are the instances that leave when their last request has ended. `cheapest_first` sorts instances by the
+    cost of their removal.
     """
 
     def __init__(self, spec: SimulatedPool, timeline: Sequence[TimelineEvent], cheapest_first: CheapestFirst = sorted) -> None:
@@ -69,23 +70,26 @@ class PoolChanges:
         self._created = spec.instances + spec.prefill_instances + spec.decode_instances
         self._restarts: dict[str, int] = {}
         self._dead: set[str] = set()
-        """Failed and not recovered; the table shows them as accepting until that is detected."""
+        """Instances that failed and have not recovered; the table shows them as accepting until the failure is
+        detected.
+        """
         self.draining: set[str] = set()
         self._keeps: dict[Role, int] = {}
-        """The most instances of a role that may sleep."""
+        """The maximum number of instances of each role that may sleep."""
         self._asleep: Counter[Role] = Counter()
-        """How many do. They have lost their caches and are in no table; only their number matters."""
+        """Number of sleeping instances of each role. They have lost their caches and are in no table; only their number
+        matters.
+        """
         self._flipping: dict[str, Role] = {}
-        """Of these, those that continue in another role."""
+        """Draining instances that continue in another role."""
 
     def planned(self) -> tuple[PlannedChange, ...]:
-        """The timeline in order of time."""
+        """Return the timeline in order of time."""
         return self._timeline
 
     def apply(self, event: PlannedChange, table: RoutingTable, now: float) -> PoolChange:
-        """Apply `event` to the table in force. Raises
-
-        InvalidInput when the event names something that does not exist.
+        """Apply `event` to the table in force. Raises InvalidInput when the event names something that does
+        not exist.
         """
         if isinstance(event, ScaleTo):
             return self._scale(event, table)
@@ -127,12 +131,12 @@ class PoolChanges:
         return PoolChange(table=next_table(table, entries))
 
     def departures(self, routers: Iterable[PoolScheduler], now: float) -> PlannedChange:
-        """The draining instances that have nothing left to do."""
+        """Return a change that removes the draining instances that have nothing left to do."""
         busy = {one.instance for scheduler in routers for one in scheduler.in_flight() if one.in_flight}
         return _Departed(at=now, names=tuple(sorted(self.draining - busy)))
 
     def _staying(self, role: Role, table: RoutingTable) -> list[InstanceEntry]:
-        """The instances that have the role, or will have it once they have drained."""
+        """Return the instances that have the role, or will have it once they have drained."""
         return [
             entry
             for entry in table.instances
@@ -179,7 +183,7 @@ class PoolChanges:
         return PoolChange(table=next_table(table, (*table.instances, *starting)), later=self._woken_and_made(names, event))
 
     def _woken_and_made(self, names: tuple[str, ...], event: ScaleTo | Drain) -> tuple[_Started, ...]:
-        """When these instances serve: those that slept first."""
+        """Return when these instances begin to serve; sleeping instances are woken before new ones are started."""
         woken = min(len(names), self._asleep[event.role]) if isinstance(event, ScaleTo) else 0
         self._asleep[event.role] -= woken
         wake_seconds = event.wake_seconds if isinstance(event, ScaleTo) else 0.0

@@ -1,7 +1,7 @@
 """One run: jobs, engines and a scheduler on one clock.
 
 Everything happens in the order of (time, sequence of scheduling), so a run depends on nothing but its inputs. An engine
-begins its next step before the router reacts to what the last one brought, as over a network.
+begins its next step before the router reacts to the results of the last step, as over a network.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,11 +32,12 @@ _SAMPLE_SECONDS = 1.0
 
 
 class Simulation:
-    """Runs `jobs` through a pool.
+    """A run of `jobs` through a pool.
 
     `scheduler` replaces that of the pool's first table, for example by one that logs its calls. `probe` gets the
     simulation at every sample (`metrics_seconds` apart), with the time. With `scaling` the pool scales itself, and
-    `autoscaler` has the history of that. With `keep_loads` the result has the load of every instance at every sample.
+    `autoscaler` has the history of the scaling. With `keep_loads` the result has the load of every instance at every
+    sample.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Simulation:
         self._training = Training(lambda: self.scheduler, self._events, spec.seed)
         self._jobs: dict[str, Job] = {}
         self._open = 0
-        """Jobs that have arrived or will, and have not ended."""
+        """Number of jobs that have arrived or will arrive, and have not ended."""
         self._ticking = False
         self._tick_seconds = tick_seconds
         self._noise = Random(f"noise/{spec.seed}")
@@ -86,7 +87,9 @@ class Simulation:
         return self.routers.leading
 
     def run(self) -> RunResult:
-        """To the end of the last job. Raises RuntimeError if one can never end, which would be a bug of the model."""
+        """Run to the end of the last job. Raises RuntimeError if a job can never end, which would be a bug of the
+        model.
+        """
         arrivals = sorted((job for job in self.result.jobs if job.arrives_at >= 0), key=lambda job: (job.arrives_at, job.index))
         self._open = len(self.result.jobs)
         count, position = len(arrivals), 0
@@ -202,7 +205,7 @@ class Simulation:
             self._on_progress(200)
 
     def _give_up(self, job: Job, phase: Phase) -> None:
-        """The request was refused or lost; the session's later turns are never sent."""
+        """End a request that was refused or lost; the session's later turns are never sent."""
         job.phase = phase
         self._close(job)
         for later in job.later_turns():
@@ -272,7 +275,9 @@ class Simulation:
         return cheapest_first(self.scheduler, sessions, names)
 
     def _lost(self, job: Job, instance: str, now: float) -> None:
-        """The connection broke: the request is tried on another instance before its first byte, and fails after it."""
+        """Handle a broken connection: the request is tried on another instance if it broke before the first byte, else
+        it fails.
+        """
         assert job.request is not None, "only routed jobs reach an engine"
         request_id = job.request.id
         scheduler = self.routers.of(job)
@@ -287,7 +292,7 @@ class Simulation:
         self._see(outcomes, now)
 
     def _tell_generated(self, now: float) -> None:
-        """Tell the scheduler how many tokens its streams have produced, once a second as a router does."""
+        """Report to the scheduler how many tokens its streams have produced, once a second as a router does."""
         if all(scheduler.knows_decode_times for scheduler in self.routers):
             return  # nobody learns from it
         for job in self._jobs.values():

@@ -22,8 +22,8 @@ from fairlead_simulator.engine_model.kv_memory import PREFIX_BLOCK_TOKENS
 from fairlead_simulator.engine_model.presets import EnginePreset
 
 Clients = Literal["in-turn", "random", "session", "prefix"]
-"""How requests come to several routers: one after the other, by chance, each session to one router, or prompts
-with the same beginning to one router, as behind balancers that hash a cookie or a prompt.
+"""How requests are distributed to several routers: one after the other, at random, each session to one router, or
+prompts with the same beginning to one router, as behind balancers that hash a cookie or a prompt.
 """
 
 POOL = PoolKey(namespace="simulation", name="pool")
@@ -31,8 +31,8 @@ POOL = PoolKey(namespace="simulation", name="pool")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedPool:
-    """The parts of a simulated pool. `instances` counts the instances of role both; with prefill and decode instances
-    it is 0.
+    """The specification of a simulated pool. `instances` counts the instances of role both; with prefill and decode
+    instances it is 0.
     """
 
     preset: EnginePreset
@@ -51,7 +51,7 @@ class SimulatedPool:
     slo_tpot_seconds: float = 0.1
     speeds: tuple[float, ...] = ()
     """Speeds of the instances as multiples of the preset's, in order of their numbers, repeated from the first; empty =
-    all alike.
+    all instances have the preset's speed.
     """
     weights: tuple[float, ...] = ()
     """Weights of the first instances on the hash ring, repeated like `speeds`; empty = all have 1. Later instances have
@@ -64,7 +64,7 @@ class SimulatedPool:
     prefilled prompt can always go to a decode instance.
     """
     copying: bool = False
-    """Whether prefixes that many sessions share are copied ahead of them; only with `fetching`."""
+    """Whether prefixes that many sessions share are copied before a session needs them; only with `fetching`."""
     knows_decode_times: bool = False
     """Whether the router knows the times of decode steps from the beginning. The router of a real pool fits them to
     finished answers.
@@ -77,8 +77,8 @@ class SimulatedPool:
     itself.
     """
     told_seconds: float | None = None
-    """Seconds after which routers that decide for themselves receive each other's load reports, sent once a
-    second; None: they report nothing, as when the control API is unreachable.
+    """Seconds after which routers that decide for themselves receive each other's load reports, sent once a second;
+    None: routers send no reports, as when the control API is unreachable.
     """
     seed: int = 0
 
@@ -87,16 +87,18 @@ class SimulatedPool:
         return self.preset.at_speed(self.speed_of(instance))
 
     def speed_of(self, instance: str) -> float:
-        """How many times as fast as the preset an instance is, by its id."""
+        """Return how many times as fast as the preset an instance is, by its id."""
         number = int(instance[1:].partition("-")[0])
         return self.speeds[number % len(self.speeds)] if self.speeds else 1.0
 
     def capacity(self, role: Role) -> float:
-        """The capacity of a role's instances, in instances of the preset's speed."""
+        """Return the capacity of a role's instances, in instances of the preset's speed."""
         return sum(self.speed_of(entry.id) for entry in self.first_table().instances if entry.role is role)
 
     def first_table(self) -> RoutingTable:
-        """Version 1: every instance Serving. Instance ids carry the seed, so that rings differ from seed to seed."""
+        """Return version 1 of the table: every instance is Serving. Instance ids contain the seed, so that rings differ
+        between seeds.
+        """
         preset = self.preset
         roles = [Role.BOTH] * self.instances + [Role.PREFILL] * self.prefill_instances + [Role.DECODE] * self.decode_instances
         return RoutingTable(
@@ -147,7 +149,7 @@ class SimulatedPool:
         return facts
 
     def entry(self, number: int, role: Role, generation: int = 0) -> InstanceEntry:
-        """The table entry of the instance with this number; a restarted one has another address."""
+        """Return the table entry of the instance with this number; a restarted instance has another address."""
         name = f"{role.value[0]}{number:03d}-{self.seed}"
         return InstanceEntry(
             id=name,
@@ -160,20 +162,20 @@ class SimulatedPool:
 
 
 def next_table(table: RoutingTable, instances: Iterable[InstanceEntry] | None = None, **changes: Any) -> RoutingTable:
-    """The next version, with other instances or facts."""
+    """Return the next version of the table, with other instances or facts."""
     entries = table.instances if instances is None else tuple(instances)
     return replace(table, version=table.version + 1, instances=entries, outlook=_outlook(entries), **changes)
 
 
 def _outlook(entries: Iterable[InstanceEntry]) -> Outlook:
-    """The outlook while no instance accepts: only scaling removes a pool's last instance, and it starts one for a
-    request.
+    """Return the outlook while no instance accepts: only scaling removes a pool's last instance, and scaling starts an
+    instance for a request.
     """
     taking = [entry for entry in entries if entry.state is not InstanceState.DRAINING and entry.role is not Role.PREFILL]
     return Outlook.COMING if all(entry.state is InstanceState.STARTING for entry in taking) else Outlook.UNKNOWN
 
 
 def with_state(entry: InstanceEntry, state: InstanceState) -> InstanceEntry:
-    """The entry in another state; an instance that does not accept has no anchors."""
+    """Return the entry in another state; an instance that does not accept has no anchors."""
     changed = replace(entry, state=state)
     return changed if changed.accepting else replace(changed, anchors=0)

@@ -8,12 +8,12 @@ from fairlead.routing.scheduling.shared_scheduler import SharedScheduler
 from fairlead_simulator.simulation.events import EventQueue
 
 See = Callable[[Sequence[Dispatch | Refusal], float], None]
-"""Carries out the decisions in a scheduler's answer."""
+"""A function that carries out the decisions in a scheduler's answer."""
 
 
 class RouterLink:
-    """The connection of one asking router (a front): every message takes `seconds`. Messages in
-    transit are lost when it breaks.
+    """The connection of one asking router (a front): every message takes `seconds`. If the connection breaks, messages
+    in transit are lost.
     """
 
     def __init__(self, front: SharedScheduler, decider: SharedScheduler, seconds: float, events: EventQueue, see: See) -> None:
@@ -26,23 +26,23 @@ class RouterLink:
         self.is_open = True
 
     def open(self, now: float) -> None:
-        """The front begins to ask."""
+        """Open the connection: the front begins to ask."""
         self._decider.join(self._back)
         self._front.ask(self, now)
 
     def notice(self, now: float) -> None:
-        """Both ends notice that the connection is broken."""
+        """Let both ends notice that the connection is broken."""
         self.is_open = False
         self._see(self._front.ask_nobody(now), now)
         self._see(self._decider.leave(self._back, now), now)
 
     def tell(self, word: Word, now: float) -> None:
-        """Sends a message from the asking router to the deciding one."""
+        """Send a message from the asking router to the deciding router."""
         if self.is_open:
             self._events.at(now + self._seconds, self._arrive, word)
 
     def answer(self, verdict: Dispatch | Refusal, now: float) -> None:
-        """Sends a message from the deciding router to the asking one."""
+        """Send a message from the deciding router to the asking router."""
         if self.is_open:
             self._events.at(now + self._seconds, self._come_back, verdict)
 
@@ -56,18 +56,18 @@ class RouterLink:
 
 
 class _WayBack:
-    """The same connection, from the deciding router's side."""
+    """The same connection, as the deciding router uses it."""
 
     def __init__(self, link: RouterLink) -> None:
         self._link = link
 
     def tell(self, verdict: Dispatch | Refusal, now: float) -> None:
-        """Sends a message to the asking router."""
+        """Send a message to the asking router."""
         self._link.answer(verdict, now)
 
 
 class RouterLinks:
-    """All connections of a run, each way of which takes `seconds`."""
+    """All connections of a run. A message takes `seconds` in each direction."""
 
     def __init__(self, seconds: float, events: EventQueue, see: See) -> None:
         self._seconds = seconds
@@ -76,18 +76,18 @@ class RouterLinks:
         self._links: list[RouterLink] = []
 
     def connect(self, decider: SharedScheduler, fronts: Sequence[SharedScheduler], now: float) -> None:
-        """Connect every asking router to the deciding one."""
+        """Connect every asking router to the deciding router."""
         self._links = [RouterLink(front, decider, self._seconds, self._events, self._see) for front in fronts if front is not decider]
         for link in self._links:
             link.open(now)
 
     def break_off(self) -> None:
-        """Messages no longer arrive, and no router has noticed it yet."""
+        """Break all connections: messages no longer arrive, and no router has noticed it yet."""
         for link in self._links:
             link.is_open = False
 
     def notice(self, now: float) -> None:
-        """The routers notice the broken connections, and each decides on its own."""
+        """Let the routers notice the broken connections; each then decides on its own."""
         links, self._links = self._links, []
         for link in links:
             link.notice(now)

@@ -1,8 +1,8 @@
-"""The routers of one run: how requests come to them, and what they know of each other.
+"""The routers of one run: how requests are distributed to them, and what they know of each other.
 
-They know how many they are from the control API. Either one of them decides for all, or each knows what
-it sent itself, what KV events report and, where routers exchange load reports, what others did some seconds ago. They
-share no bindings: what the control API would tell them of each other's sessions is left out.
+Routers learn their number from the control API. Either one router decides for all; or each router knows what it sent
+itself, what KV events report and, if routers exchange load reports, what other routers did some seconds ago. Routers
+share no bindings: what the control API would report of each other's sessions is left out.
 """
 
 from collections import OrderedDict
@@ -27,14 +27,14 @@ from fairlead_simulator.simulation.pools import SimulatedPool
 from fairlead_simulator.simulation.router_links import RouterLinks, See
 
 RouterChange = Literal["none", "restart", "replace", "break", "notice", "connect"]
-"""Events in the routers' lives: they restart, with what they kept on disk or with nothing; their connections break;
+"""Events of the routers: they restart, with the state that they kept on disk or with none; their connections break;
 they notice that; all connect again.
 """
 
 SHARE_SECONDS = 1.0
-"""Seconds between routers' load reports, as live ones send them."""
+"""Seconds between routers' load reports; real routers use the same interval."""
 MOST_TURNS = 1024
-"""Turns that are kept for copies of shared prefixes."""
+"""Maximum number of turns kept for copies of shared prefixes."""
 
 
 class Turn(NamedTuple):
@@ -46,13 +46,13 @@ class Turn(NamedTuple):
 
 
 class KeptTurns:
-    """The newest turns, one of each session; requests without a session are one each."""
+    """The newest turns, one per session; each request without a session counts as a session."""
 
     def __init__(self) -> None:
         self._turns: OrderedDict[str, Turn] = OrderedDict()
 
     def keep(self, request: RoutingRequest, now: float) -> None:
-        """Keep a served turn; it replaces the session's turn before."""
+        """Keep a served turn; it replaces the session's previous turn."""
         name = request.session or request.id
         before = self._turns.pop(name, None)
         self._turns[name] = Turn(request, now if before is None else before.began, now)
@@ -60,13 +60,13 @@ class KeptTurns:
             self._turns.popitem(last=False)
 
     def newest(self) -> Iterator[Turn]:
-        """The turns, the newest first."""
+        """Return the turns, the newest first."""
         return reversed(self._turns.values())
 
 
 class Routers:
-    """Schedulers, each with its own seed; `first` is that of number 0 if there is one already. `see` carries out
-    dispatches and refusals that no call returned.
+    """The schedulers of a run, each with its own seed. `first` is the scheduler of router 0 if it already exists. `see`
+    carries out dispatches and refusals that no call returned.
     """
 
     def __init__(
@@ -106,16 +106,16 @@ class Routers:
         return self._all[names[decider_of(self._all[0].table.pool, names)]]
 
     def take(self, job: Job) -> SharedScheduler:
-        """The scheduler that a new request goes to."""
+        """Return the scheduler to which a new request goes."""
         job.router = self._serving[self._place(job)]
         return self._all[job.router]
 
     def of(self, job: Job) -> SharedScheduler:
-        """The scheduler that has the request."""
+        """Return the scheduler that has the request."""
         return self._all[job.router]
 
     def start(self, now: float) -> None:
-        """Begin to listen to engines and to each other."""
+        """Connect the routers to the engines and to each other."""
         for scheduler in self.serving:
             if self._delivery is not None:
                 self._delivery.router_started(scheduler.caches, now)
@@ -126,7 +126,7 @@ class Routers:
             self._events.at(now + SHARE_SECONDS, self._tell, None)
 
     def end(self) -> None:
-        """The run is over: routers send no more messages."""
+        """Stop sending messages between routers, because the run is over."""
         self._telling = False
 
     def _tell(self, _: None, now: float) -> None:
@@ -145,7 +145,7 @@ class Routers:
         scheduler.know_others(replace(share, age_seconds=self._spec.told_seconds or 0.0), now)
 
     def change(self, what: RouterChange, now: float) -> None:
-        """Applies an event of the timeline to the routers: one starts, stops or is cut off."""
+        """Apply an event of the timeline to the routers: a router starts, stops or is cut off."""
         if what in ("restart", "replace"):
             self._restart(now, remember=what == "restart")
         elif self._links is not None:
@@ -158,7 +158,7 @@ class Routers:
                 self._links.connect(self.leading, self.serving, now)
 
     def _restart(self, now: float, *, remember: bool) -> None:
-        """New routers take the places of the old ones, which get no more requests."""
+        """Let new routers take the places of the old routers, which get no more requests."""
         kept = [scheduler.prefix_memories(now) if remember else () for scheduler in self.serving]
         if self._links is not None:
             self._links.break_off()

@@ -1,4 +1,4 @@
-"""The results of a run other than its jobs, and how they are recorded."""
+"""The results of a run besides its jobs, and how they are recorded."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -25,7 +25,7 @@ class LoadPoint:
 
 
 def variation(values: Sequence[float]) -> float:
-    """Population coefficient of variation; 0 when the mean is 0."""
+    """Return the population coefficient of variation; 0 when the mean is 0."""
     count = len(values)
     mean = fsum(values) / count if count else 0.0
     if mean == 0:
@@ -34,8 +34,9 @@ def variation(values: Sequence[float]) -> float:
 
 
 class LoadVariations:
-    """The variation of pending prefill tokens over instances at each instant at which any were pending, in order of
-    time. Two numbers an instant, however many instances: which part of a run is measured is known only after it.
+    """The variation of pending prefill tokens over instances, at each instant at which tokens were pending, in order of
+    time. Each instant takes two numbers, however many instances there are: which part of a run is measured is known
+    only after it.
     """
 
     def __init__(self) -> None:
@@ -52,7 +53,7 @@ class LoadVariations:
             self._variations.append(variation(pending))
 
     def mean(self, begin: float, end: float) -> float:
-        """Mean over the instants from `begin` to `end`, both included; 0 without any."""
+        """Return the mean over the instants from `begin` to `end`, both included; 0 without any."""
         busy = self._variations[bisect_left(self._at, begin) : bisect_right(self._at, end)]
         return fsum(busy) / len(busy) if busy else 0.0
 
@@ -64,12 +65,12 @@ class RunResult:
     jobs: Sequence[Job]
     ended_at: float = 0.0
     refusals: dict[str, int] = field(default_factory=dict)
-    """Refused requests by reason."""
+    """Number of refused requests by reason."""
     migrations: list[MigrationRecord] = field(default_factory=list)
     reroutes: list[ReRouteRecord] = field(default_factory=list)
     variations: LoadVariations = field(default_factory=LoadVariations)
     loads: list[LoadPoint] = field(default_factory=list)
-    """Loads per instance; empty unless the run was to keep them."""
+    """Loads per instance; empty unless `keep_loads` was requested."""
     events: int = 0
     preemptions: int = 0
     transferred_tokens: int = 0
@@ -79,7 +80,7 @@ class RunResult:
     learning: LearningReport | None = None
     """The training state of a learning policy at the end."""
     event_gaps: int = 0
-    """Times that a router missed a batch of KV events."""
+    """Number of times that a router missed a batch of KV events."""
 
     def count_refusal(self, reason: str) -> None:
         """Count a refused request."""
@@ -87,7 +88,7 @@ class RunResult:
 
 
 class RunRecorder:
-    """Records the schedulers' figures into a result."""
+    """A recorder that adds the schedulers' figures to a result."""
 
     def __init__(self, routers: Routers, result: RunResult, *, keep_loads: bool) -> None:
         self._routers = routers
@@ -96,7 +97,7 @@ class RunRecorder:
         self._taken_at = 0.0
 
     def sample_loads(self, now: float) -> None:
-        """The load of every instance that prefills."""
+        """Record the load of every instance that prefills."""
         pending: dict[str, int] = {}
         for scheduler in self._routers:
             for load in scheduler.loads():

@@ -1,7 +1,7 @@
-"""Measures of a running simulated pool what the control API measures of a real one: the signals of scaling.
+"""Measures on a simulated pool the signals of scaling, as the control API measures them on a real pool.
 
-Rates, loads and attainment are of the last `WINDOW_SECONDS`; what belongs to the engine and the workload (throughput,
-cached share, lengths) is of the last `MEMORY_SECONDS`, as it needs more requests to be known.
+Rates, loads and attainment are of the last `WINDOW_SECONDS`. Figures of the engine and the workload (throughput, cached
+share, lengths) are of the last `MEMORY_SECONDS`, because measuring them takes more requests.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ MEMORY_SECONDS = 300.0
 
 
 class RollingSums:
-    """Sums of what was added in the last `seconds`."""
+    """Sums of the amounts added in the last `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -39,7 +39,7 @@ class RollingSums:
             self._sums[name] = self._sums.get(name, 0.0) + amount
 
     def forget(self, now: float) -> None:
-        """Leave out what is older than the window."""
+        """Drop amounts that are older than the window."""
         while self._added and self._added[0][0] <= now - self._seconds:
             for name, amount in self._added.popleft()[1].items():
                 self._sums[name] -= amount
@@ -50,16 +50,16 @@ class RollingSums:
         return self.total(name) / seconds if seconds > 0 else 0.0
 
     def total(self, name: str) -> float:
-        """The sum; never negative through rounding."""
+        """Return the sum; never negative through rounding."""
         return max(0.0, self._sums.get(name, 0.0))
 
     def mean(self, name: str, of: str) -> float | None:
-        """One sum divided by another; None while the divisor is 0."""
+        """Return the sum `name` divided by the sum `of`; None while the divisor is 0."""
         return self.total(name) / self.total(of) if self.total(of) > 1e-9 else None
 
 
 class SignalMeter:
-    """Computes the signals from every request and every second of one run."""
+    """A meter that computes the signals from every request and every second of one run."""
 
     def __init__(self, pool: SimulatedPool) -> None:
         self._pool = pool
@@ -79,8 +79,8 @@ class SignalMeter:
         self._long.add(now, asked=1, asked_tokens=job.input_tokens, asked_squares=job.input_tokens**2)
 
     def refused(self, job: Job, now: float, reason: RejectionReason) -> None:
-        """The request was refused or lost: its first token is not in time; if it has arrived, it counts as late from
-        now on.
+        """Count a request that was refused or lost: its first token is not in time; if the first token has arrived, it
+        counts as late from now on.
         """
         self._recent.add(now, refused_for_decode=reason in FOR_DECODE, refused_for_prefill=reason in FOR_PREFILL)
         if job.heard_first:
@@ -106,7 +106,7 @@ class SignalMeter:
                 window.add(now, generated=more)
 
     def completed(self, job: Job, now: float) -> None:
-        """The request's last token was sent."""
+        """Record that the request's last token was sent."""
         self.generated(job, job.output_tokens, now)
         for window in (self._recent, self._long):
             window.add(now, finished=1, finished_tokens=job.input_tokens, hit=job.hit_tokens, output=job.output_tokens)
@@ -115,7 +115,7 @@ class SignalMeter:
             self._recent.add(now, paced=1, paced_in_time=seconds <= self._pool.slo_tpot_seconds)
 
     def ended(self, job: Job) -> None:
-        """The request has ended in some way; it sends nothing more."""
+        """Forget a request that has ended in some way; it sends nothing more."""
         self._generated.pop(job.index, None)
 
     def sample(self, loads: Iterable[InstanceLoad], now: float) -> None:
@@ -141,13 +141,13 @@ class SignalMeter:
             self._recent.add(now, decode_load=sum(map(self._decode_load, decoding)) / len(decoding), decode_samples=1)
 
     def prefill_figure(self, now: float) -> Figure:
-        """The last measured prompt tokens per second of an instance, even if no instance is left; None before the first
-        measurement.
+        """Return the last measured prompt tokens per second of an instance, even if no instance is left; unknown before
+        the first measurement.
         """
         return recalled(self._speed, now - self._speed_at)
 
     def signals(self, loads: Sequence[InstanceLoad], now: float) -> PoolSignals:
-        """The signals so far, for each role that has instances."""
+        """Return the present signals, for each role that has instances."""
         roles = [Role.BOTH] if self._pool.instances else [Role.PREFILL, Role.DECODE]
         return PoolSignals(
             window_seconds=WINDOW_SECONDS,
@@ -207,8 +207,8 @@ class SignalMeter:
         return load.pending_prefill_tokens / (self._prefill_speed() or inf) / self._pool.slo_ttft_seconds
 
     def _decode_load(self, load: InstanceLoad) -> float:
-        """Decode load of a role: the step for the requests that fit the KV memory at once, longer in proportion to the
-        rest.
+        """Return the decode load of an instance: the step for the requests that fit the KV memory at once, longer in
+        proportion to the requests that do not fit.
         """
         tokens, decode = load.decode_tokens, self._preset.decode
         fitting = min(1.0, self._preset.kv_tokens / tokens) if tokens else 1.0

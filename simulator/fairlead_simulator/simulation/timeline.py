@@ -1,4 +1,4 @@
-"""Events of the pool while the requests run: scaling, role flips, failures, recoveries, and values that a schedule
+"""Events of the pool during the run: scaling, role flips, failures, recoveries, and values that a schedule
 overrides.
 """
 
@@ -12,8 +12,10 @@ Victims = Literal["newest", "cheapest"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleTo:
-    """At `at` seconds the pool has `instances` of `role`: new ones serve after `startup_seconds`, surplus ones drain
-    and go. Up to `asleep` of these sleep instead, and are the first to serve again, after `wake_seconds`."""
+    """A change, at `at` seconds, of the number of instances of `role` to `instances`: new instances serve after
+    `startup_seconds`, surplus instances drain and are removed. Up to `asleep` of the surplus instances sleep instead,
+    and are the first to serve again, after `wake_seconds`.
+    """
 
     at: float
     instances: int
@@ -29,8 +31,8 @@ class ScaleTo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """At `at` seconds an instance of `role` drains and is removed: the one at `place` among serving instances, sorted
-    by the cost of their removal, lowest first. If `is_replaced`, it gets a successor, which serves after
+    """The drain and removal, at `at` seconds, of an instance of `role`: the one at `place` among serving instances,
+    sorted by the cost of their removal, lowest first. If `is_replaced`, it gets a successor, which serves after
     `startup_seconds`.
     """
 
@@ -43,8 +45,8 @@ class Drain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flip:
-    """At `at` seconds the cheapest instance of role `source` drains; when it is idle it takes the role `target` and
-    keeps its memory.
+    """A change of role, beginning at `at` seconds: the cheapest instance of role `source` drains; when it is idle it
+    takes the role `target` and keeps its memory.
     """
 
     at: float
@@ -54,19 +56,20 @@ class Flip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fail:
-    """At `at` seconds the instance numbered `instance` (by position among those alive) dies; the table says Lost
-    `detected_after` later."""
+    """The death, at `at` seconds, of the instance numbered `instance` (by position among living instances); the table
+    shows it as Lost `detected_after` later.
+    """
 
     at: float
     instance: int
     detected_after_seconds: float = 2.0
     recovered_after_seconds: float | None = None
-    """Seconds after its death when it serves again, with an empty cache; None = never."""
+    """Seconds after the death when the instance serves again, with an empty cache; None = never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """At `at` seconds a schedule changes fields of the pool; None leaves a field unchanged."""
+    """A change of fields of the pool by a schedule, at `at` seconds; None leaves a field unchanged."""
 
     at: float
     slo_ttft_seconds: float | None = None
@@ -82,8 +85,8 @@ class Override:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartRouters:
-    """At `at` seconds new routers replace those that serve. The old ones finish their requests. New ones recall what
-    the old ones believed instances to hold, if they `remember`, as routers do whose disk survived.
+    """A replacement of the serving routers by new routers, at `at` seconds. The old routers finish their requests. If
+    new routers `remember`, they recall what the old ones believed instances to hold, as routers do whose disk survived.
     """
 
     at: float
@@ -92,7 +95,7 @@ class RestartRouters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartRouters:
-    """No message passes between routers from `at` seconds on, for `for_seconds`. The routers notice it
+    """A loss of all messages between routers from `at` seconds on, for `for_seconds`. The routers notice it
     `noticed_after_seconds` later, and each decides on its own until the end.
     """
 

@@ -15,7 +15,7 @@ from fairlead.routing.scheduling.scheduler import PoolScheduler
 from fairlead_simulator.simulation.events import EventQueue
 
 SECONDS_PER_STEP = 0.005
-"""One step of 256 samples through 128 units, on one core beside a busy router (measured 3-4 ms)."""
+"""Seconds of one step of 256 samples through 128 units, on one core beside a busy router (measured 3-4 ms)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

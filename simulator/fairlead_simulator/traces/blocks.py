@@ -1,8 +1,8 @@
 """Ids of blocks of 512 tokens, made from ids of other blocks or from texts.
 
-An id made here stands for a prompt's whole text up to its block's end, as Mooncake's do: prompts that begin alike have
-equal ids as far as they are alike. It does not matter whether the ids it is made from do so, or name a block's own text
-only, as hashes of blocks do.
+An id made here identifies a prompt's whole text up to its block's end, as Mooncake's ids do: prompts with the same
+beginning have equal ids for that beginning. The ids from which it is made may do the same, or may identify only a
+block's own text, as hashes of blocks do.
 """
 
 from collections.abc import Hashable, Sequence
@@ -14,27 +14,27 @@ BYTES_PER_TOKEN = 4.0
 
 
 class BlockNames:
-    """Names the blocks of one trace by their content and what comes before them, from 0 on."""
+    """Names for the blocks of one trace, from 0 on, by their content and all blocks before them."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[int, Hashable], int] = {}
         self._next = 0
 
     def of_ids(self, ids: Sequence[int], input_length: int, block_tokens: int) -> tuple[int, ...]:
-        """Names for a prompt whose blocks of `block_tokens` tokens have these ids. Unless `block_tokens` divides 512 or
-        512 divides it, up to one block less is found equal where two prompts diverge.
+        """Return names for a prompt whose blocks of `block_tokens` tokens have these ids. Unless `block_tokens` divides
+        512 or 512 divides it, up to one block less is found equal where two prompts diverge.
         """
         ends = [min(len(ids), -(-(place + 1) * BLOCK_TOKENS // block_tokens)) for place in range(_blocks(input_length))]
         ends[-1] = len(ids)
         return self._chained([tuple(ids[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)])
 
     def of_text(self, text: bytes, input_length: int, bytes_per_token: float) -> tuple[int, ...]:
-        """Names for a prompt with this text; texts of one trace need the same `bytes_per_token`."""
+        """Return names for a prompt with this text; texts of one trace need the same `bytes_per_token`."""
         cuts = [round(place * BLOCK_TOKENS * bytes_per_token) for place in range(_blocks(input_length))]
         return self._chained([text[begin:end] for begin, end in zip(cuts, [*cuts[1:], len(text)], strict=True)])
 
     def fresh(self, input_length: int, known: Sequence[int] = ()) -> tuple[int, ...]:
-        """Names for a prompt that begins with these blocks, and continues with unique blocks."""
+        """Return names for a prompt that begins with these blocks, and continues with unique blocks."""
         count = _blocks(input_length) - len(known)
         self._next += count
         return (*known, *range(self._next - count, self._next))

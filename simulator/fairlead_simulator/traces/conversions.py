@@ -1,4 +1,5 @@
-"""Traces from and to other forms: equal stamps spread, rates changed, long rows dropped, blocks made 512 tokens long.
+"""Converts traces from and to other forms: equal stamps spread, rates changed, long rows dropped, blocks made 512
+tokens long.
 
 CSV is written with the fields of the JSONL format as columns, the ids separated by spaces.
 """
@@ -30,8 +31,8 @@ _UNORDERED = ("aiperf", "guidellm")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceChanges:
-    """The changes of a conversion. `spread` says whether rows of equal timestamps come evenly, at
-    random, or together.
+    """The changes of a conversion. `spread` says whether rows with equal timestamps are sent at equal distances, at
+    random times, or together.
     """
 
     spread: str = "none"
@@ -45,9 +46,10 @@ class TraceChanges:
 
 
 def convert(rows: Iterable[TraceRow], changes: TraceChanges) -> list[TraceRow]:
-    """The changed rows in order of time, the first at 0.
+    """Return the changed rows in order of time, the first at 0.
 
-    Dropped rows leave gaps; the wanted rate is that of the rows that are kept, which come evenly if all have one stamp.
+    Dropped rows leave gaps; the wanted rate applies to the rows that are kept, which are sent at equal distances if all
+    have the same stamp.
     """
     evenly = changes.spread == "even"
     timed = iter(_scattered(rows, Random(changes.seed))) if changes.spread == "random" else arrival_times(rows, 1.0, bursts=not evenly)
@@ -74,10 +76,10 @@ def read_form(
     sort: bool = False,
     notes: Notes | None = None,
 ) -> Iterator[TraceRow]:
-    """Rows of a file in one of FORMS in order of time; None = detect the form.
+    """Return the rows of a file in one of FORMS in order of time; None = detect the form.
 
-    `block_tokens` are the tokens per id, if other than the form's. Rows that are not in order are
-    refused, unless they are to be sorted or their form has none. Raises TraceInvalid naming file, line and field.
+    `block_tokens` are the tokens per id, if other than the form's. Rows that are not in order are refused, unless they
+    are to be sorted or their form has no order. Raises TraceInvalid naming file, line and field.
     """
     with opened(path) as source:
         known = form or form_of(source.begin) or "jsonl"
@@ -117,8 +119,8 @@ def write_form(rows: Iterable[TraceRow], out: TextIO, form: str) -> int:
 
 
 def _scattered(rows: Iterable[TraceRow], rng: Random) -> list[tuple[float, TraceRow]]:
-    """Rows of one timestamp at random times between it and the next. Rows of the last timestamp are spread over the gap
-    before it.
+    """Return rows of one timestamp at random times between it and the next timestamp. Rows of the last timestamp are
+    spread over the gap before it.
     """
     ordered = list(rows)
     stamps = sorted({row.timestamp_ms for row in ordered})

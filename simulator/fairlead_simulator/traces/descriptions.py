@@ -1,4 +1,4 @@
-"""Describes a trace: rates, lengths, and how much of it a cache could serve."""
+"""Describes a trace: its rates and lengths, and the share of it that a cache could serve."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 
 
 class IdealCache:
-    """An endless cache shared by all requests: the upper bound of what reuse of earlier prompts could save."""
+    """An endless cache shared by all requests: the upper bound of the saving from reuse of earlier prompts."""
 
     def __init__(self) -> None:
         self._known: set[int] = set()
@@ -58,7 +58,7 @@ class IdealCache:
         return self.block_hits / self.block_references if self.block_references else 0.0
 
     def add(self, row: TraceRow) -> int:
-        """Look a prompt up and keep it; returns the reusable tokens (whole blocks only, and never the whole prompt)."""
+        """Look a prompt up and add it; returns the reusable tokens (whole blocks only, and never the whole prompt)."""
         known = 0
         for block in row.hash_ids:
             if block not in self._known:
@@ -75,7 +75,9 @@ class IdealCache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceDescription:
-    """Figures of a whole trace. Rates are per second of trace time; hit rates those of an endless shared cache."""
+    """The figures of a whole trace. Rates are per second of trace time; hit rates are those of an endless
+    shared cache.
+    """
 
     requests: int
     span_seconds: float
@@ -90,7 +92,7 @@ class TraceDescription:
 
 
 def describe(rows: Iterable[TraceRow]) -> TraceDescription:
-    """Figures of at least one row."""
+    """Return the figures of at least one row."""
     cache = IdealCache()
     stamps: set[float] = set()
     inputs: list[float] = []

@@ -35,12 +35,14 @@ _KEYS = {
     "guidellm": ({"benchmarks"}, {"prompt"}),
     "jsonl": ({"input_length", "hash_ids"},),
 }
-"""Sets of field names by form; one of the sets is in each row, or in the whole document."""
+"""Sets of field names by form. A file has a form if each row, or the whole document, has all names of one of
+its sets.
+"""
 _UNTIMED = {
-    (b"data", b"session_id", b"payloads"): "aiperf's inputs.json, which says of no request when it came",
-    (b"input_config",): "aiperf's summary of a run, which has no single requests",
+    (b"data", b"session_id", b"payloads"): "aiperf's inputs.json, which has no times of requests",
+    (b"input_config",): "aiperf's summary of a run, which lists no requests",
 }
-"""Documents that cannot be converted, recognised by the names of fields in them."""
+"""Documents that cannot be converted, recognised by the names of fields in them, each with the reason."""
 _ORDER = ("alibaba", "jsonl", "aiperf", "guidellm")
 
 
@@ -54,7 +56,7 @@ def form_of(begin: bytes) -> str | None:
 
 
 def columns_of(line: str) -> list[str]:
-    """The names in the first line of a CSV file, whatever separates them."""
+    """Return the names in the first line of a CSV file, whatever separates them."""
     return [one.strip().strip('"') for one in line.split(separator_of(line))]
 
 
@@ -72,7 +74,7 @@ def _form_of_json(first: bytes, begin: bytes) -> str | None:
 
 
 def check_mooncake(begin: bytes, file: str) -> None:
-    """Raises TraceInvalid for a file of another form, with the command that converts it."""
+    """Raise TraceInvalid for a file of another form, with the command that converts it."""
     form = form_of(begin)
     if form not in (None, "jsonl"):
         command = f"fairlead traces convert --from {form} {quote(file)} --out trace.jsonl"

@@ -8,7 +8,7 @@ from typing import Any
 from fairlead_simulator.errors import TraceInvalid
 
 LONGEST_TOKENS = 10_000_000
-"""The longest accepted prompt or answer; a longer one in a file is a mistake."""
+"""Maximum tokens of a prompt or answer; a larger number in a file is a mistake."""
 LATEST_MS = 1e15
 """The latest accepted time: large enough for milliseconds since 1970, too small for nanoseconds."""
 _LEAST_ID, _GREATEST_ID = -(2**63), 2**64 - 1
@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"[+-]?(\d{1,40}(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASC
 
 
 class Record:
-    """One row, or an object within one. Every error names file, line and field."""
+    """A row, or an object within a row. Every error names file, line and field."""
 
     __slots__ = ("document", "file", "line", "within")
     NEEDS = "a row needs timestamp, input_length, output_length and hash_ids"
@@ -27,17 +27,17 @@ class Record:
         self.file = file
         self.line = line
         self.within = within
-        """Where in its row or document the object is, as `metrics.`."""
+        """The path to the object in its row or document, such as `metrics.`."""
 
     def refusal(self, field: str, problem: str) -> TraceInvalid:
         return TraceInvalid(self.file, self.line, f"{self.within}{field}", problem)
 
     def given(self, field: str) -> Any:
-        """The field's value; None without one."""
+        """Return the field's value; None without a value."""
         return self.document.get(field)
 
     def needed(self, field: str) -> Any:
-        """The field's value. Raises TraceInvalid without one."""
+        """Return the field's value. Raises TraceInvalid without a value."""
         value = self.given(field)
         if value is None:
             is_there = "is null" if field in self.document else "is missing"
@@ -52,7 +52,7 @@ class Record:
         return type(self)(value, self.file, self.line, f"{self.within}{field}.")
 
     def time_ms(self, field: str, unit_ms: float = 1.0) -> float:
-        """A time in milliseconds, from a field in units of this many."""
+        """Read a time in milliseconds, from a field in units of this many milliseconds."""
         value = self.needed(field)
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= LATEST_MS / unit_ms:
             unit = {1.0: "milliseconds", 1e3: "seconds", 1e-6: "nanoseconds"}[unit_ms]
@@ -131,7 +131,7 @@ def number_of(text: str) -> int | float | str:
 
 
 def shown(value: Any) -> str:
-    """A value of a file for a message, in one short line, however deep it nests."""
+    """Return a value of a file for a message, in one short line, however deep the value nests."""
     text = _SHORT.repr(value) if isinstance(value, list | dict) else repr(value[:60] if isinstance(value, str) else value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

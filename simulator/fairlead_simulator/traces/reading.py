@@ -1,4 +1,4 @@
-"""How a file in another tool's form is read: the options, and notes on what is left out or assumed."""
+"""The options with which a file in another tool's form is read, and notes on what is left out or assumed."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from itertools import islice
 from fairlead_simulator.traces.fields import Record, shown
 
 MOST_NAMED = 12
-"""Fields that a note names one by one."""
+"""Maximum number of fields that a note names."""
 NOTHING_OF_CONTENT = "the file does not say what prompts hold: each is new, and nothing can be reused"
 
 
@@ -21,8 +21,8 @@ class Notes:
         self._facts: dict[str, None] = {}
 
     def leave_out(self, what: str, count: int = 1) -> None:
-        """Count requests that are not in the result; `what` completes the note "3 requests left out …", as in `that
-        failed`.
+        """Count requests that are left out of the result; `what` completes the note "3 requests left out …", as in
+        `that failed`.
         """
         self._left_out[what] += count
 
@@ -47,16 +47,16 @@ class Notes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The options of a reading, with notes about it."""
+    """The options of a reading, with the notes about it."""
 
     block_tokens: int
     """Tokens that an id of the file stands for."""
     has_rate: bool = False
-    """Whether rows without a time can be placed."""
+    """Whether a rate was given, by which rows without a time can be placed."""
     notes: Notes = field(default_factory=Notes)
 
     def untimed(self, record: Record) -> float:
-        """The arrival time of a row without one. Raises TraceInvalid where no rate was given."""
+        """Return the arrival time of a row without a time. Raises TraceInvalid if no rate was given."""
         if not self.has_rate:
             raise record.refusal("timestamp", "is missing; give --rate to place such rows evenly")
         self.notes.say("rows without a time come evenly at --rate, in the order of the file")

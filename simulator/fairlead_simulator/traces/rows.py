@@ -31,26 +31,28 @@ class TraceRow:
     output_length: int
     hash_ids: tuple[int, ...]
     session: str | None = None
-    """`session_id`, where a trace has it."""
+    """The row's `session_id`; None if it has none."""
     pause_ms: float | None = None
-    """`delay`, where a trace has it: from the end of the session's previous turn to this one's arrival."""
+    """The row's `delay` in milliseconds, from the end of the session's previous turn to this turn's arrival; None if it
+    has none.
+    """
 
     @property
     def full_blocks(self) -> int:
-        """How many of the ids name whole blocks, the only ones an engine can reuse."""
+        """How many of the ids name whole blocks, the only blocks that an engine can reuse."""
         return self.input_length // BLOCK_TOKENS
 
 
 class PrefixRule:
-    """Equal block ids mean equal text from the beginning of the prompt, so an id always follows the same id. A trace
-    that breaks this rule would show reuse that no engine has.
+    """A rule for block ids: equal ids mean equal text from the beginning of the prompt, so an id always follows the
+    same id. A trace that breaks this rule would show reuse that no engine has.
     """
 
     def __init__(self) -> None:
         self._before: dict[int, int | None] = {}
 
     def check(self, row: TraceRow, file: str, number: int) -> None:
-        """Raises TraceInvalid for a row that breaks the rule or contradicts an earlier row."""
+        """Raise TraceInvalid for a row that breaks the rule or contradicts an earlier row."""
         before = None
         for block in row.hash_ids:
             known = self._before.setdefault(block, before)
@@ -63,9 +65,9 @@ class PrefixRule:
 
 
 def read_trace(path: Path, limit: int | None = None) -> Iterator[TraceRow]:
-    """The rows of a file in order, at most `limit`; of standard input for `-`.
+    """Yield the rows of a file in order, at most `limit`; of standard input for `-`.
 
-    Raises TraceInvalid when reached, also when the file is missing, is another tool's, or has no rows.
+    Raises TraceInvalid when the fault is reached, also if the file is missing, is another tool's, or has no rows.
     """
     with opened(path) as source:
         check_mooncake(source.begin, source.name)
@@ -73,7 +75,7 @@ def read_trace(path: Path, limit: int | None = None) -> Iterator[TraceRow]:
 
 
 def mooncake_rows(source: TraceFile) -> Iterator[tuple[int, TraceRow]]:
-    """The rows of a file with their lines, each checked alone and against the rule of prefixes."""
+    """Yield the rows of a file with their line numbers, each row checked alone and against the rule of prefixes."""
     rule = PrefixRule()
     for number, line in source:
         row = parse_row(line, source.name, number)
@@ -128,7 +130,7 @@ def object_of(line: bytes, file: str, number: int) -> dict[str, Any]:
 
 
 def parse_row(line: bytes, file: str, number: int) -> TraceRow:
-    """One line. Raises TraceInvalid naming `file`, line `number` and the field."""
+    """Parse one line. Raises TraceInvalid naming `file`, line `number` and the field."""
     return row_of(Record(object_of(line, file, number), file, number), BLOCK_TOKENS)
 
 
@@ -152,6 +154,8 @@ def row_of(record: Record, block_tokens: int) -> TraceRow:
 
 
 def _other_size(ids: int, tokens: int) -> str:
-    """Words for a refusal: the command that converts blocks of another usual size, if the ids are of one; else none."""
+    """Return, for a refusal, the command that converts blocks of another usual size, if the number of ids fits that
+    size; else "".
+    """
     size = next((size for size in (16, 32, 64, 128, 256, 1024, 2048) if ids and -(-tokens // size) == ids), None)
     return "" if size is None else f"; blocks of {size} tokens are converted by fairlead traces convert --block-size {size}"

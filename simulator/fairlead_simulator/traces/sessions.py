@@ -1,17 +1,19 @@
-"""Which requests of a trace belong to one session, where the trace does not say so.
+"""Infers which requests of a trace belong to one session, if the trace does not say so.
 
-A conversation sends its whole history again, so a next turn contains the whole former prompt; and it waits for the
-answer, so two requests of one session never overlap in time. A request therefore continues the session
+A conversation sends its whole history again, so a next turn contains the whole previous prompt; and the client waits
+for the answer, so two requests of one session never overlap in time. A request therefore continues the session
 
 - whose latest prompt it contains, or repeats exactly (a retry);
-- or whose latest prompt but one it contains, if that was a next turn itself (a message edited or answered again),
+- or whose latest prompt but one it contains, if that prompt was a next turn itself (a message edited or answered
+  again),
 
-provided that the session's answer can be there by then, and that more is contained than a prefix that several sessions
-begin with, such as a system prompt. Every other request begins a session: also a conversation that was cut to fit the
-context, a sub-agent, and one of several parallel branches.
+provided that the session's answer can be complete by then, and that more is contained than a prefix with which several
+sessions begin, such as a system prompt. Every other request begins a session: also a conversation that was cut to fit
+the context, a sub-agent, and one of several parallel branches.
 
-Prompts are known by their whole blocks. A first prompt without a block of its own cannot be told from the beginning of
-another conversation: the first of each such prefix may get a stranger's turn, later ones stay alone.
+Prompts are identified by their whole blocks. A first prompt without a block of its own cannot be distinguished from the
+beginning of another conversation: the first session of each such prefix may get another session's turn, later sessions
+stay alone.
 """
 
 from collections import Counter
@@ -23,7 +25,7 @@ from itertools import count
 from fairlead_simulator.traces.rows import TraceRow
 
 FASTEST_MS_PER_TOKEN = 1.0
-"""No answer is believed to come faster: 1,000 tokens a second for one request."""
+"""Milliseconds per token of the fastest answer that is assumed possible: 1,000 tokens a second for one request."""
 _SEVERAL = -1
 
 
@@ -33,30 +35,32 @@ class Sessions:
 
     names: tuple[str, ...]
     named: int
-    """Sessions that the trace names."""
+    """Number of sessions that the trace names."""
     inferred: int
     unnamed_requests: int
-    """Requests that name no session; the inferred sessions consist of them."""
+    """Number of requests that name no session; the inferred sessions consist of these."""
     largest: int
-    """Requests of the largest session."""
+    """Number of requests of the largest session."""
     shared: frozenset[int]
     """Ids of whole blocks with which several sessions begin."""
 
     @property
     def words(self) -> str:
-        """How many there are and how they are known: `3 named, 41 inferred (60 requests name none); …`."""
+        """The numbers of sessions in words: `3 named, 41 inferred for 60 requests that name none; …`."""
         known = [f"{self.named:,} named"] if self.named else []
         if self.inferred:
             known.append(f"{self.inferred:,} inferred for {self.unnamed_requests:,} requests that name none")
         return f"{', '.join(known) or 'none'}; the largest has {self.largest:,} {'request' if self.largest == 1 else 'requests'}"
 
     def document(self) -> dict[str, int]:
-        """The numbers, JSON-ready."""
+        """Return the numbers, JSON-ready."""
         return {name: getattr(self, name) for name in ("named", "inferred", "unnamed_requests", "largest")}
 
 
 def find_sessions(rows: Sequence[TraceRow]) -> Sessions:
-    """The sessions of rows in order of time: those they name, and inferred ones of rows that name none."""
+    """Return the sessions of rows in order of time: the sessions that rows name, and inferred sessions of the other
+    rows.
+    """
     finder = SessionFinder()
     numbers = [finder.add(row) for row in rows]
     shared = frozenset(block for block, owner in finder.owners.items() if owner == _SEVERAL)
@@ -78,7 +82,9 @@ def find_sessions(rows: Sequence[TraceRow]) -> Sessions:
 
 
 def _free_name(row: TraceRow, shared: frozenset[int], taken: set[str]) -> str:
-    """A name for the session that begins with the row, by its first block that is not everybody's; it is taken then."""
+    """Return a free name for the session that begins with the row, by its first block that is not shared; the name is
+    added to `taken`.
+    """
     own = f"t{next((block for block in row.hash_ids if block not in shared), row.hash_ids[-1])}"
     name = next(one for one in (own if place == 1 else f"{own}-{place}" for place in count(1)) if one not in taken)
     taken.add(name)
@@ -97,25 +103,28 @@ class _Session:
 
 
 class SessionFinder:
-    """Gives each row, in order of time, the number of its session.
+    """A finder that gives each row, in order of time, the number of its session.
 
-    A row costs time by its number of blocks, and the logarithm of how many sessions have sent its very prompt.
+    The time for a row grows with its number of blocks, and with the logarithm of the number of sessions that sent the
+    same prompt.
     """
 
     def __init__(self) -> None:
         self.owners: dict[int, int] = {}
-        """The session that a whole block belongs to, by the block's id."""
+        """The session to which a whole block belongs, by the block's id."""
         self._sessions: list[_Session] = []
         self._named: dict[str, int] = {}
         self._ends: dict[int, tuple[int, int]] = {}
-        """The latest turn of its owner whose whole blocks end with this block: its number from 0 on, and its tokens."""
+        """By block: the latest turn of the block's owner whose whole blocks end with it, as its number from 0 on and
+        its tokens.
+        """
         self._latest: dict[tuple[int, int], list[tuple[float, int, int]]] = {}
-        """Keyed by a prompt (its last id and tokens): a heap of the sessions that sent it, each with the time at
-        which it is free, its number and its turn.
+        """Keyed by a prompt (its last id and tokens): a heap of the sessions that sent it, each with the time from
+        which it can continue, its number and its turn.
         """
 
     def add(self, row: TraceRow) -> int:
-        """The number of the row's session, counted from 0 on in the order in which sessions begin."""
+        """Return the number of the row's session, counted from 0 on in the order in which sessions begin."""
         blocks = row.hash_ids[: row.full_blocks]
         if row.session is not None:
             return self._add_named(row.session, blocks)
@@ -143,7 +152,9 @@ class SessionFinder:
         return len(self._sessions) - 1
 
     def _repeated(self, row: TraceRow) -> int | None:
-        """The session whose latest prompt equals this one, and whose answer can be complete."""
+        """Return the session whose latest prompt equals this prompt, and whose answer can be complete; None if there is
+        none.
+        """
         senders = self._latest.get((row.hash_ids[-1], row.input_length))
         while senders and senders[0][0] <= row.timestamp_ms:
             _, number, turn = senders[0]
@@ -153,8 +164,8 @@ class SessionFinder:
         return None
 
     def _continued(self, row: TraceRow, blocks: Sequence[int]) -> int | None:
-        """The session whose latest prompt, or the one before it, is a prefix of this one, and whose answer can be
-        complete.
+        """Return the session whose latest prompt, or the prompt before it, is a prefix of this prompt, and whose answer
+        can be complete; None if there is none.
         """
         for block in reversed(blocks):
             owner, end = self.owners.get(block), self._ends.get(block)
@@ -169,9 +180,11 @@ class SessionFinder:
         return None
 
     def _branch(self, row: TraceRow, blocks: Sequence[int]) -> int:
-        """How many leading blocks a new session has from one that it branches off, whose own they remain.
+        """Return how many leading blocks a new session takes over from a session that it branches off; these blocks
+        still belong to that session.
 
-        It does so by repeating a prompt, or by containing a turn that contained one itself: a system prompt does not.
+        A session branches off if it repeats a prompt, or contains a turn that contained an earlier turn; a system
+        prompt is not such a turn.
         """
         if (row.hash_ids[-1], row.input_length) in self._latest:
             return len(blocks)
@@ -182,7 +195,9 @@ class SessionFinder:
         return 0
 
     def _share(self, blocks: Sequence[int], number: int) -> None:
-        """Blocks of a session that are its own: blocks that came from another session do not count."""
+        """Claim for the session those blocks that no other session has; a block that another session has belongs to
+        several.
+        """
         owners = self.owners
         for block in blocks:
             if owners.setdefault(block, number) != number:

@@ -10,7 +10,7 @@ from fairlead_process.text_files import TextUnreadable, text_lines
 from fairlead_simulator.errors import TraceInvalid
 
 _BEGIN_LINES = 200
-"""Lines that are read ahead of a document that spans many lines."""
+"""Maximum number of lines that are read ahead in a document that spans many lines."""
 
 
 class TraceFile:
@@ -22,7 +22,7 @@ class TraceFile:
         if ahead and ahead[0][1].strip() in (b"{", b"["):
             ahead += [line for _, line in zip(range(_BEGIN_LINES), lines, strict=False)]
         self.begin = b"".join(line for _, line in ahead)
-        """The first line, or more of a document whose first line does not show its form."""
+        """The first line, or several lines of a document whose first line does not show its form."""
         self._lines = chain(ahead, lines)
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:

@@ -1,8 +1,8 @@
-"""Agent sessions with the skew EAR reports: few sessions run for hundreds of turns and hold most of the input, and
+"""Agent sessions with the skew that EAR reports: few sessions run for hundreds of turns and hold most of the input, and
 every turn repeats the context.
 
-Each row carries its session and the tool's time before it (`delay`), so that it can be run in a closed loop: the next
-turn then comes when the previous answer is finished and the tool has run. The stamps are those of an unhurried engine.
+Each row has its session and the tool's time before it (`delay`), so that it can be run in a closed loop: the next turn
+then arrives when the previous answer is finished and the tool has run. The stamps are those of an engine without load.
 """
 
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentShape:
-    """Lengths in tokens, log-normal if a median and a sigma are given. Defaults: 33,600 prompt tokens per request on
-    average, 75 times the answer, of which an endless cache finds 80 %; the busiest percent of sessions holds nearly
-    half of all input.
+    """The shape of agent sessions. Lengths in tokens, log-normal if a median and a sigma are given. Defaults: 33,600
+    prompt tokens per request on average, 75 times the answer, of which an endless cache finds 80 %; the busiest percent
+    of sessions holds nearly half of all input.
     """
 
     requests_per_second: float = 2.0
@@ -41,9 +41,11 @@ class AgentShape:
     """A longer context is compacted to its summary, which no engine has cached."""
     compacted_share: float = 0.15
     edited_share: float = 0.1
-    """Turns after which the agent rewrites its context somewhere, so that only the part before stays reusable."""
+    """Share of turns after which the agent rewrites its context somewhere, so that only the part before stays
+    reusable.
+    """
     forked_share: float = 0.15
-    """Sessions that begin with a copy of part of another live session's context."""
+    """Share of sessions that begin with a copy of part of another live session's context."""
     tool_median_seconds: float = 6.0
     tool_sigma: float = 1.2
     seconds_per_output_token: float = 0.02
@@ -94,7 +96,7 @@ class _Agent:
 
 
 def generate_agents(shape: AgentShape, seed: int) -> Iterator[TraceRow]:
-    """Endless rows in order of time; memory grows only with the active sessions."""
+    """Yield endless rows in order of time; memory grows only with the active sessions."""
     rng = Random(seed)
     next_id = shape.kinds * shape.system_blocks
     started = sequence = 0
@@ -143,7 +145,7 @@ def generate_agents(shape: AgentShape, seed: int) -> Iterator[TraceRow]:
 
 
 def _start(shape: AgentShape, rng: Random, name: str, live: list[_Agent]) -> _Agent:
-    """A session with its opening context."""
+    """Return a session with its opening context."""
     opening = _drawn(rng, shape.opening_median, shape.opening_sigma)
     if live and rng.random() < shape.forked_share:
         parent = rng.choice(live)

@@ -1,4 +1,4 @@
-"""Conversations with an assistant: sessions that grow by turns below one system prompt shared by all."""
+"""Conversations with an assistant: sessions that grow by turns and share one system prompt."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class ConversationShape:
     continue_share: float = 0.37
     """Share of requests that continue an earlier session."""
     live_sessions: int = 2000
-    """Only the latest sessions, up to this number, can be continued; recent ones are likelier."""
+    """Number of the latest sessions that can be continued; more recent sessions are more likely."""
     opening_median: float = 5300.0
     opening_sigma: float = 1.2
     turn_median: float = 900.0
@@ -33,7 +33,7 @@ class ConversationShape:
     longest_input: int = 126_000
     longest_output: int = 2000
     smallest_pause_seconds: float = 2.0
-    """A session's next turn comes at least this long after its previous one."""
+    """Minimum seconds between a session's previous turn and its next turn."""
 
 
 LONG_DOCUMENTS = ConversationShape(
@@ -61,8 +61,9 @@ class _Session:
 
 
 def generate_conversations(shape: ConversationShape, seed: int) -> Iterator[TraceRow]:
-    """Endless rows: Poisson arrivals; every prompt opens with one shared system block, then the session's own blocks,
-    which grow by turns."""
+    """Yield endless rows with Poisson arrivals; every prompt begins with one shared system block, then the session's
+    own blocks, which grow by turns.
+    """
     rng = Random(seed)
     sessions: list[_Session] = []
     next_id = SYSTEM_BLOCK + 1
@@ -93,7 +94,9 @@ def generate_conversations(shape: ConversationShape, seed: int) -> Iterator[Trac
 
 
 def _pick(sessions: list[_Session], shape: ConversationShape, seconds: float, rng: Random) -> _Session | None:
-    """A session to continue, preferring recent ones, among those whose last turn is long enough ago."""
+    """Return a session to continue, preferring recent sessions, among those whose last turn is long enough ago; None if
+    there is none.
+    """
     if not sessions:
         return None
     for _ in range(8):

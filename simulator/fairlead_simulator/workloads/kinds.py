@@ -1,4 +1,4 @@
-"""Generators by name, for the command line."""
+"""The generators by name, for the command line."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ Rows = Callable[[float | None, float | None, int], Iterator[TraceRow]]
 class Kind:
     """A generator: `rows(rate, median_input, seed)`.
 
-    None for either of the first two means the default of the shape.
+    None for `rate` or `median_input` means the default of the shape.
     """
 
     about: str

@@ -26,7 +26,9 @@ class Phase:
 
 PREFILL_HEAVY = Phase(seconds=1200.0, requests_per_second=3.4, input_median=20_000, output_median=150)
 DECODE_HEAVY = Phase(seconds=1200.0, requests_per_second=8.0, input_median=2_000, output_median=2_000)
-"""Each phase keeps about six of eight instances of the preset mooncake-a800-llama70b busy, each in another role."""
+"""Each phase keeps about six of eight instances of the preset mooncake-a800-llama70b busy, each phase in
+another role.
+"""
 
 
 CHAT = Phase(seconds=86_400.0, requests_per_second=5.0, input_median=1020, output_median=129, sigma=0.9)
@@ -46,12 +48,12 @@ class PhaseShape:
 
     @property
     def requests_per_second(self) -> float:
-        """The mean over a cycle."""
+        """Mean requests per second over a cycle."""
         return sum(phase.seconds * phase.requests_per_second for phase in self.phases) / self.seconds
 
 
 def generate_phases(shape: PhaseShape, seed: int) -> Iterator[TraceRow]:
-    """Endless rows in order of time."""
+    """Yield endless rows in order of time."""
     rng = Random(seed)
     begin, seconds, next_id = 0.0, 0.0, 0
     while True:

@@ -1,8 +1,8 @@
 """Groups of prompts with a common prefix, as in Heimdall's benchmark: many tenants, each with a long system prompt and
 a few questions.
 
-One cycle sends the first prompt of every group at the warm-up rate, then all others in random order at a rate that
-climbs from the lowest to the highest. Then the cycle begins again with the same prompts.
+One cycle sends the first prompt of every group at the warm-up rate, then all other prompts in random order at a rate
+that rises from the lowest to the highest. Then the cycle begins again with the same prompts.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixGroupShape:
-    """Lengths in tokens, rates in requests per second."""
+    """The shape of the groups. Lengths in tokens, rates in requests per second."""
 
     groups: int = 230
     prompts_per_group: int = 5
@@ -27,7 +27,7 @@ class PrefixGroupShape:
 
 
 def generate_prefix_groups(shape: PrefixGroupShape, seed: int) -> Iterator[TraceRow]:
-    """Endless rows in order of time.
+    """Yield endless rows in order of time.
 
     Prompts do not share a prefix's last, partial block, because the question fills the rest of it.
     """

@@ -1,8 +1,8 @@
 """Tools and agents as in Mooncake's Tool&Agent trace: two tools with long instructions that every call repeats, and
 chat sessions besides.
 
-Shaped after the published sample: arrivals come in groups every 3.053 s; 38 % of requests call a tool with 12 shared
-blocks, 15 % one with 5, the rest are conversations. Means: 8,596 prompt tokens, 182 answer tokens; an endless cache
+Modelled on the published sample: arrivals come in groups every 3.053 s; 38 % of requests call a tool with 12 shared
+blocks, 15 % a tool with 5, the rest are conversations. Means: 8,596 prompt tokens, 182 answer tokens; an endless cache
 finds 59 % of the blocks.
 """
 
@@ -16,15 +16,17 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAgentShape:
-    """Shares are of requests. Lengths in tokens, log-normal where a median and a sigma are given."""
+    """The shape of the workload. Shares are of requests. Lengths in tokens, log-normal if a median and a sigma are
+    given.
+    """
 
     requests_per_second: float = 6.56
     group_seconds: float = 3.053
-    """All requests of a group carry one stamp; 0 = Poisson arrivals instead."""
+    """Seconds between groups. All requests of a group have the same stamp; 0 = Poisson arrivals instead."""
     long_tool_share: float = 0.385
     long_tool_blocks: int = 12
     long_tool_repeat_share: float = 0.04
-    """Share of its calls that repeat an earlier call, or extend one."""
+    """Share of the long tool's calls that repeat an earlier call, or extend one."""
     short_tool_share: float = 0.15
     short_tool_blocks: int = 5
     continue_share: float = 0.47
@@ -51,7 +53,7 @@ class _Session:
 
 
 class _Ids:
-    """Block ids never used before."""
+    """A source of block ids that were never used before."""
 
     def __init__(self, first: int) -> None:
         self._next = first
@@ -62,7 +64,7 @@ class _Ids:
 
 
 def generate_tool_agents(shape: ToolAgentShape, seed: int) -> Iterator[TraceRow]:
-    """Endless rows in order of time."""
+    """Yield endless rows in order of time."""
     rng = Random(seed)
     long_tool = tuple(range(1, 1 + shape.long_tool_blocks))
     short_tool = tuple(range(100, 100 + shape.short_tool_blocks))
@@ -91,7 +93,7 @@ def generate_tool_agents(shape: ToolAgentShape, seed: int) -> Iterator[TraceRow]
 
 
 def _stamps(shape: ToolAgentShape, rng: Random) -> Iterator[float]:
-    """Milliseconds; each group's size is Poisson with the mean that the rate asks for."""
+    """Yield stamps in milliseconds; each group's size is Poisson with the mean that gives the wanted rate."""
     seconds = 0.0
     if shape.group_seconds <= 0:
         while True:

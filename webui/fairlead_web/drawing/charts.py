@@ -30,7 +30,7 @@ class Sparkline:
 
 
 def sparkline(values: Sequence[float | None], label: str, width: int = 120, height: int = 28) -> Sparkline:
-    """Values spread evenly over the width, scaled from zero to their maximum."""
+    """Spread values evenly over the width, scaled from zero to their maximum."""
     top = max((value for value in values if value is not None), default=0.0) or 1.0
     step = width / max(1, len(values) - 1)
     runs: list[list[tuple[float, float]]] = [[]]
@@ -76,11 +76,11 @@ _AS = {
     BindingReason.OUTSIDE_SUBSET: BindingReason.OPERATOR,
     BindingReason.PREFIX_COPIED: BindingReason.PREFIX_EQUAL,
 }
-"""Triggers that share the colour of a similar trigger, because there are only eight colours."""
+"""Triggers that share the colour class of a similar trigger, because there are only eight colours."""
 
 
 def series_of(trigger: BindingReason) -> int:
-    """The colour class of a trigger: always the same, regardless of the other triggers."""
+    """Return the colour class of a trigger, which is the same whichever other triggers are shown."""
     named = _AS.get(trigger, trigger)
     return _COLOURED.index(named) if named in _COLOURED else len(_COLOURED) - 1
 
@@ -108,7 +108,7 @@ class StackedTimeline:
 def stacked_timeline(
     buckets: Sequence[TimelineBucket], start: datetime, end: datetime, width: int = 1080, height: int = 96
 ) -> StackedTimeline:
-    """Counts per bucket over [start, end); names in order of their totals."""
+    """Stack the counts per bucket over [start, end). Names are in order of their totals."""
     totals: Counter[BindingReason] = Counter()
     for bucket in buckets:
         for name, amount in bucket.counts.items():
@@ -136,13 +136,15 @@ def stacked_timeline(
 
 
 def bucket_seconds(buckets: Sequence[TimelineBucket], start: datetime, end: datetime) -> float:
-    """The width of a bucket: the smallest distance between two, or a sixtieth of the range if there is only one."""
+    """Return the width of a bucket in seconds: the smallest distance between two buckets, or a sixtieth of the range if
+    there is only one bucket.
+    """
     gaps = [(after.at - before.at).total_seconds() for before, after in pairwise(buckets)]
     return min((gap for gap in gaps if gap > 0), default=(end - start).total_seconds() / 60)
 
 
 def time_ticks(start: datetime, end: datetime, width: int, most: int = 8) -> tuple[Tick, ...]:
-    """Round times on an axis of `width` pixels."""
+    """Return round times on an axis of `width` pixels."""
     total = (end - start).total_seconds()
     steps = (1, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800)
     step = next((step for step in steps if total / step <= most), 1209600)
@@ -158,14 +160,14 @@ def time_ticks(start: datetime, end: datetime, width: int, most: int = 8) -> tup
 
 
 def even_ticks(start: datetime, end: datetime, count: int = 5) -> tuple[str, ...]:
-    """Times at equal distances including both ends, for an axis that stretches with its picture."""
+    """Return times at equal distances including both ends, for an axis that stretches with its picture."""
     total = (end - start).total_seconds()
     pattern = "%H:%M:%S" if total < 600 else "%H:%M" if total < 172800 else "%d %b"
     return tuple((start + timedelta(seconds=total * step / (count - 1))).strftime(pattern) for step in range(count))
 
 
 WIDTH = 720
-"""Width of a day in units; one unit is two minutes."""
+"""Width of a day in drawing units; one unit is two minutes."""
 LANE = 12
 _MARGIN = 4
 _DAY = timedelta(days=1)
@@ -193,7 +195,9 @@ class GridDay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeekGrid:
-    """A week from `start`; `names[i]` has series i. `now` is the present instant's place, None outside the week."""
+    """A week from `start`. The windows of `names[i]` have colour class i. `now` is the position of the present, None
+    outside the week.
+    """
 
     height: int
     day_height: int
@@ -203,7 +207,7 @@ class WeekGrid:
 
 
 def week_grid(windows: Sequence[Window], names: Sequence[str], start: datetime, now: datetime, zone: str = "UTC") -> WeekGrid:
-    """The windows of a week, cut at the midnights of `start`'s time, which is that of `zone`."""
+    """Draw the windows of a week, cut at midnights in the time zone of `start`, which is named `zone`."""
     day_height = LANE * max(1, len(names)) + 2 * _MARGIN
     days = []
     for number in range(7):
@@ -226,7 +230,7 @@ def week_grid(windows: Sequence[Window], names: Sequence[str], start: datetime, 
 
 
 def local_grid(windows: Sequence[Window], names: Sequence[str], start: datetime, now: datetime) -> WeekGrid:
-    """The week from `start`, a midnight of its zone, by the clock on the wall there."""
+    """Draw the week from `start`, a midnight in its time zone, in local time."""
     zone = start.tzinfo
 
     def wall(moment: datetime) -> datetime:

@@ -11,7 +11,9 @@ from fairlead_web.text.yaml_text import yaml_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One field that changed, before and after as text. `step` is the signed difference of two numbers, else empty."""
+    """One changed field with its text before and after. `step` is the signed difference of two numbers, otherwise
+    empty.
+    """
 
     path: str
     before: str
@@ -28,7 +30,7 @@ class DiffLine:
 
 
 def changes_between(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> list[Change]:
-    """Fields that differ, by dotted path; nested objects are compared field by field."""
+    """Return the fields that differ, by dotted path. Nested objects are compared field by field."""
     found: list[Change] = []
     for name in [*before, *(name for name in after if name not in before)]:
         here = f"{path}.{name}" if path else str(name)
@@ -41,7 +43,7 @@ def changes_between(before: Mapping[str, Any], after: Mapping[str, Any], path: s
 
 
 def changes_of(diff: Iterable[Mapping[str, Any]]) -> list[Change]:
-    """The API's difference (`path` as a JSON pointer, `before`, `after`) as rows with dotted paths."""
+    """Convert the API's difference (`path` as a JSON pointer, `before`, `after`) to rows with dotted paths."""
     return [
         Change(
             path=str(item.get("path", "")).strip("/").replace("/", ".").replace("~1", "/").replace("~0", "~"),
@@ -54,18 +56,20 @@ def changes_of(diff: Iterable[Mapping[str, Any]]) -> list[Change]:
 
 
 def _text(value: Any) -> str:
-    """Lists and objects as YAML, which has lines; other values in a word."""
+    """Format lists and objects as YAML with several lines, and other values in a word."""
     return yaml_text(value).strip() if value and isinstance(value, dict | list) else plain(value)
 
 
 def step(before: Any, after: Any) -> str:
-    """`+2` or `-3` for two numbers, else nothing."""
+    """Return `+2` or `-3` for two numbers; empty for other values."""
     numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (before, after))
     return f"{after - before:+g}" if numbers else ""
 
 
 def yaml_diff(before: Any, after: Any, context: int = 4) -> list[DiffLine]:
-    """Unified diff of two documents as YAML, with `context` lines around each change; empty when they are equal."""
+    """Return the unified diff of two documents as YAML, with `context` lines around each change; empty if they are
+    equal.
+    """
     lines: list[DiffLine] = []
     diff = difflib.unified_diff(yaml_text(before).splitlines(), yaml_text(after).splitlines(), n=context, lineterm="")
     for index, line in enumerate(diff):

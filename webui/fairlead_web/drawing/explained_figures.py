@@ -1,7 +1,7 @@
 """The figures that explain a load and a decision.
 
-A load's figures are rows of text: for this instance, for the others, and before. A decision's are its margin, its
-prediction next to the observed figure, and the sum of its score. Pure.
+A load's figures are rows of text: for this instance, for the other instances, and for the time before. A decision's
+figures are its margin, its prediction next to the observed figure, and the sum of its score. Pure.
 """
 
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ SHOWN = ("ttft_p95", "pending_prefill_tokens", "waiting", "running", "kv_usage",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureRow:
-    """One metric with its limit, which is empty if it has none; `over` and `others_over`: whether it was over that here
-    and at the others; `asked`: whether the question is about this metric.
+    """One metric with its limit, which is empty if the metric has none. `over` and `others_over` are true if this
+    instance or the others exceeded the limit; `asked` is true if the question is about this metric.
     """
 
     words: str
@@ -37,7 +37,7 @@ class FigureRow:
 
 
 def figure_rows(found: LoadExplanation) -> list[FigureRow]:
-    """First the requested metric, then those that usually explain the load."""
+    """Return the requested metric first, then the metrics that usually explain the load."""
     by_metric = {figure.metric: figure for figure in found.figures}
     names = [found.metric, *(name for name in SHOWN if name != found.metric)]
     return [_row(by_metric[name], found.metric) for name in names if name in by_metric and _measured(by_metric[name])]
@@ -83,7 +83,9 @@ class Figure:
 
 
 def margin_figure(margin: Margin) -> Figure:
-    """The chosen candidate's margin, ahead or behind: by how much, in which term, and against which candidate."""
+    """Describe the chosen candidate's margin: by how much it was ahead or behind, in which term, and against which
+    candidate.
+    """
     term, other = margin.term, margin.other
     mine, theirs = pair_in_words(margin.chosen_value, margin.other_value, term.unit)
     if margin.standing is Standing.EQUAL:
@@ -98,13 +100,13 @@ def margin_figure(margin: Margin) -> Figure:
 
 
 def _digits(margin: Margin) -> int:
-    """As many digits as are needed to show that the margin is not zero."""
+    """Return the number of digits that show that the margin is not zero."""
     zero = {digits: in_words(0.0, margin.term.unit, digits) for digits in (2, 4, 6, 9)}
     return next((digits for digits, none in zero.items() if in_words(margin.size, margin.term.unit, digits) != none), 9)
 
 
 def forecast_remark(found: Forecast | None) -> str:
-    """A remark about a bad prediction; empty for a good one."""
+    """Return a remark about a bad prediction; empty for a good one."""
     if found is None or not found.is_far_off:
         return ""
     more, less = max(found.actual_seconds, found.predicted_seconds), min(found.actual_seconds, found.predicted_seconds)
@@ -117,7 +119,7 @@ def forecast_remark(found: Forecast | None) -> str:
 
 
 def sum_of_parts(decision: RoutingDecision, one: CandidateScore) -> str:
-    """`1.20 s wait + 400 ms prefill = 1.60 s cost`; empty if the score is not a sum, or was not recorded."""
+    """Return `1.20 s wait + 400 ms prefill = 1.60 s cost`; empty if the score is not a sum, or was not recorded."""
     total = term_of(decision, TOTAL)
     if total is None or one.total is None or not decision.parts:
         return ""

@@ -1,5 +1,5 @@
-"""The findings of advice as the API ranks them: sentences, links to the evidence, and the plan that
-would help. Pure.
+"""The findings of advice as the API ranks them: sentences, links to the evidence, and the plan that would
+help. Pure.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from fairlead_web.text.addresses import instance_path, pool_path, with_query
 from fairlead_web.text.time_ranges import stamp
 
 MOST = 3
-"""Maximum number of findings at the top of a page; the advice page has all."""
+"""Maximum number of findings at the top of a page; the advice page lists all findings."""
 
 _TABS = {
     EvidenceKind.HEATMAP: "/heatmap",
@@ -34,7 +34,8 @@ _RANGED = frozenset({EvidenceKind.HEATMAP, EvidenceKind.REJECTIONS, EvidenceKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """`level` is `bad` (out of the objectives), `warn` or `note`; `path` leads to the evidence, over its time range.
+    """One finding. `level` is `bad` (out of the objectives), `warn` or `note`; `path` leads to the evidence, over its
+    time range.
 
     `plan` is the request for a plan that would help, as JSON for a form sent to `plan_path` by people with the role
     `needed`; it is empty if no plan helps. `plan_words` names the change.
@@ -47,7 +48,9 @@ class Finding:
     harm: str
     path: str
     when: str
-    """The time that the sentence is about, which is not the page's range: now, the last minutes or the last hour."""
+    """The time that the sentence is about: now, the last minutes or the last hour. It is independent of the page's
+    range.
+    """
     plan: str = ""
     plan_path: str = ""
     plan_words: str = ""
@@ -55,12 +58,12 @@ class Finding:
 
 
 def of_advice(items: Iterable[Advice]) -> tuple[Finding, ...]:
-    """All findings, in the API's order."""
+    """Return all findings in the API's order."""
     return tuple(_finding(one) for one in items)
 
 
 def first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings for the top of a page: the first MOST whose level is above note."""
+    """Return the findings for the top of a page: the first MOST whose level is above note."""
     return tuple(one for one in findings if one.level != "note")[:MOST]
 
 
@@ -92,7 +95,7 @@ def _when(one: Advice) -> str:
 
 
 def evidence_path(pool: str, evidence: AdviceEvidence) -> str:
-    """The page that has the figures; a page that depends on a time range shows the evidence's."""
+    """Return the page with the figures. A page that depends on a time range shows the evidence's range."""
     path = pool_path(pool) + _TABS.get(evidence.kind, "")
     if evidence.kind is EvidenceKind.INSTANCE and evidence.instance is not None:
         path = instance_path(pool, evidence.instance)
@@ -101,7 +104,7 @@ def evidence_path(pool: str, evidence: AdviceEvidence) -> str:
 
 
 def harm_words(one: Advice) -> str:
-    """The harm as a number with its unit."""
+    """Return the harm as a number with its unit."""
     match one.unit:
         case HarmUnit.REQUESTS:
             return wording.missed(one.harm) if one.harm else formats.NONE

@@ -1,4 +1,4 @@
-"""Computes the geometry of a week's forecast: demand with its band, and the instances by schedules. Pure."""
+"""Computes the geometry of a week's forecast: demand with its band, and the instances according to schedules. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _TOP = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Day:
-    """A day's left edge and its words."""
+    """A day's left edge and its label."""
 
     x: float
     words: str
@@ -31,7 +31,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """A picture of the week: the value at its top, its lines from back to front, and the same in words."""
+    """A picture of the week: the value at its top, its lines from back to front, and the same content in words."""
 
     title: str
     top: str
@@ -48,7 +48,7 @@ class ForecastDrawing:
 
 
 def drawn(found: PoolForecast) -> ForecastDrawing | None:
-    """The pictures of a forecast; None without one."""
+    """Return the pictures of a forecast; None without a forecast."""
     if not found.quarters:
         return None
     roles = sorted(found.quarters[0].proposed)
@@ -102,7 +102,7 @@ def _y(value: float, top: float) -> float:
 
 
 def _line(values: Sequence[float | None], top: float) -> str:
-    """A path through the values; gaps are gaps."""
+    """Return a path through the values; missing values are gaps."""
     path, pen = [], "M"
     for place, value in enumerate(values):
         if value is not None:

@@ -1,4 +1,4 @@
-"""A session's homes over time: a lane for each instance, and the same in a sentence. Pure."""
+"""A session's homes over time: a lane for each instance, and the same content in a sentence. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from fairlead_web.text import formats
 
 LANES = 12
 DRAWN = 300
-"""Maximum number of instances and homes that are drawn (the newest); the sentence counts all."""
+"""Maximum number of instances and of homes that are drawn (the newest). The sentence counts all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class ChartLane:
 class HolderBand:
     """The instances that held a session's KV cache: a lane for each, ordered by first time, above a time axis.
 
-    `homes` is the number of homes drawn; if that is not all, they are the newest.
+    `homes` is the number of drawn homes; if not all are drawn, the newest are.
     """
 
     width: int
@@ -36,7 +36,7 @@ class HolderBand:
 
 
 def holder_band(history: Sequence[BindingHistoryItem], now: datetime, width: int = 1000) -> HolderBand:
-    """Bars from the first binding shown to the last release, or to now if it is still held."""
+    """Draw bars from the first binding shown to the last release, or to `now` if the session is still held."""
     newest = sorted(history, key=lambda item: (item.bound_at, item.version), reverse=True)[:DRAWN]
     instances = list(dict.fromkeys(item.instance for item in newest))[: LANES + 1]
     cut = next((place for place, item in enumerate(newest) if item.instance in instances[LANES:]), len(newest))
@@ -60,8 +60,8 @@ def holder_band(history: Sequence[BindingHistoryItem], now: datetime, width: int
 
 
 def holders_in_words(history: Sequence[BindingHistoryItem], ever: int, now: datetime) -> str:
-    """A sentence: how many instances held it, which one the longest, why it moved, and how long none held it. `ever` is
-    the total number of its homes.
+    """Return a sentence: how many instances held the session, which one the longest, why the session moved, and how
+    long no instance held it. `ever` is the total number of homes.
     """
     if not history:
         return ""

@@ -1,4 +1,4 @@
-"""Describes what routers have measured on engines: a row for each figure and router, and a sentence for each figure."""
+"""Describes routers' measurements of engines: a row for each figure and router, and a sentence for each figure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,10 +34,10 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearntRow:
-    """One figure of one router; values as text in `unit`.
+    """One figure of one router; values are text in `unit`.
 
-    `learnt` rests on `samples` observations; the sentence above the rows has the mean over routers, weighted by
-    samples. A router with too few observations for its own figure shows their mean.
+    `learnt` is measured from `samples` observations. The sentence above the rows has the mean over routers, weighted by
+    samples. A router with too few observations shows the mean of these instead of its own figure.
     """
 
     name: str
@@ -53,14 +53,16 @@ class LearntRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learnt:
-    """`sentences` are made from `rows`, one for each figure that could be measured."""
+    """The measured figures. `sentences` are made from `rows`; there is one sentence for each figure that could be
+    measured.
+    """
 
     sentences: list[str]
     rows: list[LearntRow]
 
 
 def learnt_of(figures: Sequence[LearntOfEngines], quantities: Sequence[Quantity], known: EngineCapability = NOTHING_KNOWN) -> Learnt:
-    """The measured figures of these quantities, in this order. `known` is the assumed capability of the pool."""
+    """Return the measured figures of these quantities, in this order. `known` is the assumed capability of the pool."""
     named = {one.name: one for one in in_words(known)}
     found = {quantity: [one for one in figures if one.quantity == quantity] for quantity in quantities}
     return Learnt(
@@ -84,8 +86,8 @@ def _row(quantity: Quantity, one: LearntOfEngines) -> LearntRow:
 
 
 def _sentence(quantity: Quantity, told: Sequence[LearntOfEngines], known: FigureWords) -> str:
-    """A sentence with the figure and its source, followed by the prediction errors as means over routers, weighted by
-    samples.
+    """Return a sentence with the figure and its source, followed by the prediction errors as means over routers,
+    weighted by samples.
     """
     words = WORDS[quantity]
     if not known.value:

@@ -1,6 +1,6 @@
 """The steps of a session's migration, as far as they are recorded, and its net effect. Pure.
 
-A step has a time only where a record has one; the page says so where nobody measures it.
+A step has a time only if a record has one. The page says so for a step that nobody measures.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,9 @@ class MoveStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetEffect:
-    """The effect of a move: `value` is a number with its direction, `told` explains it, `level` is its colour."""
+    """The effect of a move: `value` is a number with its direction, `told` explains the number, `level` is
+    its colour.
+    """
 
     value: str
     told: str
@@ -41,7 +43,7 @@ class NetEffect:
 
 
 def steps_of(move: Migration, decision: RoutingDecision | None, history: list[BindingHistoryItem] | None) -> list[MoveStep]:
-    """The steps plan, transfer, cutover and release. `history` None: it could not be read."""
+    """Return the steps plan, transfer, cutover and release. `history` is None if it could not be read."""
     return [_plan(move, decision), _transfer(move), *_homes(move, history)]
 
 
@@ -106,7 +108,7 @@ _FATES = {
 
 
 def cache_words(move: Migration | ReRoute) -> str:
-    """Whether the KV cache was transferred, in a few words for a list."""
+    """Describe in a few words, for a list, whether the KV cache was transferred."""
     if move.cache is CacheFate.MOVED or (move.cache is None and move.tokens_moved):
         return f"{formats.count(move.tokens_moved)} tokens moved"
     if move.cache is not None:
@@ -115,7 +117,9 @@ def cache_words(move: Migration | ReRoute) -> str:
 
 
 def seconds_won(move: Migration | ReRoute) -> float | None:
-    """The TTFT predicted for staying minus the actual one; negative if time was lost, None if either is unknown."""
+    """Return the TTFT predicted for staying minus the actual TTFT, in seconds. Negative if time was lost, None if
+    either is unknown.
+    """
     stay, actual = move.predicted_source_ttft_seconds, move.actual_ttft_seconds
     return None if stay is None or actual is None else stay - actual
 

@@ -1,7 +1,7 @@
 """The figures over a page's range, with their texts.
 
-A page reads them once; its tiles, the legends of its charts and its sentences all use them. So each quantity has one
-number on a page, for one range and the same requests.
+A page reads the figures once, and its tiles, the legends of its charts and its sentences all use them. So each quantity
+has one number on a page, for one range and the same requests.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,34 +15,34 @@ from fairlead_web.text import formats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownFigures:
-    """The text of each figure by name: that of the chart metric that draws it, or its own. Unknown figures are an en
-    dash.
+    """The text of each figure, by the name of the chart metric that draws the figure, or by its own name. Unknown
+    figures are an en dash.
     """
 
     figures: RangeFigures
     texts: Mapping[str, str]
 
     def below(self, goal: float) -> bool:
-        """Whether fewer requests than this percentage were in time."""
+        """Return whether the percentage of requests in time is below `goal`; False if it is unknown."""
         share = self.figures.attainment if self.figures.known else None
         return share is not None and share * 100 + 1e-9 < goal
 
     def above(self, limit_seconds: float) -> bool:
-        """Whether the TTFT at the percentile exceeds its limit, as far as the shown digits tell."""
+        """Return whether the TTFT at the percentile exceeds its limit by enough to show in its digits."""
         ttft = self.figures.ttft_seconds if self.figures.known else None
         return ttft is not None and ttft > limit_seconds and formats.latency(ttft) != formats.latency(limit_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownInstance:
-    """The figures of one instance, with `texts` like those of ShownFigures."""
+    """The figures of one instance, with `texts` as in ShownFigures."""
 
     figures: InstanceFigures
     texts: Mapping[str, str]
 
 
 def shown(found: RangeFigures, more: Mapping[str, str] | None = None) -> ShownFigures:
-    """The figures with their texts, and the texts for `more` charts."""
+    """Return the figures with their texts, and the texts for `more` charts."""
     texts = _texts(found) if found.known else dict.fromkeys(_texts(found), formats.NONE)
     return ShownFigures(figures=found, texts={**texts, **(more or {})})
 
@@ -72,7 +72,7 @@ def _texts(found: RangeFigures) -> dict[str, str]:
 
 
 def shown_instance(found: InstanceFigures) -> ShownInstance:
-    """The figures of an instance with their texts."""
+    """Return the figures of an instance with their texts."""
     texts = {
         "requests": formats.count(found.sent),
         "failed": formats.count(found.failed_sends),
@@ -86,7 +86,9 @@ def shown_instance(found: InstanceFigures) -> ShownInstance:
 
 
 def by_class(shares: Iterable[SloShare]) -> dict[str, str]:
-    """Each priority class's attainment over the range, by the name of its line in the chart of attainment."""
+    """Return each priority class's attainment over the range, by the name of the class's line in the
+    attainment chart.
+    """
     counts: dict[str, tuple[int, int]] = {}
     for one in shares:
         in_time, judged = counts.get(one.priority_class or "", (0, 0))
@@ -95,7 +97,7 @@ def by_class(shares: Iterable[SloShare]) -> dict[str, str]:
 
 
 def by_cause(report: RejectionReport) -> dict[str, str]:
-    """The number of refusals by cause, by the name of the cause's line in the chart of refusals."""
+    """Return the number of refusals by cause, by the name of the cause's line in the chart of refusals."""
     counts: dict[str, int] = {}
     for group in report.groups:
         counts[group.reason.value] = counts.get(group.reason.value, 0) + group.count

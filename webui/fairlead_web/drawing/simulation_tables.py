@@ -14,7 +14,9 @@ from fairlead_web.text import formats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """A difference in words with its sign, and whether it is an improvement (None: no visible difference)."""
+    """A difference in words with its sign, and whether the difference is an improvement (None: no visible
+    difference).
+    """
 
     words: str
     better: bool | None
@@ -22,7 +24,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A figure, and its difference from the one it is compared with; None for the reference itself."""
+    """A figure, and its difference from the reference figure; None for the reference itself."""
 
     words: str
     delta: Delta | None
@@ -41,8 +43,8 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateTable:
-    """All policies at one rate; `charts` has, for each name in CHARTS and each policy, a bar in % of the longest, and
-    words.
+    """All policies at one rate. For each name in CHARTS, `charts` has each policy with its bar length in % of the
+    longest bar, and words.
     """
 
     rate: float
@@ -53,7 +55,7 @@ class RateTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Figure:
-    """A column. `share`: differences are in percentage points."""
+    """A column of the tables. With `share`, differences are in percentage points."""
 
     words: str
     value: Callable[[SimulationResult], float | None]
@@ -75,7 +77,7 @@ _CHARTS = (FIGURES[0], FIGURES[3], FIGURES[6])
 
 
 def rate_tables(found: Simulation) -> list[RateTable]:
-    """A table for each rate; deltas are against the first policy at that rate."""
+    """Return a table for each rate. Differences are from the first policy at that rate."""
     tables = []
     for rate in found.rates:
         results = [one for one in found.results if one.rate == rate]
@@ -88,8 +90,8 @@ def rate_tables(found: Simulation) -> list[RateTable]:
 
 
 def compared(mine: Simulation, other: Simulation) -> list[tuple[str, float, tuple[Cell, ...]]]:
-    """Policy, rate and figures of runs that both simulations have; deltas are this simulation's figures minus the
-    other's.
+    """Return the policy, rate and figures of runs that both simulations have. Differences are this simulation's figures
+    minus the other's.
     """
     known = {_key(one): one for one in other.results}
     return [
@@ -100,13 +102,13 @@ def compared(mine: Simulation, other: Simulation) -> list[tuple[str, float, tupl
 
 
 def conditions(mine: Simulation, other: Simulation) -> list[tuple[str, str, str]]:
-    """The conditions in which two simulations differ: a name, and the words for each simulation."""
+    """Return the conditions in which two simulations differ: a name, and the words for each simulation."""
     pairs = [(name, one, two) for (name, one), (_, two) in zip(_inputs(mine), _inputs(other), strict=True)]
     return [(name, one, two) for name, one, two in pairs if one != two]
 
 
 def command_of(found: Simulation) -> str:
-    """The command that reproduces the results; for an uploaded trace the file name must be filled in."""
+    """Return the command that reproduces the results. For an uploaded trace, the file name must be filled in."""
     words = ["fairlead", "what-if", "run", found.pool]
     for policy in found.policies:
         words += ["--policy", policy_text(policy)]
@@ -125,14 +127,14 @@ def command_of(found: Simulation) -> str:
 
 
 def size_words(found: Simulation) -> str:
-    """The instances that were simulated."""
+    """Describe the instances that were simulated."""
     if found.replicas is not None:
         return f"{formats.count(found.replicas)} instances"
     return f"{formats.count(found.prefill_replicas)} prefill and {formats.count(found.decode_replicas)} decode instances"
 
 
 def window_words(found: Simulation) -> str:
-    """The source of the simulated requests: an uploaded trace, or the recording of a time."""
+    """Describe the source of the simulated requests: an uploaded trace, or a recorded time."""
     if found.start is None or found.end is None:
         return "an uploaded trace"
     return f"recorded {formats.clock(found.start)} to {formats.clock(found.end)} UTC"

@@ -1,4 +1,6 @@
-"""A tree's turns over time: a lane for each session, with what its holders did; and the same in a sentence. Pure."""
+"""A tree's turns over time: a lane for each session, with the turns of its holders; and the same content in a sentence.
+Pure.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ from fairlead_web.text import formats
 
 LANES = 24
 DRAWN = 250
-"""Maximum number of sessions and turns that are drawn (the newest turns); tables list more."""
+"""Maximum number of sessions and of turns that are drawn (the newest turns). Tables list more."""
 WIDTH = 1000
 _NARROWEST = 3.0
 
@@ -39,7 +41,9 @@ class TimelineLane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """Lanes above a time axis. `holders` are the instances by their colour class; `turns` is how many are drawn."""
+    """Lanes above a time axis. `holders` are the instances by their colour class; `turns` is the number of
+    drawn turns.
+    """
 
     width: int
     lanes: tuple[TimelineLane, ...]
@@ -49,7 +53,7 @@ class Timeline:
 
 
 def timeline(tree: SessionTree) -> Timeline:
-    """The newest turns of the tree's first sessions."""
+    """Draw the newest turns of the tree's first sessions."""
     named = {one.session: one for one in tree.sessions[:LANES]}
     drawn = [turn for turn in tree.turns if turn.session in named][-DRAWN:]
     if not drawn:
@@ -67,8 +71,8 @@ def timeline(tree: SessionTree) -> Timeline:
 
 
 def _marks(turn: TreeTurn, start: datetime, scale: float, classes: dict[str, str]) -> list[Mark]:
-    """A turn: low until its first token, high from then on; a refused or failed one and a move have marks of their own
-    shape.
+    """Return the marks of a turn: low until its first token, high after it. Refused turns, failed turns and moves have
+    marks of a different shape.
     """
     label = turn_in_words(turn)
     begun, ended = (turn.at - start).total_seconds(), (turn.ended_at - start).total_seconds()
@@ -90,7 +94,7 @@ def _mark(begun: float, ended: float, scale: float, y: int, height: int, kind: s
 
 
 def turn_in_words(turn: TreeTurn) -> str:
-    """What a turn was, for people who point at it."""
+    """Describe a turn for the tooltip of its mark."""
     told = [f"{formats.clock(turn.at)} UTC"]
     if turn.tool is not None:
         told.append(f"after {turn.tool}")
@@ -105,14 +109,14 @@ def turn_in_words(turn: TreeTurn) -> str:
 
 
 def hit_share(turn: TreeTurn) -> float | None:
-    """The share of the prompt that was cached; None where nobody counted."""
+    """Return the share of the prompt that was cached; None if it was not counted."""
     if turn.cached_tokens is None or not turn.prompt_tokens:
         return None
     return min(1.0, turn.cached_tokens / turn.prompt_tokens)
 
 
 def tree_in_words(tree: SessionTree) -> str:
-    """A sentence: how many sessions and turns, how long, how much of it in the model."""
+    """Return a sentence: how many sessions and turns, how long, and how much of the time was spent in the model."""
     turns = sum(one.turns for one in tree.sessions)
     if not tree.sessions or not turns:
         return ""

@@ -26,8 +26,9 @@ from fairlead_web.text.yaml_text import yaml_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormField:
-    """One field. `kind` is number, text, choice (one of `options`), names (`options` are suggested), yaml, or rows (a
-    line of fields for each of a list's objects). `help` is what the schema says of it, `problem` why it was refused.
+    """One field. `kind` is number, text, choice (one of `options`), names (`options` are suggested), yaml, or rows (for
+    a list of objects, a line of fields per object). `help` is the schema's description, `problem` the reason for a
+    refusal.
     """
 
     name: str
@@ -43,8 +44,8 @@ class FormField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeForm:
-    """One form; `id` is unique on the page. `now` shows the present values, `problem` why the last try was refused, if
-    that is about no single field.
+    """One form; `id` is unique on the page. `now` shows the present values. `problem` is the reason of the last
+    refusal, if the reason concerns no single field.
     """
 
     id: str
@@ -61,11 +62,11 @@ class ChangeForm:
 def change_forms(
     pool: PoolSummary, spec: Mapping[str, Any], wanted: Mapping[str, int], typed: Mapping[str, str], problem: Problem | None
 ) -> list[ChangeForm]:
-    """All forms of a pool; `wanted` are its desired instances, by role.
+    """Return all forms of a pool; `wanted` are its desired instances, by role.
 
-    A pool of running engines has only the forms that need no instance created or removed; one from a file also has a
-    form for its engines, and one that scales its pods' workload the forms for their number. `typed` is the refused
-    form, and `problem` the reason.
+    A pool of running engines has only the forms that create or remove no instance. If the pool is defined in a file, it
+    also has a form for its engines; if it scales the workload of its pods, it also has the forms for their number.
+    `typed` is the refused form, and `problem` the reason.
     """
     roles = spec.get("roles") or [{"name": Role.BOTH.value}]
     forms: list[ChangeForm] = []
@@ -82,12 +83,12 @@ def change_forms(
 
 
 def offered(pool: PoolSummary) -> list[PlanKind]:
-    """The kinds of change whose forms the pool's page has, whatever its roles."""
+    """Return the kinds of change whose forms the pool's page has, whatever the pool's roles."""
     return [kind for kind in PLAN_KINDS if _is_offered(kind.facts, pool, several=False)]
 
 
 def _is_offered(facts: KindFacts, pool: PoolSummary, *, several: bool) -> bool:
-    """Whether a pool, with `several` roles or one, has the form of this kind."""
+    """Return whether a pool, with `several` roles or one, has the form of this kind."""
     if not facts.title:
         return False
     if pool.runs_already and pool.scale_target is None:
@@ -106,10 +107,10 @@ def _at(section: Mapping[str, Any], path: str) -> Any:
 def _scale_form(
     spec: Mapping[str, Any], role: Mapping[str, Any], wanted: Mapping[str, int], typed: Mapping[str, str], problem: Problem | None
 ) -> ChangeForm:
-    """The form for a role's declared number, which a plan changes.
+    """Return the form for a role's declared number, which a plan changes.
 
     A window, the load or the ratio may require another number now. If the spec leaves the number out, the role's
-    InferencePoolRole has it, and the form shows the number desired now.
+    InferencePoolRole declares it, and the form shows the number desired now.
     """
     name = str(role.get("name", Role.BOTH))
     alone = name == Role.BOTH
@@ -137,7 +138,9 @@ def _scale_form(
 
 
 def _form(kind: PlanKind, section: Mapping[str, Any], typed: Mapping[str, str], problem: Problem | None, role: str = "") -> ChangeForm:
-    """The form with a kind's inputs, filled in from their `section` of the spec, or from a `role` there."""
+    """Return the form with a kind's inputs, with values from their `section` of the spec, or from a `role` in that
+    section.
+    """
     facts, alone = kind.facts, role in {"", Role.BOTH}
     mine = typed.get("kind") == kind and (alone or typed.get("role") == role)
     present = {one.name: _shown(one, _at(section, one.name)) for one in facts.inputs}
@@ -158,7 +161,7 @@ def _form(kind: PlanKind, section: Mapping[str, Any], typed: Mapping[str, str], 
 
 
 def _field(kind: PlanKind, one: Input, present: Any, typed: Mapping[str, str] | None) -> FormField:
-    """An input of a kind, with its present value, or as it was `typed`."""
+    """Return the field of a kind's input, with its present value, or as it was `typed`."""
     shape = schema_of(kind, one.name)
     rows = () if one.kind is not InputKind.ROWS or shape is None else _rows(one.name, shape, present or [], typed)
     return FormField(
@@ -174,31 +177,31 @@ def _field(kind: PlanKind, one: Input, present: Any, typed: Mapping[str, str] | 
 
 
 _SECTIONS = {PlanKind.BOUNDS: "roles"}
-"""The section of the spec with the fields of a kind that changes more than fields of a section."""
+"""Sections of the spec that contain the fields of a kind, for kinds that change more than the fields of one section."""
 
 
 def schema_of(kind: PlanKind, name: str) -> Shape | None:
-    """What the schema of a pool says of an input of a kind; None if the spec has no such field."""
+    """Return the schema of a kind's input in the spec of a pool; None if the spec has no such field."""
     section = kind.facts.section or _SECTIONS.get(kind, "")
     return shape_at(PoolSpec, f"{section}.{name}".removeprefix("."))
 
 
 def help_of(shape: Shape) -> str:
-    """The schema's description of a field, its bounds and its default."""
+    """Return the schema's description of a field, with its bounds and its default."""
     bounds = "" if shape.minimum is None and shape.maximum is None else f" Write {shape.wanted}."
     default = f" Default {shape.default}." if isinstance(shape.default, str | int | float) else ""
     return f"{shape.description}{bounds}{default}"
 
 
 NEW_ROWS = 2
-"""Empty lines of a list in a form, for new entries."""
+"""Number of empty lines of a list in a form, for new entries."""
 REMOVED = "remove"
 
 
 def _rows(
     name: str, shape: Shape, present: Sequence[Mapping[str, Any]], typed: Mapping[str, str] | None
 ) -> tuple[tuple[FormField, ...], ...]:
-    """The lines of a list: its entries, and empty ones. `typed` has what stood in the lines that were sent."""
+    """Return the lines of a list: its entries and empty lines. `typed` has the values of a form that was sent."""
     count = min(len(present) + NEW_ROWS, shape.max_items) if typed is None else _row_count(name, typed)
     return tuple(
         tuple(
@@ -230,7 +233,9 @@ def _row_count(name: str, form: Mapping[str, str]) -> int:
 
 
 def placed(form: ChangeForm, problem: Problem | None) -> ChangeForm:
-    """The form with the problem at the field that it names; at the form if it names none of it."""
+    """Return the form with the problem at the field that it names, or at the form if the problem names none of its
+    fields.
+    """
     if problem is None:
         return form
     told, path = formats.told(problem.detail, problem.remedy), f".{problem.field or ''}"
@@ -254,7 +259,7 @@ REPLICAS_MOST = 100_000
 
 
 def asked(form: Mapping[str, str]) -> PlanRequest:
-    """The plan request that a form describes. Raises InvalidInput for text that cannot be sent."""
+    """Return the plan request that a form describes. Raises InvalidInput for text that cannot be sent."""
     kind = _kind(form)
     given: dict[str, Any] = {name: _READ[name](kind, form) for name in kind.facts.takes}
     return PlanRequest(kind=kind, **given)
@@ -289,8 +294,8 @@ def _revision(_kind: PlanKind, form: Mapping[str, str]) -> int:
 
 
 def _fields(kind: PlanKind, form: Mapping[str, str]) -> dict[str, Any]:
-    """The fields by path, as the kind defines them: `zero.holdFor` becomes `holdFor` in `zero`. An empty field of a
-    section is reset to its default; other empty fields are left out.
+    """Return the fields by path, as the kind defines them: `zero.holdFor` becomes `holdFor` in `zero`. An empty field
+    of a section is reset to its default; other empty fields are left out.
     """
     facts = kind.facts
     found: dict[str, Any] = dict(facts.says)
@@ -314,11 +319,11 @@ _READ: Mapping[str, Callable[[PlanKind, Mapping[str, str]], Any]] = {
     "revision": _revision,
     "fields": _fields,
 }
-"""For each type of field, how its value is read from a form."""
+"""For each type of field, the function that reads the field's value from a form."""
 
 
 def _listed(kind: PlanKind, name: str, form: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The list that the lines of a form describe, without empty and removed ones."""
+    """Return the list that the lines of a form describe, without empty and removed lines."""
     shape = schema_of(kind, name)
     lines = [] if shape is None else [_line(f"{name}.{row}", _columns(shape), form) for row in range(_row_count(name, form))]
     return [line for line in lines if line]

@@ -1,4 +1,4 @@
-"""The schedule builder: days, from and to, a zone and what is set, as a schedule of a manifest. Pure."""
+"""The schedule builder converts days, times, a zone and bounds to a schedule of a manifest, and back. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ MODES = EARLY_REJECTION_MODES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleBounds:
-    """A role that a schedule may bound: its own `least` and `most`, and what was typed."""
+    """A role that a schedule may bound: the role's own `least` and `most`, and the typed bounds."""
 
     name: str
     least: int
@@ -35,7 +35,9 @@ class RoleBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleForm:
-    """The builder's form, as typed. `days` are the numbers of `DAYS`, from 1. `problem` stands at the field `at`."""
+    """The builder's form, as typed. `days` are the numbers of `DAYS`, from 1. `problem` is shown at the field named
+    `at`.
+    """
 
     pool: str
     name: str = ""
@@ -50,7 +52,9 @@ class ScheduleForm:
     at: str = ""
 
     def refused(self, field: str, words: str) -> "ScheduleForm":
-        """The form with a problem, at the form's field for a field of a schedule; at none, if it has none for that."""
+        """Return the form with a problem at the form's field for `field` of a schedule, or at the form if it has no
+        such field.
+        """
         at = _place(field)
         return replace(self, problem=words, at=at if at in self.fields else "")
 
@@ -73,7 +77,7 @@ def _place(path: str) -> str:
 
 
 def roles_of(spec: Mapping[str, Any]) -> tuple[RoleBounds, ...]:
-    """The roles of a pool, with their own bounds."""
+    """Return the roles of a pool, with their own bounds."""
     roles = spec.get("roles") or [{"name": Role.BOTH.value}]
     return tuple(
         RoleBounds(name=str(one["name"]), least=one.get("minReplicas", 0), most=one.get("maxReplicas", MOST_BY_DEFAULT)) for one in roles
@@ -81,15 +85,15 @@ def roles_of(spec: Mapping[str, Any]) -> tuple[RoleBounds, ...]:
 
 
 def form_of(pool: str, roles: tuple[RoleBounds, ...], schedule: Mapping[str, Any]) -> ScheduleForm | None:
-    """The form of a schedule of a manifest; None for one of which the builder would lose something, as days of the
-    month.
+    """Return the form of a schedule of a manifest. None if the form cannot express the whole schedule, for example days
+    of the month.
     """
     found = _form_of(pool, roles, schedule)
     return found if found is not None and _means(schedule_of(found), schedule) else None
 
 
 def _means(built: Mapping[str, Any], written: Mapping[str, Any]) -> bool:
-    """Whether both are the same schedule, however they are written."""
+    """Return whether both are the same schedule, however they are written."""
     try:
         one, other = (read(ScheduleSpec, {**each, "name": "same"}, "spec") for each in (built, written))
     except InvalidInput:
@@ -143,7 +147,7 @@ def _clock(minutes: int) -> str:
 
 
 def typed(pool: str, roles: tuple[RoleBounds, ...], form: Mapping[str, str], days: Iterable[str]) -> ScheduleForm:
-    """The form as it was sent."""
+    """Return the form as it was sent."""
 
     def text(name: str) -> str:
         return form.get(name, "").strip()
@@ -164,7 +168,7 @@ def typed(pool: str, roles: tuple[RoleBounds, ...], form: Mapping[str, str], day
 
 
 def schedule_of(form: ScheduleForm) -> dict[str, Any]:
-    """The schedule that the form says, as in a manifest, without its name. Raises InvalidInput."""
+    """Return the schedule that the form describes, as in a manifest, without its name. Raises InvalidInput."""
     days = sorted(one for one in form.days if one in set("1234567"))
     if not days:
         raise InvalidInput("days", None, "choose at least one day")
@@ -191,7 +195,7 @@ def _minutes(name: str, text: str) -> int:
 
 
 def _of_week(days: Sequence[str]) -> str:
-    """Days of the week as cron writes them, in which Sunday is 0."""
+    """Format days of the week for cron, in which Sunday is 0."""
     if len(days) == len(DAYS):
         return "*"
     numbers = sorted(int(day) % 7 for day in days)
@@ -220,7 +224,7 @@ def _target(name: str, text: str) -> Any:
 
 
 def sets_in_words(schedule: Mapping[str, Any]) -> str:
-    """What a schedule sets: `4 to 8 instances, TTFT 2s, early rejection Load`."""
+    """Describe what a schedule sets: `4 to 8 instances, TTFT 2s, early rejection Load`."""
     roles = schedule.get("roles") or []
     words = [_instances(one, alone=len(roles) == 1 and one.get("name") == Role.BOTH) for one in roles]
     slo, rejection, ratio = (schedule.get(name) or {} for name in ("slo", "earlyRejection", "ratio"))

@@ -1,6 +1,6 @@
 """The simulator's form: typed text as a request for a simulation, and an earlier simulation as a form.
 
-Pure. A refused form keeps the typed text and says why.
+Pure. A refused form keeps the typed text and shows the reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,14 @@ from fairlead_process.yaml_documents import read_yaml
 from fairlead_web.text.typed_text import whole_number
 
 NOW = "now"
-"""The checkbox of the pool's present policy."""
+"""Name of the checkbox for the pool's present policy."""
 SUGGESTED = "fairlead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationForm:
-    """The form as last submitted. `present` is the pool's policy now; `boxes` are the other policies that can be
-    ticked, `ticked` those that are ticked. `lines` are policies with parameters, one per line. `split`: whether the
+    """The form as last submitted. `present` is the pool's present policy; `boxes` are the other policies with a
+    checkbox, and `ticked` the chosen ones. `lines` are policies with parameters, one per line. `split` is true if the
     pool has prefill and decode instances.
     """
 
@@ -46,12 +46,12 @@ class SimulationForm:
 
     @property
     def present_words(self) -> str:
-        """The pool's policy now, with its parameters."""
+        """The pool's present policy with its parameters."""
         return policy_text(self.present)
 
     @property
     def engines(self) -> tuple[str, ...]:
-        """The engine models that can be chosen."""
+        """The engine models to choose from."""
         return tuple(one.value for one in EngineModel)
 
 
@@ -59,7 +59,7 @@ _TYPED = ("lines", "rates", "start", "end", "replicas", "prefill_replicas", "dec
 
 
 def form_of(spec: Mapping[str, Any], policies: Sequence[str] = ()) -> SimulationForm:
-    """The form for a pool with this spec, with these policies ticked in addition to the present one."""
+    """Return the form for a pool with this spec. `policies` are ticked in addition to the present policy."""
     routing = spec.get("routing") or {}
     parameters = dict(routing.get("parameters") or {})
     present = SimulatedPolicy(policy=str(routing.get("policy", SUGGESTED)), parameters=parameters)
@@ -75,7 +75,7 @@ def form_of(spec: Mapping[str, Any], policies: Sequence[str] = ()) -> Simulation
 
 
 def again(form: SimulationForm, found: Simulation) -> SimulationForm:
-    """The form of an earlier simulation: submitted unchanged, it gives the same numbers."""
+    """Return the form of an earlier simulation. If it is submitted unchanged, it gives the same numbers."""
     window: dict[str, Any] = {"start": found.start.isoformat(), "end": found.end.isoformat()} if found.start and found.end else {}
     numbers: dict[str, Any] = {name: str(getattr(found, name) or "") for name in ("replicas", "prefill_replicas", "decode_replicas")}
     return replace(
@@ -91,13 +91,13 @@ def again(form: SimulationForm, found: Simulation) -> SimulationForm:
 
 
 def typed(form: SimulationForm, given: Mapping[str, str], ticked: Sequence[str]) -> SimulationForm:
-    """The form with the submitted values."""
+    """Return the form with the submitted values."""
     values: dict[str, Any] = {name: given.get(name, "").strip() for name in _TYPED}
     return replace(form, ticked=frozenset(ticked) & {NOW, *form.boxes}, **values)
 
 
 def asked(form: SimulationForm, trace: list[TraceRequest] | None) -> SimulationRequest:
-    """The request of a form: the present policy first, then the ticked ones, then those of the lines.
+    """Return the request of a form: the present policy first, then the ticked policies, then the policies of the lines.
 
     Raises InvalidInput for text that cannot be sent.
     """
@@ -124,7 +124,7 @@ def asked(form: SimulationForm, trace: list[TraceRequest] | None) -> SimulationR
 
 
 def policy_text(one: SimulatedPolicy) -> str:
-    """A policy as a line of the form, which the command line also accepts: `ear:{"cooldown_seconds":60}`."""
+    """Format a policy as a line of the form, which the command line also accepts: `ear:{"cooldown_seconds":60}`."""
     return one.policy + (f":{msgspec.json.encode(one.parameters).decode()}" if one.parameters else "")
 
 

@@ -2,7 +2,7 @@
 that a new pool starts from.
 
 The danger here: text is checked by the schema before it is sent, and the API checks it again. Both name a field by its
-path, which is what a fault's line is found by.
+path, from which the faulty line is found.
 """
 
 import re
@@ -24,12 +24,14 @@ from fairlead_web.text import formats
 from fairlead_web.text.yaml_text import line_of
 
 AROUND = 2
-"""Lines shown before and after a faulty one."""
+"""Number of lines shown before and after a faulty line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Why a text is refused: `words`, the `line` (from 1; 0 = no line), and the lines around it with their numbers."""
+    """The reason why a text is refused: `words`, the `line` (from 1; 0 = no line), and the lines around it with their
+    numbers.
+    """
 
     words: str
     line: int = 0
@@ -38,7 +40,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaField:
-    """A field that a spec may have: its `path`, what it may hold, what it means, and the fields of an object."""
+    """A field that a spec may have: its `path`, its permitted values, its meaning, and the fields of an object."""
 
     name: str
     path: str
@@ -49,7 +51,7 @@ class SchemaField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """An example to start from: the name of its file, what it is, and its spec as text."""
+    """An example to start from: its file name, its description, and its spec as text."""
 
     name: str
     words: str
@@ -57,7 +59,7 @@ class Example:
 
 
 class Faulty(Exception):
-    """The text cannot be read as a spec; `fault` says why."""
+    """The text is not a valid spec; `fault` gives the reason."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.words)
@@ -65,7 +67,7 @@ class Faulty(Exception):
 
 
 def read_spec(text: str) -> dict[str, Any]:
-    """The spec that a text has, which is a spec or a whole InferencePool. Raises Faulty."""
+    """Return the spec in a text, which is a spec or a whole InferencePool. Raises Faulty."""
     try:
         found = read_yaml(text)
     except yaml.YAMLError as error:
@@ -86,7 +88,7 @@ def check_spec(text: str, spec: Mapping[str, Any]) -> None:
 
 
 def fault_of(text: str, problem: Problem) -> Fault:
-    """What the API says of a text."""
+    """Return the fault for the API's problem with a text."""
     told = formats.told(problem.detail, problem.remedy)
     return _fault(told, text, _line(text, problem.field)) if problem.field else Fault(words=told)
 
@@ -105,7 +107,7 @@ def _fault(words: str, text: str, line: int) -> Fault:
 
 @cache
 def schema_fields() -> tuple[SchemaField, ...]:
-    """The fields of a spec, as the CRD documents them."""
+    """Return the fields of a spec, as the CRD documents them."""
     return _fields(PoolSpec, "")
 
 
@@ -123,7 +125,7 @@ def _schema_field(name: str, shape: Shape, path: str) -> SchemaField:
 
 @cache
 def examples() -> Sequence[Example]:
-    """The examples with one pool each, those of a simulated engine first."""
+    """Return the examples with one pool each, the examples with a simulated engine first."""
     packaged, repository = Path(__file__).parents[1] / "examples", Path(__file__).parents[3] / "examples"
     folder = packaged if packaged.is_dir() else repository
     found = [one for path in sorted(folder.glob("*.yaml")) if (one := _example(path)) is not None]

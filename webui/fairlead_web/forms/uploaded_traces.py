@@ -1,4 +1,4 @@
-"""Reads an uploaded trace: rows that cannot be used are left out and named. Pure."""
+"""Reads an uploaded trace. Rows that cannot be used are left out and named. Pure."""
 
 import io
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from fairlead_process.text_files import TextUnreadable, text_lines
 MOST_BYTES = 32 * 1024 * 1024
 """Maximum number of bytes of an upload with its form, and of the unpacked trace."""
 MOST_NAMED = 12
-"""Maximum number of left-out rows that are named one by one."""
+"""Maximum number of left-out rows that are named individually."""
 _ROW = msgspec.json.Decoder(TraceRequest)
 _MOST_TOKENS = 10_000_000
 _MOST_ID = 2**63
@@ -40,9 +40,10 @@ class LeftOut:
 
 
 def read_upload(content: bytes) -> tuple[list[TraceRequest], list[LeftOut]]:
-    """The rows of a JSONL file that can be simulated, and those left out; it may be packed by gzip.
+    """Return the rows of a JSONL file that can be simulated, and the rows that were left out. The file may be packed by
+    gzip.
 
-    Raises InvalidInput for a file without two usable rows, or with too many.
+    Raises InvalidInput for a file with fewer than two usable rows, or with too many rows.
     """
     try:
         return _read(text_lines(io.BytesIO(content), most_bytes=MOST_BYTES))
@@ -83,13 +84,13 @@ def _row(line: bytes, earliest: float) -> tuple[TraceRequest | None, str]:
 
 
 def told(left_out: Iterable[LeftOut]) -> str:
-    """Left-out lines in an address: the first ones, then their total number: `3-json.17-time.2041`."""
+    """Encode left-out lines for an address: the first ones, then their total number: `3-json.17-time.2041`."""
     found = list(left_out)
     return ".".join([*(f"{one.line}-{one.cause}" for one in found[:MOST_NAMED]), str(len(found))]) if found else ""
 
 
 def heard(text: str) -> tuple[list[LeftOut], int]:
-    """Reads the text that `told` wrote: the named lines, and the total number; nothing for any other text."""
+    """Decode the text that `told` wrote: the named lines, and the total number; nothing for any other text."""
     *named, total = text.split(".")[: MOST_NAMED + 1]
     pairs = [one.partition("-") for one in named]
     if not (_number(total) and all(_number(line) and cause in CAUSES for line, _, cause in pairs)):

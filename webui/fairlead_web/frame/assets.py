@@ -1,12 +1,13 @@
 """Serves static files under one content-hashed address: `/static/<hash>/js/main.js`.
 
-Browsers may cache them forever, and scripts can load others by relative paths. `vendor/CHECKSUMS` lists third-party
-files with version, licence and SHA-256; `verify_vendor` compares.
+Browsers may cache the files forever, and scripts can load others by relative paths. `vendor/CHECKSUMS` lists
+third-party files with version, licence and SHA-256; `verify_vendor` compares.
 
-Scripts are joined: those that every page loads become one file, and so does each part that is loaded later. As separate
-modules they would be two dozen answers, with headers a third as large as their content, and a browser finds each only
-after reading the module that imports it. Joined, each still has its own scope and runs once. Only the forms of import
-and export that our scripts use are known; any other is an error when the process starts.
+Scripts are joined: the scripts that every page loads become one file, and so does each part that is loaded later. As
+separate modules they would be two dozen answers, whose headers are a third as large as their content, and a browser
+would find each only after reading the module that imports it. Each joined script still has its own scope and runs once.
+Only the forms of import and export that our scripts use are supported; any other form is an error when the process
+starts.
 """
 
 import gzip
@@ -22,16 +23,16 @@ from starlette.responses import Response
 STATIC = Path(__file__).parent.parent / "static"
 HTMX_PARTS = ("vendor/htmx.min.js", "vendor/hx-sse.min.js")
 HTMX = "vendor/htmx-with-sse.js"
-"""htmx and its extension are served as one file: htmx starts soon after it is loaded, and would miss an extension that
-is still loading.
+"""The file that contains both htmx and its extension: htmx starts soon after it is loaded, and would miss an extension
+that is still loading.
 """
 CSS_PARTS = tuple(f"css/{name}.css" for name in ("base", "layout", "parts", "tables", "forms", "pictures", "print"))
 CSS = "css/fairlead.css"
-"""Style sheets that every page needs, in one file; other style sheets are named in the head block of the pages that
-need them.
+"""The file with the style sheets that every page needs. Pages that need other style sheets name them in their head
+block.
 """
 SCRIPTS = "js/"
-"""Our own scripts are joined (`joined_scripts`), and only the joined files are served."""
+"""The folder of our own scripts. They are joined (`joined_scripts`), and only the joined files are served."""
 
 _TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -57,18 +58,18 @@ class Asset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assets:
-    """Every static file in memory; `version` is the hash of all of them."""
+    """Every static file in memory; `version` is the hash of all files."""
 
     version: str
     files: dict[str, Asset]
 
     def path(self, name: str) -> str:
-        """Address of a file, below the base path. Raises KeyError for a name that does not exist."""
+        """Return the address of a file, below the base path. Raises KeyError for a name that does not exist."""
         _ = self.files[name]
         return f"/static/{self.version}/{name}"
 
     async def serve(self, request: Request) -> Response:
-        """`/static/{version}/{name}`; an old version answers 404 rather than mixing two releases in one page."""
+        """Answer `/static/{version}/{name}`. An old version gets 404, so that one page never mixes two releases."""
         asset = self.files.get(request.path_params["name"])
         if asset is None or request.path_params["version"] != self.version:
             return Response("No such file.\n", 404, media_type="text/plain")
@@ -104,9 +105,9 @@ def load_assets(folder: Path = STATIC) -> Assets:
 
 
 def _shortened(body: bytes) -> bytes:
-    """A script or style sheet without indentation, the comments that have lines of their own, and those that end a line
-    and quote nothing: a sixth of its packed bytes. What else a line has is not changed, because that would need a
-    parser.
+    """Return a script or style sheet without indentation, without comments on lines of their own, and without comments
+    at the end of a line that quote nothing: a sixth of its packed bytes. The rest of a line is not changed, because
+    that would need a parser.
     """
     return _INDENTATION.sub(b"", _TRAILING.sub(b"", _COMMENTS.sub(b"", body)))
 
@@ -116,8 +117,8 @@ def _asset(body: bytes, suffix: str) -> Asset:
 
 
 def verify_vendor(folder: Path = STATIC / "vendor") -> list[str]:
-    """Vendored files that do not match `CHECKSUMS` (lines of `sha256  file`, comments with #), or are not
-    listed there.
+    """Return vendored files that do not match `CHECKSUMS` (lines of `sha256 file`, comments with #), or are not listed
+    there.
     """
     listed = {
         line.split()[1]: line.split()[0]
@@ -137,8 +138,9 @@ _OTHER = re.compile(r"^(?:import|export)\b(?!\().*", re.MULTILINE)
 
 
 def joined(scripts: Mapping[str, str]) -> dict[str, str]:
-    """By name: the script of every page, and the scripts that are loaded later, each with everything it imports except
-    what every page already has. Raises ValueError for an import or export of another form.
+    """Return joined scripts by name: the script of every page, and the scripts that are loaded later, each with
+    everything it imports except what every page already has. Raises ValueError for an unsupported form of import or
+    export.
     """
     later = {name for script in scripts.values() for name in _LATER.findall(script)}
     shared = _order(scripts, ENTRY)[:-1]
@@ -156,7 +158,7 @@ def joined(scripts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _order(scripts: Mapping[str, str], entry: str) -> list[str]:
-    """A script and everything that it imports, in the order in which they must run."""
+    """Return a script and everything that it imports, in the order in which they must run."""
     found: list[str] = []
 
     def visit(name: str, above: tuple[str, ...]) -> None:
@@ -181,13 +183,13 @@ def _scope(name: str) -> str:
 
 
 def _scoped(name: str, script: str) -> str:
-    """The script wrapped in its own scope, which returns its exports."""
+    """Return the script wrapped in its own scope, which returns its exports."""
     names = _EXPORT.findall(script)
     return f"const {_scope(name)} = (() => {{\n{_EXPORT.sub('', _linked(name, script))}return {{ {', '.join(names)} }};\n}})();\n"
 
 
 def _linked(name: str, script: str) -> str:
-    """The script with its imports replaced by names of earlier scopes."""
+    """Return the script with its imports replaced by names of earlier scopes."""
 
     def link(match: re.Match[str]) -> str:
         return f"const {match[2] or '{ ' + match[1].replace(' as ', ': ') + ' }'} = {_scope(match[3])};\n"

@@ -1,5 +1,5 @@
-"""Writes lists as files: CSV cells that a spreadsheet cannot run as formulas, and the API's
-exports, streamed through.
+"""Writes lists as files: CSV cells that a spreadsheet cannot run as formulas, and the API's exports, which are streamed
+through.
 """
 
 import csv
@@ -13,11 +13,11 @@ from fairlead_web.text.time_ranges import stamp
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 BOM = "\ufeff"
-"""Without this mark at the start, spreadsheets take UTF-8 for their country's old encoding."""
+"""The mark at the start of a file without which spreadsheets read UTF-8 in an old national encoding."""
 
 
 def harmless(cell: str) -> str:
-    """The cell with an apostrophe before anything a spreadsheet would run as a formula; plain numbers stay numbers."""
+    """Put an apostrophe before a cell that a spreadsheet would run as a formula. Plain numbers stay numbers."""
     if cell.lstrip(" ").startswith(_FORMULA_STARTS):
         try:
             float(cell)
@@ -27,7 +27,7 @@ def harmless(cell: str) -> str:
 
 
 def csv_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """CSV text, line by line, cells made harmless."""
+    """Yield CSV text line by line, with all cells made harmless."""
     for row in rows:
         buffer = io.StringIO()
         csv.writer(buffer, lineterminator="\r\n").writerow([harmless(cell) for cell in row])
@@ -35,13 +35,13 @@ def csv_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def csv_file(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """The lines of a file that spreadsheets open as UTF-8."""
+    """Yield the lines of a file that spreadsheets open as UTF-8."""
     yield BOM
     yield from csv_lines(rows)
 
 
 async def harmless_csv(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """A CSV stream with every cell made harmless; keeps one record in memory at a time.
+    """Yield a CSV stream with every cell made harmless. Keeps one record in memory at a time.
 
     A record ends at a newline outside quotes.
     """
@@ -58,7 +58,7 @@ async def harmless_csv(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _last_record_end(data: bytes) -> int:
-    """Index after the last newline that ends a record; 0 if there is none yet."""
+    """Return the index after the last newline that ends a record; 0 if no record has ended."""
     end = len(data)
     while (newline := data.rfind(b"\n", 0, end)) >= 0:
         if data.count(b'"', 0, newline) % 2 == 0:
@@ -72,7 +72,9 @@ def _rewritten(data: bytes) -> bytes:
 
 
 def heatmap_rows(heatmap: Heatmap) -> Iterator[list[str]]:
-    """The heatmap as a table: one line per instance, one column per bucket named by its start; empty = no data."""
+    """Yield the heatmap as a table: one line per instance, one column per bucket, named by the bucket's start; empty =
+    no data.
+    """
     starts = [stamp(heatmap.start + timedelta(seconds=column * heatmap.step_seconds)) for column in range(heatmap.columns)]
     yield ["instance", "state", "role", *starts]
     resolution = resolution_of(heatmap.unit)

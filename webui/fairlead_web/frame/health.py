@@ -1,4 +1,4 @@
-"""Judges a pool's health, in one word and one level, by its own objective.
+"""Describes a pool's health by its own objective, in one word and one level.
 
 A ready pool that answers too late is not healthy. Pure.
 """
@@ -11,35 +11,37 @@ from fairlead_client.resources.pools import PoolCondition, PoolSummary
 
 _GOOD_WHEN_FALSE = frozenset({"Degraded", "MigrationsPaused", "Progressing", "ScalingLimited"})
 _NOTICES = frozenset({"ForecastHolds", "GatewayReady", "MigrationsPaused", "Progressing", "ScalingActive", "ScalingLimited"})
-"""Conditions that never alarm: in any state, the desired instances still serve the routers' clients."""
+"""Conditions that never raise an alarm: in any state of them, the desired instances still serve the
+routers' clients.
+"""
 
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """`level` is good, warn or bad; `words` fit a badge."""
+    """A pool's health. `level` is good, warn or bad; `words` fit a badge."""
 
     level: str
     words: str
 
 
 def in_time(pool: PoolSummary) -> float | None:
-    """The share of requests in time, as the pool's objective judges it: by TTFT and TPOT; of first tokens as long as no
-    request has been judged. None without traffic.
+    """Return the share of requests in time, as the pool's objective counts them: by TTFT and TPOT, or by TTFT alone as
+    long as no request has been judged. None without traffic.
     """
     return pool.attainment if pool.slo_attainment is None else pool.slo_attainment
 
 
 def out_of_slo(pool: PoolSummary) -> bool:
-    """Whether fewer requests were in time than the pool's percentile requires; False without traffic."""
+    """Return whether fewer requests were in time than the pool's percentile requires; False without traffic."""
     share = in_time(pool)
     return share is not None and share * 100 + _ROUNDING < pool.slo_percentile
 
 
 def health_of(pool: PoolSummary) -> Health:
-    """Ready and within its SLO is good; starting instances alone are a notice. A ready pool without current figures is
-    a notice too.
+    """Return the pool's health. A ready pool within its SLO is good. Starting instances alone, or a ready pool without
+    current figures, are a warning.
     """
     late = out_of_slo(pool)
     if pool.ready and pool.figures_behind_seconds:
@@ -56,9 +58,9 @@ def health_of(pool: PoolSummary) -> Health:
 
 
 def condition_level(condition: PoolCondition) -> str:
-    """Level of a condition's mark.
+    """Return the level of a condition's mark.
 
-    An unknown condition, and disabled scaling, is neither good nor bad; a condition in progress is a notice.
+    An unknown condition, and disabled scaling, are neither good nor bad; a condition in progress is a notice.
     """
     if condition.status not in ("True", "False") or condition.reason == "ScalingDisabled":
         return "plain"
@@ -69,9 +71,9 @@ def condition_level(condition: PoolCondition) -> str:
 
 
 def pain(pool: PoolSummary) -> tuple[int, float, str]:
-    """A sort key that puts the worst pool first.
+    """Return a sort key that puts the worst pool first.
 
-    The order: cannot serve, out of its SLO (furthest first), refusing or not known, starting, the rest by name.
+    The order: cannot serve, out of its SLO (furthest first), refusing or unknown, starting, the rest by name.
     """
     gap = pool.slo_percentile / 100 - (in_time(pool) or 0.0) if out_of_slo(pool) else 0.0
     if not pool.ready and pool.ready_reason != INSTANCES_STARTING:

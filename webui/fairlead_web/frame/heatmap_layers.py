@@ -1,5 +1,5 @@
-"""The choices in a heatmap's address: the metrics drawn above each other, their common rows, and the earlier time they
-are compared with.
+"""The choices in a heatmap's address: the metrics drawn above each other, their common rows, and the earlier time for a
+comparison.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _SECONDS = {"day": 86_400, "week": 7 * 86_400}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The choices in the address; unknown ones fall back, the API checks the rest."""
+    """The choices in the address. Unknown values become the default; the API checks the rest."""
 
     metrics: tuple[str, ...]
     columns: int
@@ -40,7 +40,7 @@ class Layer:
 
 
 def asked_of(visit: Visit) -> Asked:
-    """Reads the address: `metric` is the first, `stack` names up to two more, separated by commas."""
+    """Read the address: `metric` is the first metric, `stack` names up to two more, separated by commas."""
     first = visit.param("metric") or ""
     named = [first if first in METRICS else USUAL, *(visit.param("stack") or "").split(",")]
     metrics = tuple(dict.fromkeys(one for one in named if one in METRICS))[:MOST_LAYERS]
@@ -56,7 +56,7 @@ def asked_of(visit: Visit) -> Asked:
 
 
 async def layers(visit: Visit, asked: Asked) -> list[Layer]:
-    """All metrics that the address names, their rows in the order of the first."""
+    """Return all metrics that the address names, with their rows in the order of the first metric."""
     found = await asyncio.gather(*(fetch(visit, asked, metric) for metric in asked.metrics))
     first = found[0]
     ordered = [first, *(in_order(other, first) for other in found[1:])]
@@ -64,7 +64,7 @@ async def layers(visit: Visit, asked: Asked) -> list[Layer]:
 
 
 async def layer(visit: Visit, asked: Asked) -> Layer:
-    """One metric as a layer; if `by` is another metric, rows are in the order of that one."""
+    """Return one metric as a layer. If `by` is another metric, rows are in the order of that metric."""
     by = visit.param("by")
     if by in METRICS and by != asked.metrics[0] and asked.sort != "name":
         heatmap, first = await asyncio.gather(fetch(visit, asked, asked.metrics[0]), fetch(visit, asked, by))
@@ -73,7 +73,7 @@ async def layer(visit: Visit, asked: Asked) -> Layer:
 
 
 async def fetch(visit: Visit, asked: Asked, metric: str) -> Heatmap:
-    """One metric over the address's range, shifted back by the seconds of `earlier`."""
+    """Read one metric over the address's range, shifted back by the seconds of `earlier`."""
     back = timedelta(seconds=whole(visit.param("earlier")))
     start, end = visit.range.start_text, visit.range.end_text
     if back:
@@ -110,7 +110,7 @@ async def _compared(visit: Visit, asked: Asked, heatmap: Heatmap) -> Layer:
 
 
 def in_order(heatmap: Heatmap, first: Heatmap) -> Heatmap:
-    """The map with exactly the rows of `first`, in their order; a row that it lacks has no data."""
+    """Return the map with exactly the rows of `first`, in their order. A row that the map lacks has no data."""
     rows = {row.instance: row for row in heatmap.rows}
     columns = len(heatmap.rows[0].values) if heatmap.rows else first.columns
     return replace(heatmap, columns=columns, rows=[rows.get(row.instance) or _without_data(row, columns) for row in first.rows])
@@ -121,5 +121,5 @@ def _without_data(row: HeatmapRow, columns: int) -> HeatmapRow:
 
 
 def whole(text: str | None) -> int:
-    """A whole number of a query, 0 if it is missing or invalid."""
+    """Return a whole number of a query; 0 if it is missing or invalid."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 9 else 0

@@ -1,4 +1,4 @@
-"""The web UI's metrics: its requests, the calls of the API that failed them, and open live pages."""
+"""The web UI's metrics: its requests, failed calls of the API, and open live pages."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,7 @@ LIVE = "/live"
 
 
 class WebMetrics:
-    """Metrics of the web UI in this process, `fairlead_web_*`, in a registry of its own unless one is given."""
+    """Metrics of the web UI in this process, `fairlead_web_*`, in a separate registry unless one is given."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or process_registry()
@@ -34,7 +34,7 @@ class WebMetrics:
 
 
 class Measured:
-    """Outermost middleware of the web UI. A request's route is what its handler noted in `state`."""
+    """Outermost middleware of the web UI. It reads a request's route from `state`, where the handler stored it."""
 
     def __init__(self, app: ASGIApp, metrics: WebMetrics, now: Callable[[], float] = time.perf_counter) -> None:
         self._app = app

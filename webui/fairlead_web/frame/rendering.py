@@ -24,21 +24,21 @@ from fairlead_web.text.time_ranges import stamp
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
 FRAME = ("layouts/page.html", "partials/_sidebar.html")
-"""Templates that frame every page; their blocks can be rendered alone, like those of the page itself."""
+"""Templates that frame every page. Their blocks can be rendered alone, like the blocks of the page itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """The variables of one template. Subclasses name the template and add the variables as fields."""
+    """The variables of one template. A subclass names the template and adds the variables as fields."""
 
     template: ClassVar[str]
 
 
 class _Unindented(Extension):
-    """Removes the indentation of templates: a fifth less to send and to keep.
+    """Removes the indentation of templates, which saves a fifth of the bytes to send and to keep.
 
-    A Jinja tag removes the newline after it, so one space is kept there: it may be the only separator between two
-    attributes or words.
+    A Jinja tag removes the newline after it, so one space is kept at that place: it may be the only separator between
+    two attributes or words.
     """
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
@@ -102,7 +102,7 @@ class Renderer:
             self._environment.globals[name] = self._environment.get_template(f"partials/_{name}.html").module
 
     def render(self, context: Context, block: str | None = None) -> str:
-        """The whole page, or only one of its blocks for an answer that is swapped into it."""
+        """Render the whole page, or only one of its blocks for an answer that is swapped into the page."""
         template = self._environment.get_template(context.template)
         values = {field.name: getattr(context, field.name) for field in fields(context)}
         values["alone"] = block is not None
@@ -114,8 +114,8 @@ class Renderer:
         return "".join(owner.blocks[block](owner.new_context(values)))
 
     def regions(self, context: Context, names: Iterable[str]) -> str:
-        """The named regions that the page has, each wrapped for the swap that replaces it on the page, without the
-        spaces around its element, which would otherwise accumulate with every swap.
+        """Render the named regions that the page has, each wrapped for the swap that replaces it on the page. The
+        spaces around a region's element are removed, because they would accumulate with every swap.
         """
         found = [(name, name.replace("-", "_")) for name in names]
         return "".join(
@@ -139,7 +139,9 @@ class Renderer:
         return next((template for template in templates if block in template.blocks), None)
 
     def _time(self, moment: datetime | None) -> Markup:
-        """A `<time>`: how long ago, with the UTC time as its title; scripts rewrite it to the reader's choice."""
+        """Return a `<time>` element: how long ago, with the UTC time as its title. Scripts rewrite it to the reader's
+        choice.
+        """
         if moment is None:
             return Markup("{}").format(formats.NONE)
         return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(

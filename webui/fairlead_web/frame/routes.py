@@ -29,7 +29,7 @@ class Export:
     of_pool: bool = False
 
     def handler(self, kind: str) -> Handler:
-        """Streams the whole filtered list as `csv` or `json`."""
+        """Return a handler that streams the whole filtered list as `csv` or `json`."""
 
         async def handle(visit: Visit) -> Response:
             query = visit.filters(*self.filters, ranged=self.ranged)

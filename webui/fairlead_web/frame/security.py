@@ -1,6 +1,6 @@
-"""Protects our pages from hostile ones: response headers, host allow-list, cross-site checks, cookies.
+"""Protects our pages from hostile pages: response headers, host allow-list, cross-site checks, cookies.
 
-`Shield` is raw ASGI so that it also covers streams and answers of other middleware. It must stay outermost.
+`Shield` is raw ASGI, so that it also covers streams and answers of other middleware. It must stay outermost.
 """
 
 import hashlib
@@ -21,13 +21,13 @@ CONTENT_SECURITY_POLICY = (
     "font-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 PARTS_OF_PAGES = ("text/javascript", "text/css")
-"""Content types that browsers never show as pages, without frames, forms or rights."""
+"""Content types that browsers never show as pages, so that they have no frames, forms or rights."""
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 SESSION_SECONDS = 24 * 3600
 
 
 def csrf_token(session_token: str, nonce: str) -> str:
-    """A form token of one session: derived, so nothing is stored.
+    """Return a form token of one session. It is derived from the session, so nothing is stored.
 
     `nonce` is new for each page, so that compressed pages do not leak the token.
     """
@@ -41,10 +41,9 @@ def csrf_matches(session_token: str, given: str) -> bool:
 
 
 def cross_site_refusal(method: str, headers: Mapping[str, str], scheme: str, settings: WebSettings) -> str | None:
-    """Why an unsafe request does not come from our own pages, or None when it does.
+    """Return why an unsafe request does not come from our own pages; None if it does.
 
-    `Sec-Fetch-Site` decides; browsers that do not send it (old ones, or plain HTTP off loopback)
-    must send an Origin of ours.
+    `Sec-Fetch-Site` decides. Browsers that do not send it (old ones, or plain HTTP off loopback) must send our Origin.
     """
     if method in SAFE_METHODS:
         return None
@@ -61,8 +60,8 @@ def cross_site_refusal(method: str, headers: Mapping[str, str], scheme: str, set
 
 class Shield:
     """Refuses foreign hosts and cross-site writes, and puts the security headers on every answer. Scripts and style
-    sheets get only the headers that matter for them, because a page loads a dozen or two and the other headers take 350
-    bytes.
+    sheets get only the headers that matter for them, because a page loads a dozen or two of them, and the other headers
+    take 350 bytes.
     """
 
     def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
@@ -110,28 +109,30 @@ class Shield:
 
 
 def host_of(request: Request) -> str:
-    """The request's Host header."""
+    """Return the request's Host header."""
     return request.headers.get("host", "")
 
 
 def session_of(request: Request, settings: WebSettings) -> str | None:
-    """The session's token that the browser sent, unchecked."""
+    """Return the session's token from the browser's cookie, unchecked; None without one."""
     return request.cookies.get(settings.cookie_name(host_of(request)))
 
 
 def set_session_cookie(request: Request, response: Response, settings: WebSettings, token: str) -> None:
-    """Hands the browser its session; the API's session row ends it server-side."""
+    """Set the cookie of the browser's session. The API's session row ends the session on the server."""
     name = settings.cookie_name(host_of(request))
     response.set_cookie(name, token, max_age=SESSION_SECONDS, path="/", secure=settings.secure_cookies, httponly=True, samesite="lax")
 
 
 def clear_session_cookie(request: Request, response: Response, settings: WebSettings) -> None:
-    """Makes the browser forget its session."""
+    """Delete the cookie of the browser's session."""
     response.delete_cookie(settings.cookie_name(host_of(request)), path="/", secure=settings.secure_cookies, httponly=True, samesite="lax")
 
 
 def set_attempt_cookie(request: Request, response: Response, settings: WebSettings, attempt: str) -> None:
-    """A cookie with SameSite=Lax, because the identity provider's page leads back here by a link."""
+    """Set the cookie of a sign-in attempt. It has SameSite=Lax, because the identity provider's page leads back by a
+    link.
+    """
     response.set_cookie(
         settings.attempt_cookie_name(host_of(request)),
         attempt,
@@ -150,7 +151,7 @@ def clear_attempt_cookie(request: Request, response: Response, settings: WebSett
 
 
 def local_path(target: str | None) -> str:
-    """A `next` address that cannot lead off this site; any doubtful address becomes `/`."""
+    """Return a `next` address that cannot lead off this site; any doubtful address becomes `/`."""
     if not target or not target.startswith("/") or target.startswith("//") or "\\" in target or any(ord(c) < 32 for c in target):
         return "/"
     return target

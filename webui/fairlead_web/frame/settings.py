@@ -17,7 +17,9 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AloneSettings:
-    """Settings of the web UI's process where it runs alone, in front of a control API reached over the network."""
+    """Settings of the web UI's process when it runs alone, in front of a control API that it reaches over
+    the network.
+    """
 
     api_urls: tuple[str, ...] = field(metadata=API_URLS)
     public_url: str | None = field(default=None, metadata=PUBLIC_URL)
@@ -35,8 +37,8 @@ def read_settings(environment: Mapping[str, str]) -> AloneSettings:
 class WebSettings:
     """Checked settings.
 
-    `public_url` is the address that people open (scheme, host, optional port and path prefix); `secure_cookies` asks
-    for `__Host-` cookies over TLS.
+    `public_url` is the address that people open (scheme, host, optional port and path prefix); `secure_cookies` selects
+    `__Host-` cookies over TLS.
     """
 
     public_url: str
@@ -44,7 +46,7 @@ class WebSettings:
 
     @property
     def origin(self) -> str:
-        """`scheme://host[:port]` of the public URL, in its one form."""
+        """`scheme://host[:port]` of the public URL, in normalized form."""
         return origin_of(self.public_url)
 
     @property
@@ -53,10 +55,11 @@ class WebSettings:
         return urlsplit(self.public_url).path.rstrip("/")
 
     def cookie_name(self, host: str) -> str:
-        """The session's cookie for requests with this Host header. Browsers send the cookies of a host to all its ports
-        and paths, so the name has those of this site: another one beside it neither reads nor deletes its session.
+        """Return the name of the session's cookie for requests with this Host header. Browsers send the cookies of a
+        host to all its ports and paths. The name contains the port and path of this site, so that another site on the
+        same host neither reads nor deletes the session.
 
-        `__Host-` cookies need TLS; plain HTTP (loopback) uses another name so that one never shadows the other.
+        `__Host-` cookies need TLS; plain HTTP (loopback) uses another name, so that neither cookie hides the other.
         """
         public = urlsplit(self.public_url)
         scheme, port = (public.scheme, public.port) if not _is_loopback(host) else ("http", _port(host))
@@ -66,11 +69,13 @@ class WebSettings:
         return "-".join(part for part in (plain, parts[0], of_path) if part)
 
     def attempt_cookie_name(self, host: str) -> str:
-        """The cookie of an attempt to sign in at an identity provider."""
+        """Return the name of the cookie of an attempt to sign in at an identity provider."""
         return f"{self.cookie_name(host)}-attempt"
 
     def allows_host(self, host: str) -> bool:
-        """Whether a Host header is the public host, or a loopback name at any port. Protects against DNS rebinding."""
+        """Return whether a Host header is the public host, or a loopback name at any port. Protects against DNS
+        rebinding.
+        """
         return _is_loopback(host) or origin_of(f"{urlsplit(self.public_url).scheme}://{host}") == self.origin
 
 
@@ -78,8 +83,8 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def origin_of(url: str) -> str:
-    """The one form of the origin of a URL: scheme and host in lower case, without the scheme's own port (RFC 9110,
-    4.2.3) and the dot at the end of a full name; empty if the URL has none.
+    """Return the normalized origin of a URL: scheme and host in lower case, without the scheme's default port (RFC
+    9110, 4.2.3) and without the dot at the end of a full name; empty if the URL has no origin.
     """
     try:
         parts = urlsplit(url)
@@ -105,7 +110,7 @@ def _port(host: str) -> int | None:
 
 
 def web_settings(public_url: str, secure_cookies: bool | None = None) -> WebSettings:
-    """Checked settings; `secure_cookies` None follows the URL's scheme. Raises InvalidInput."""
+    """Return checked settings. With `secure_cookies` None, the URL's scheme decides. Raises InvalidInput."""
     parts, origin = urlsplit(public_url), origin_of(public_url)
     if parts.scheme not in _DEFAULT_PORTS or not origin:
         raise InvalidInput("FAIRLEAD_PUBLIC_URL", public_url, "write the address people open, such as http://127.0.0.1:8080")

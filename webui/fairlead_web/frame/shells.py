@@ -45,9 +45,9 @@ SECTIONS = (
         ),
     ),
 )
-"""The sidebar: groups of name, words and path."""
+"""The sidebar: groups of links, each with name, words and path."""
 CLUSTERS = ("clusters", "Clusters", "/clusters")
-"""The link that the first group has as well, where other clusters are shown."""
+"""The additional link of the first group, if other clusters are shown."""
 POOL_TABS = (
     ("Now", (("overview", "Overview", ""), ("heatmap", "Heatmap", "/heatmap"), ("instances", "Instances", "/instances"))),
     (
@@ -63,7 +63,7 @@ POOL_TABS = (
     ("Internals", (("ring", "Ring", "/ring"), ("predictor", "Predictor", "/predictor"), ("engine", "Engine", "/engine"))),
     ("Change", (("simulator", "Simulator", "/simulator"), ("spec", "Spec", "/spec"), ("audit", "Audit", "/audit"))),
 )
-"""The tabs of a pool in groups: name, words, and path below the pool's own."""
+"""The tabs of a pool in groups, each with name, words, and path below the pool's path."""
 NOT_OF_ENGINES = frozenset({"scaling", "schedules"})
 """Tabs that a pool of running engines lacks, because Fairlead neither starts nor stops those engines."""
 SIDEBAR_POOLS = 8
@@ -77,7 +77,7 @@ DENSITIES = ("comfortable", "compact")
 class Preferences:
     """A reader's preferences, each kept in a cookie.
 
-    `zone` is the time zone of the time mode of that name; `shortcuts` says that single-key shortcuts are on.
+    `zone` is the time zone of the time mode of that name; `shortcuts` is true if single-key shortcuts are on.
     """
 
     theme: str = "auto"
@@ -89,7 +89,7 @@ class Preferences:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crumb:
-    """One step of the breadcrumbs; `path` None for the page itself."""
+    """One step of the breadcrumbs; `path` is None for the page itself."""
 
     words: str
     path: str | None = None
@@ -97,7 +97,9 @@ class Crumb:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tab:
-    """A tab of a pool. `quiet` says why it has nothing to show for the pool's policy; empty if it has."""
+    """A tab of a pool. `quiet` is the reason why the tab has nothing to show for the pool's policy; empty if it has
+    something.
+    """
 
     name: str
     words: str
@@ -107,7 +109,9 @@ class Tab:
 
 @cache
 def quiet_tabs(policy: str) -> dict[str, str]:
-    """By name of the tab, why it says nothing for this policy. A policy that this process does not know has none."""
+    """Return why tabs have nothing to show for this policy, by name of the tab; empty for a policy that this process
+    does not know.
+    """
     if policy not in BUILT_IN.names:
         return {}
     found = {}
@@ -127,9 +131,10 @@ def crumbs_below(pool: str, *rest: Crumb) -> tuple[Crumb, ...]:
 class Shell:
     """The frame of one page: first the fields of the visit, then the fields of the page.
 
-    `partial` names the sources that did not answer, and why. `stale_seconds` is the age of cached answers while the
-    database is unreachable, None if all are fresh. `ranged` says whether the page depends on the time range. With empty
-    `live_topics` the page has no live updates. `pools_cut` says which part of all pools `pools` is, if there are more.
+    `partial` names the sources that did not answer, and the reasons. `stale_seconds` is the age of cached answers while
+    the database is unreachable, None if all answers are fresh. `ranged` is true if the page depends on the time range.
+    With empty `live_topics` the page has no live updates. `pools_cut` describes which part of all pools `pools` is, if
+    there are more.
     """
 
     here: Here
@@ -153,7 +158,7 @@ class Shell:
     findings: tuple[Finding, ...] = ()
     pools_cut: str = ""
     outside: tuple[tuple[str, str], ...] = ()
-    """Words and address of the links to other tools."""
+    """Words and addresses of the links to other tools."""
     clusters: bool = False
     """Whether there is a page of other clusters."""
 
@@ -165,7 +170,7 @@ class Shell:
 
     @property
     def workspace(self) -> bool:
-        """Whether the page is one of a pool's: its head names the pool, and its tabs are those of the pool."""
+        """Whether the page belongs to a pool: its head names the pool, and its tabs are the pool's."""
         return self.pool is not None and (bool(self.tab) or self.section == "pools")
 
     @property
@@ -198,20 +203,20 @@ class Shell:
 
     @property
     def behind_seconds(self) -> float:
-        """Seconds by which figures of the page's pool, or of any pool, are behind; 0 if they are not."""
+        """Seconds by which figures of the page's pool, or of any pool, lag behind; 0 if they do not."""
         found = self.pools if self.of_pool is None else [self.of_pool]
         return max((one.figures_behind_seconds for one in found), default=0.0)
 
     @property
     def sidebar_pools(self) -> list[PoolSummary]:
-        """The worst pools, and the page's own."""
+        """The worst pools, and the page's own pool."""
         ranked = sorted(self.pools, key=pain)
         own = [one for one in ranked[SIDEBAR_POOLS:] if f"{one.namespace}/{one.name}" == self.pool]
         return ranked[: SIDEBAR_POOLS - len(own)] + own
 
     @property
     def presets(self) -> tuple[tuple[str, str], ...]:
-        """Words and `from` of the range presets."""
+        """Words and `from` of each preset range."""
         return PRESETS
 
     @property
@@ -233,8 +238,8 @@ class Shell:
 
     @property
     def role(self) -> str:
-        """Words for the person's role: in the page's namespace; or, without one, in all namespaces and in single ones
-        with a higher role.
+        """Describe the person's role in the page's namespace. On a page without a namespace, describe the role in all
+        namespaces, and higher roles in single namespaces.
         """
         if self.identity is None:
             return "not signed in"
@@ -244,31 +249,31 @@ class Shell:
         return ", ".join([role] * (role is not AccessRole.NONE or not found) + found)
 
     def may(self, role: AccessRole | str) -> bool:
-        """Whether the signed-in person has at least `role`: in the namespace of the page's pool; on a page without a
-        pool, in all namespaces. Pages only mirror this; the API decides.
+        """Return whether the signed-in person has at least `role`: in the namespace of the page's pool; or in all
+        namespaces on a page without a pool. Pages only mirror the API's decision.
         """
         return self.identity is not None and self.identity.reaches(AccessRole(role), self.namespace)
 
     def may_somewhere(self, role: AccessRole | str) -> bool:
-        """Whether there is a namespace in which the signed-in person has at least `role`."""
+        """Return whether the signed-in person has at least `role` in any namespace."""
         return self.identity is not None and self.identity.reaches_somewhere(AccessRole(role))
 
 
 async def first_pools(api: ControlApi, most: int | None = MOST_POOLS) -> Taken[PoolSummary]:
-    """The first pools by namespace and name, None for all. Raises ApiProblem."""
+    """Return the first `most` pools by namespace and name, or all pools (None). Raises ApiProblem."""
     return await first_of(lambda cursor: api.pools(cursor=cursor, limit=MOST_PER_CALL), most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
-    """Answers that were requested ahead; an answer may stay without anyone awaiting it."""
+    """Answers that were requested ahead. An answer may stay without anyone awaiting it."""
 
     identity: asyncio.Task[Identity]
     pools: asyncio.Task[Taken[PoolSummary]]
 
     @staticmethod
     def ask(api: ControlApi, identity: Identity | None) -> "Ahead":
-        """Asks for the pools, and for the person's identity unless that is known."""
+        """Request the pools, and the person's identity unless it is known."""
 
         async def asked() -> Identity:
             return await api.whoami() if identity is None else identity
@@ -276,7 +281,7 @@ class Ahead:
         return Ahead(identity=asyncio.create_task(asked()), pools=asyncio.create_task(first_pools(api)))
 
     def close(self) -> None:
-        """The page is finished or failed: drop answers that nobody awaits."""
+        """Drop the answers that nobody awaits, because the page is finished or has failed."""
         for task in (self.identity, self.pools):
             task.cancel()
             task.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -1,4 +1,4 @@
-"""One request of a signed-in person: token, API client, time range, preferences, and the answers to it."""
+"""One request of a signed-in person: token, API client, time range and preferences; and its answers."""
 
 import asyncio
 import secrets
@@ -42,20 +42,20 @@ Answer = TypeVar("Answer")
 THEME_COOKIE, TIME_COOKIE, SHORTCUTS_COOKIE = "fairlead-theme", "fairlead-time", "fairlead-shortcuts"
 ZONE_COOKIE, DENSITY_COOKIE = "fairlead-zone", "fairlead-density"
 PAGE_ROWS = 50
-"""Maximum number of rows of a list; more make a page slow and too long for a phone."""
+"""Maximum number of rows of a list. More rows make a page slow, and too long for a phone."""
 NEWEST_ROWS = 15
 """Maximum number of new rows that an open list gets in one update."""
 REGIONS_HEADER = "Fairlead-Regions"
 REGIONS_MOST = 24
 AROUND = timedelta(minutes=5)
-"""How long before and after a moment other tools are asked about."""
+"""How long before and after a moment the range of links to other tools begins and ends."""
 NOTHING_ELSE: Mapping[str, str | None] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """The objects that all requests share. `api` has no token; `clock` returns the time in UTC; parts of open pages are
-    rendered in `turns`, at their page's pace.
+    """The objects that all requests share. `api` has no token; `clock` returns the time in UTC. Parts of open pages are
+    rendered in `turns`, at the pace of their page in `paces`.
     """
 
     settings: WebSettings
@@ -75,8 +75,8 @@ class Site:
 class Visit:
     """A request of a signed-in person.
 
-    `identity` is set if the API was already asked for it, and `ahead` if the data of the frame was already requested.
-    `range_problem` says what was wrong with the URL's range; the range is then the last hour.
+    `identity` is set if the API has already returned it, and `ahead` if the data of the frame was already requested.
+    `range_problem` describes an unreadable range in the URL; the range is then the last hour.
     """
 
     site: Site
@@ -94,14 +94,14 @@ class Visit:
     ahead: Ahead | None = None
 
     def param(self, name: str) -> str | None:
-        """A query parameter that is set and not empty.
+        """Return a query parameter; None if it is missing or empty.
 
         On a page below a pool, `pool` is that pool.
         """
         return str(self.pool_key()) if name == "pool" and self.in_pool else self.here.params.get(name)
 
     def filters(self, *names: str, ranged: bool = False, results: str | None = None) -> dict[str, str | int | float | bool | None]:
-        """Query for the API: the named parameters, paging, and the range if the list has one.
+        """Return a query for the API: the named parameters, paging, and the range if the list has one.
 
         If regions are named and `results` is not among them, only the newest rows are requested.
         """
@@ -112,20 +112,21 @@ class Visit:
         return query
 
     async def figures(self, pool: PoolKey | None = None) -> RangeFigures:
-        """The figures over the page's range, for a pool or for all visible pools. Raises ApiProblem."""
+        """Return the figures over the page's range, for a pool or for all visible pools. Raises ApiProblem."""
         asked = self.range.asked
         return await self.api.figures(pool, start=asked["from"], end=asked["to"])
 
     def since(self, created: Iterable[datetime]) -> "Visit":
-        """This visit with a range that fits the age of these objects, unless the URL chose one.
+        """Return this visit with a range that fits the age of these objects, unless the URL names a range.
 
-        The page's links keep that range.
+        The page's links keep the range.
         """
         return self.over(lifetime_start(min(created, default=self.now - timedelta(days=1)), self.now))
 
     def over(self, start: str, created: datetime | None = None) -> "Visit":
-        """This visit with the range from `start` to now, unless the URL chose one; of an object `created`
-        later, a range that covers its life. The page's links keep that range.
+        """Return this visit with the range from `start` to now, unless the URL names a range. For an object `created`
+        after `start`, the range is shortened so that it still covers the object's life. The page's links keep the
+        range.
         """
         start = start if created is None else start_within_life(start, created, self.now)
         if "from" in self.here.params or start == DEFAULT_START:
@@ -135,7 +136,7 @@ class Visit:
 
     @property
     def rights(self) -> tuple[object, ...]:
-        """What the person may see, as far as known: people with equal rights get the same rendering."""
+        """The person's roles, as far as known. People with equal roles get the same rendering."""
         who = self.identity
         return (who.role, tuple(sorted(who.namespaces.items()))) if who else ()
 
@@ -145,24 +146,24 @@ class Visit:
         return self.here.path.startswith("/pools/") and {"namespace", "name"} <= self.request.path_params.keys()
 
     def pool_key(self) -> PoolKey:
-        """The pool named by the path."""
+        """Return the pool named by the path."""
         return PoolKey(namespace=self.request.path_params["namespace"], name=self.request.path_params["name"])
 
     def link(self, path: str) -> str:
-        """A path of this site with the base path in front."""
+        """Return a path of this site with the base path in front."""
         return self.here.base + path
 
     def wants(self, *regions: str) -> bool:
-        """Whether the answer needs one of these regions; a whole page needs all of them."""
+        """Return whether the answer needs one of these regions. A whole page needs all of them."""
         wanted = regions_of(self.request)
         return not wanted or not set(regions).isdisjoint(wanted)
 
     async def attempt(self, source: str, answer: Coroutine[Any, Any, Answer], regions: Iterable[str] | None = None) -> Answer | None:
         """Await an answer that the page can do without.
 
-        Returns None, and puts a note on the page, when its source fails. An ended session still ends the visit.
-        `regions` are the regions that show the answer, () if only the whole page does; the answer is requested only if
-        one of them is needed.
+        If its source fails, returns None, and puts a note on the page. An ended session still ends the visit. `regions`
+        are the regions that show the answer, () if only the whole page does. The answer is requested only if one of
+        them is needed.
         """
         if regions is not None and not self.wants(*regions):
             answer.close()
@@ -177,7 +178,7 @@ class Visit:
 
     @contextmanager
     def asking_ahead(self) -> Iterator["Visit"]:
-        """This visit, with the data of its frame requested in advance."""
+        """Yield this visit, with the data of its frame requested in advance."""
         ahead = Ahead.ask(self.api, self.identity)
         try:
             yield replace(self, ahead=ahead)
@@ -185,8 +186,8 @@ class Visit:
             ahead.close()
 
     def without_frame(self) -> None:
-        """Declare that the answer has no frame, so that the API is not asked for its data; call it before anything is
-        awaited.
+        """Declare that the answer has no frame, so that the API is not asked for the frame's data. Must be called
+        before anything is awaited.
         """
         if self.ahead is not None:
             self.ahead.close()
@@ -207,11 +208,12 @@ class Visit:
         about: Mapping[str, str | None] = NOTHING_ELSE,
         around: datetime | None = None,
     ) -> Shell:
-        """The page's frame; asks the API for the identity and the pools.
+        """Return the page's frame. Requests the identity and the pools from the API.
 
         A page over a fixed range has no live updates. `summary` is the page's pool as its content shows it, so that the
-        frame shows the same. If the address is below a pool, a list of all pools becomes a tab of that pool. `about` is
-        what the page is about, for links to other tools, and `around` when that was, if not in the page's range.
+        frame shows the same. If the address is below a pool, a list of all pools becomes a tab of that pool. `about`
+        are the objects of the page, for links to other tools, and `around` is their time if it differs from the page's
+        range.
         """
         if self.in_pool and not tab and section != "pools":
             key = str(self.pool_key())
@@ -237,7 +239,7 @@ class Visit:
         return tuple(links(self.site.links, pool, start, end, about))
 
     def frame(self, title: str, section: str, identity: Identity | None, pools: list[PoolSummary]) -> Shell:
-        """A frame from the given identity and pools, without asking the API."""
+        """Return a frame from the given identity and pools, without asking the API."""
         return Shell(
             title=title,
             section=section,
@@ -255,7 +257,7 @@ class Visit:
         )
 
     async def first_pools(self, most: int | None = MOST_POOLS) -> Taken[PoolSummary]:
-        """The first pools by namespace and name, None for all. Raises ApiProblem."""
+        """Return the first `most` pools by namespace and name, or all pools (None). Raises ApiProblem."""
         if self.ahead is not None and (most is None or most >= MOST_POOLS):
             taken = await self.ahead.pools
             if not taken.cut or most == MOST_POOLS:
@@ -268,7 +270,7 @@ class Visit:
         return await (self.api.whoami() if self.ahead is None else self.ahead.identity)
 
     async def _pools(self) -> Taken[PoolSummary]:
-        """The pools for the frame; empty, without a note, for a person who may see none."""
+        """Return the pools for the frame; empty, without a note on the page, for a person who may see no pools."""
         none: Taken[PoolSummary] = Taken(items=[], cut=False, total=0)
 
         async def in_sight() -> Taken[PoolSummary]:
@@ -282,13 +284,13 @@ class Visit:
         return await self.attempt("pools", in_sight()) or none
 
     async def _beyond(self, taken: Taken[PoolSummary], own: str | None) -> PoolSummary | None:
-        """The page's pool if it is not among the first ones: it decides what the page offers."""
+        """Return the page's pool if it is not among the first pools. The page needs it to decide what to offer."""
         if own is None or not taken.cut or any(f"{one.namespace}/{one.name}" == own for one in taken.items):
             return None
         return await self.attempt("pool", self._pool_named(own))
 
     async def _pool_named(self, name: str) -> PoolSummary | None:
-        """The pool of this name, which may be made up in the address."""
+        """Return the pool with this name; None if the name in the address is invalid."""
         try:
             return (await self.api.pool(PoolKey.parse(name), instances=False)).pool
         except ValueError:
@@ -299,9 +301,9 @@ class Visit:
             return None
 
     def page(self, context: Context, status: int = 200) -> Response:
-        """The page, or only the regions that the request names.
+        """Render the page, or only the regions that the request names.
 
-        A region is a template block with the name of its element's id; a name without a block is left out.
+        A region is a template block with the name of its element's id. A name without a block is skipped.
         """
         headers = {"Vary": f"HX-Request, HX-Request-Type, {REGIONS_HEADER}, Cookie", "Fairlead-Release": self.site.assets.version}
         wanted = regions_of(self.request)
@@ -319,12 +321,12 @@ class Visit:
         return RedirectResponse(self.link(path), 303)
 
     async def form(self) -> FormData:
-        """The submitted form; its token has been checked."""
+        """Return the submitted form; its token has been checked."""
         return await self.request.form()
 
 
 def regions_of(request: Request) -> tuple[str, ...]:
-    """Ids of the regions that a live page requests again, at most REGIONS_MOST; empty = the whole page."""
+    """Return the ids of the regions that a live page requests again, at most REGIONS_MOST; empty = the whole page."""
     return tuple(request.headers.get(REGIONS_HEADER, "").split()[:REGIONS_MOST])
 
 
@@ -333,20 +335,20 @@ async def _known(answer: Answer) -> Answer:
 
 
 def with_own(pools: Sequence[PoolSummary], summary: PoolSummary) -> list[PoolSummary]:
-    """The pools with this one in place of the pool of its name, or at the end if there is none."""
+    """Return the pools with `summary` in place of the pool of the same name, or at the end if there is none."""
     place = next((at for at, one in enumerate(pools) if (one.namespace, one.name) == (summary.namespace, summary.name)), len(pools))
     return [*pools[:place], summary, *pools[place + 1 :]]
 
 
 def problem_of(error: ClientError) -> Problem:
-    """A client's error as a problem document; an unreachable API counts as 503."""
+    """Convert a client's error to a problem document. An unreachable API counts as 503."""
     if isinstance(error, ApiProblem):
         return error.problem
     return Problem(type="unreachable", title="The control API is not reachable", status=503, detail=str(error))
 
 
 def preferences_of(request: Request) -> Preferences:
-    """The preferences in the cookies; unknown values become the default."""
+    """Return the preferences in the cookies. Unknown values become the default."""
     theme = request.cookies.get(THEME_COOKIE, "auto")
     mode = request.cookies.get(TIME_COOKIE, "relative")
     density = request.cookies.get(DENSITY_COOKIE, "comfortable")
@@ -360,13 +362,15 @@ def preferences_of(request: Request) -> Preferences:
 
 
 def zone_of(text: str) -> str | None:
-    """A time zone's name such as Europe/Berlin, with the slash of a cookie's value; None for another text."""
+    """Return a time zone's name such as Europe/Berlin, with the slash of a cookie's value restored; None for another
+    text.
+    """
     name = text.replace("%2F", "/").strip()
     return name if name in known_zones() else None
 
 
 def here_of(request: Request, base: str) -> Here:
-    """The current address without empty parameters; of repeated parameters the last one counts."""
+    """Return the current address without empty parameters. Of repeated parameters, the last one counts."""
     path = quote(str(request.scope["path"]), safe="/:@!$&'()*+,;=~")
     return Here(base=base, path=path.removeprefix(base) or "/", params={k: v for k, v in request.query_params.items() if v})
 

@@ -1,6 +1,7 @@
-"""Encodes a heatmap's cells as bytes: palette levels for the picture, exact steps for the numbers; and its legend.
+"""Encodes a heatmap's cells as bytes: palette levels for the picture, exact steps for the numbers; and makes its
+legend.
 
-Pure; shared by PNG, canvas, table and CSV. The legend says which colour stands for which number, at the most important
+Pure; shared by PNG, canvas, table and CSV. The legend shows which colour stands for which number, at the most important
 points.
 """
 
@@ -28,24 +29,24 @@ METRIC_WORDS = {
     "failed": "Failed requests",
 }
 EXACT_CELLS = 20_000
-"""Up to this many cells, the exact numbers are sent with the picture; for a larger picture the page requests them row
-by row.
+"""Maximum number of cells of a picture that is sent together with the exact numbers. For a larger picture, the page
+requests them row by row.
 """
 _RESOLUTION = {"tokens": 1.0, "requests": 0.1, "requests/s": 0.01, "share": 0.001, "seconds": 0.001}
 
 
 def resolution_of(unit: str) -> float:
-    """The smallest step in which numbers of a unit are shown; hundredths for unknown units."""
+    """Return the smallest step in which numbers of a unit are shown; hundredths for unknown units."""
     return _RESOLUTION.get(unit, 0.01)
 
 
 def step_of(value: float | None, unit: str) -> int | None:
-    """The shown number, counted in steps of the unit's resolution."""
+    """Return the shown number, counted in steps of the unit's resolution."""
     return None if value is None else int(value / resolution_of(unit) + 0.5)
 
 
 def text_of(value: float | None, unit: str) -> str:
-    """The exact number with its unit, as in the table, CSV titles and tooltips."""
+    """Return the exact number with its unit, as in the table, CSV titles and tooltips."""
     step = step_of(value, unit)
     if step is None:
         return "no data"
@@ -63,7 +64,7 @@ def text_of(value: float | None, unit: str) -> str:
 
 
 def bare_of(value: float | None, unit: str) -> str:
-    """The number without its unit, for a table whose heading names it; an en dash without data."""
+    """Return the number without its unit, for a table whose heading names the unit; an en dash without data."""
     if value is None:
         return formats.NONE
     text = text_of(value, unit)
@@ -71,7 +72,7 @@ def bare_of(value: float | None, unit: str) -> str:
 
 
 def _seconds(milliseconds: int) -> str:
-    """A latency from whole milliseconds, written as `formats.seconds` does."""
+    """Format a latency in whole milliseconds in the same way as `formats.seconds`."""
     if milliseconds < 1000:
         return f"{milliseconds} ms"
     if milliseconds < 9995:
@@ -82,10 +83,10 @@ def _seconds(milliseconds: int) -> str:
 
 
 def top_of(heatmap: Heatmap) -> float:
-    """The value of the scale's last colour.
+    """Return the value of the scale's last colour.
 
-    If there is a limit, it is at least twice the limit, so that a value slightly over it never looks like the worst;
-    shares end at 1.
+    If there is a limit, the value is at least twice the limit, so that a cell slightly over the limit never looks like
+    the worst one. Shares end at 1.
     """
     if heatmap.limit is None or heatmap.unit == "share":
         return heatmap.maximum
@@ -93,19 +94,19 @@ def top_of(heatmap: Heatmap) -> float:
 
 
 def colours_of(heatmap: Heatmap) -> bytes:
-    """The palette of the map's scale."""
+    """Return the palette of the map's scale."""
     return cividis() if heatmap.limit is None else limited()
 
 
 def levels(heatmap: Heatmap) -> bytes:
-    """One palette index per cell, row-major."""
+    """Return one palette index per cell, row-major."""
     top = top_of(heatmap)
     return levels_of([value for row in heatmap.rows for value in row.values], top, heatmap.limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extremes:
-    """The lowest and the highest value of a row with any value."""
+    """The lowest and the highest value of a row that has any value."""
 
     row: HeatmapRow
     lowest: float
@@ -113,13 +114,15 @@ class Extremes:
 
 
 def extremes_of(heatmap: Heatmap) -> list[Extremes]:
-    """The lowest and highest value of each row. Compute it once per map, which may have 184,000 cells."""
+    """Return the lowest and highest value of each row. Should be computed once per map, which may have
+    184,000 cells.
+    """
     measured = ((row, known) for row in heatmap.rows if (known := _known(row)))
     return [Extremes(row=row, lowest=min(known), highest=max(known)) for row, known in measured]
 
 
 def _known(row: HeatmapRow) -> Sequence[float]:
-    """The measured values; the same list object if all are known."""
+    """Return the measured values; the same list object if all values are known."""
     return [value for value in row.values if value is not None] if None in row.values else cast(list[float], row.values)
 
 
@@ -131,7 +134,9 @@ class Earlier:
     seconds: int
 
     def differences(self, now: Heatmap) -> list[float | None]:
-        """For each cell, how much more (+) or less (-) it has than earlier, row-major; None if either is unknown."""
+        """Return for each cell how much its value is above (+) or below (-) the earlier one, row-major; None if either
+        is unknown.
+        """
         return [
             None if one is None or other is None else one - other
             for row, before in zip(now.rows, self.heatmap.rows, strict=True)
@@ -140,12 +145,14 @@ class Earlier:
 
 
 def most_change(differences: list[float | None]) -> float:
-    """The largest change in either direction: the ends of the scale."""
+    """Return the largest change in either direction, which defines both ends of the scale."""
     return max((abs(value) for value in differences if value is not None), default=0.0)
 
 
 def picture(heatmap: Heatmap, earlier: Earlier | None = None) -> bytes:
-    """The heatmap, or how it changed, as PNG, one pixel per cell; a single transparent pixel when it has no cells."""
+    """Return the heatmap, or how it changed, as a PNG with one pixel per cell; a single transparent pixel if it has no
+    cells.
+    """
     if not heatmap.rows or not heatmap.columns:
         return encode_png(1, 1, b"\xff", cividis())
     if earlier is None:
@@ -160,8 +167,8 @@ def _change_levels(heatmap: Heatmap, earlier: Earlier) -> tuple[bytes, float]:
 
 
 def packed(heatmap: Heatmap, earlier: Earlier | None = None, words: str = "") -> bytes:
-    """The canvas's input: u32 header length, JSON header, levels (u8), zero padding to 4 bytes, exact steps (u32, all
-    ones = none), and in a comparison the earlier steps.
+    """Return the canvas's input: u32 header length, JSON header, levels (u8), zero padding to 4 bytes, exact steps
+    (u32, all ones = no data), and in a comparison the earlier steps.
 
     A level above the header's `limit_level` means a value over the limit. Moves are [id, seconds from the start, row of
     the source, row of the target, trigger, count]; moves of rows that are not shown are left out. `words` is the page's
@@ -227,8 +234,8 @@ class CellSize:
 
 
 def cell_size(columns: int, rows: int, stacked: int = 1) -> CellSize:
-    """Whole pixels per cell, so that a click's coordinates map back exactly; about 900 px wide; the more `stacked` maps
-    there are, the lower the rows.
+    """Return the size in whole pixels per cell, so that a click's coordinates map back exactly. The picture is about
+    900 px wide; the more maps are `stacked`, the lower are the rows.
     """
     sizes = ((24, 24), (48, 16), (96, 10), (200, 6))
     height = next((size for most, size in sizes if rows * stacked <= most), 3)
@@ -236,7 +243,7 @@ def cell_size(columns: int, rows: int, stacked: int = 1) -> CellSize:
 
 
 def cell_at(heatmap: Heatmap, x: int, y: int, stacked: int = 1) -> tuple[str, datetime, datetime] | None:
-    """Instance and time window under a click at (x, y) of the picture in `cell_size`; None outside."""
+    """Return the instance and time window under a click at (x, y) of the picture in `cell_size`; None outside."""
     size = cell_size(heatmap.columns, len(heatmap.rows), stacked)
     column, row = x // size.width, y // size.height
     if not (0 <= column < heatmap.columns and 0 <= row < len(heatmap.rows)):
@@ -246,7 +253,7 @@ def cell_at(heatmap: Heatmap, x: int, y: int, stacked: int = 1) -> tuple[str, da
 
 
 def summary(heatmap: Heatmap, extremes: Sequence[Extremes]) -> str:
-    """One sentence that describes the picture, for people who cannot see it."""
+    """Return one sentence that describes the picture, for people who cannot see it."""
     if not extremes:
         return "No load was recorded in this range."
     peak = max(extremes, key=lambda one: one.highest)
@@ -263,7 +270,7 @@ def summary(heatmap: Heatmap, extremes: Sequence[Extremes]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A number of the scale; `percent` is its place on the bar, and `strong` says that it is the limit."""
+    """A number of the scale. `percent` is its position on the bar; `strong` marks the limit."""
 
     percent: float
     words: str
@@ -281,7 +288,7 @@ class Legend:
 
 
 def legend_of(heatmap: Heatmap, earlier: Earlier | None = None) -> Legend:
-    """Exact marks at both ends, at the middle of each slope, and at the limit."""
+    """Return the legend, with exact marks at both ends, at the middle of each slope, and at the limit."""
     if earlier is not None:
         most = most_change(earlier.differences(heatmap))
         words = text_of(most, heatmap.unit)
@@ -319,12 +326,12 @@ _MEASURES = frozenset({"share", "seconds"})
 
 
 def _bare(value: float, unit: str) -> str:
-    """A mark's number beside four others, without a word that the first of them has."""
+    """Format a mark's number that stands beside four others, without a word that the first of them already has."""
     return short_of(value, unit) if unit in _MEASURES else _three(value)
 
 
 def short_of(value: float, unit: str) -> str:
-    """A mark's number, with as many digits as fit: `12.5 k tokens`, `90 %`, `5 s`, `850 ms`."""
+    """Format a mark's number with as many digits as fit: `12.5 k tokens`, `90 %`, `5 s`, `850 ms`."""
     match unit:
         case "tokens":
             return f"{_three(value)} tokens" if value else "0"

@@ -15,7 +15,7 @@ import numpy as np
 LEVELS = 255
 NO_DATA = 255
 LIMIT_LEVEL = 152
-"""The level of a value exactly at the limit; higher levels stand for values beyond it."""
+"""The level of a value exactly at the limit. Higher levels mean values beyond the limit."""
 LIMIT_AT = LIMIT_LEVEL / (LEVELS - 1)
 """Share of the limited scale that is within the limit."""
 SAME_LEVEL = 127
@@ -30,7 +30,7 @@ def _channel(value: float) -> int:
 
 
 def _cividis(t: float) -> tuple[int, int, int]:
-    """Colour at t in 0-1, by the published polynomial fit of the cividis map."""
+    """Return the colour at t in 0-1, by the published polynomial fit of the cividis map."""
     red = -4.54 - t * (35.34 - t * (2381.73 - t * (6402.7 - t * (7024.72 - t * 2710.57))))
     green = 32.49 + t * (170.73 + t * (52.82 - t * (131.46 - t * (176.58 - t * 67.37))))
     blue = 81.24 + t * (442.36 - t * (2482.43 - t * (6167.24 - t * (6614.94 - t * 2475.67))))
@@ -38,12 +38,12 @@ def _cividis(t: float) -> tuple[int, int, int]:
 
 
 def cividis() -> bytes:
-    """256 RGB triples: 255 levels and a grey for "no data"."""
+    """Return 256 RGB triples: 255 levels and a grey for "no data"."""
     return b"".join(bytes(_cividis(level / (LEVELS - 1))) for level in range(LEVELS)) + bytes((128, 128, 128))
 
 
 def limited() -> bytes:
-    """256 RGB triples: cividis to LIMIT_LEVEL, orange to deep red above it, and the grey for "no data"."""
+    """Return 256 RGB triples: cividis up to LIMIT_LEVEL, orange to deep red above it, and the grey for "no data"."""
     within = b"".join(bytes(_cividis(level / LIMIT_LEVEL)) for level in range(LIMIT_LEVEL + 1))
     count = LEVELS - LIMIT_LEVEL - 1
     beyond = b"".join(bytes(_between(_BEYOND, step / (count - 1))) for step in range(count))
@@ -51,7 +51,7 @@ def limited() -> bytes:
 
 
 def change() -> bytes:
-    """256 RGB triples: blue over grey at SAME_LEVEL to orange, and the grey for "no data"."""
+    """Return 256 RGB triples: blue over grey at SAME_LEVEL to orange, and the grey for "no data"."""
     levels = b"".join(bytes(_between((_LESS, _SAME, _MORE), level / (LEVELS - 1))) for level in range(LEVELS))
     return levels + bytes((128, 128, 128))
 
@@ -65,11 +65,11 @@ def _between(stops: tuple[tuple[int, int, int], ...], t: float) -> tuple[int, in
 
 
 def levels_of(values: Sequence[float | None], maximum: float, limit: float | None = None) -> bytes:
-    """Palette indices of values on a scale 0..maximum; None → NO_DATA, values beyond the scale saturate.
+    """Return palette indices of values on a scale 0..maximum; None becomes NO_DATA, values beyond the scale saturate.
 
-    With a limit the scale has two slopes: values within it use the levels up to LIMIT_LEVEL, regardless of the maximum;
-    values beyond it use the levels above, so that even the smallest excess is visible. All values are computed at once,
-    because a map may have 184,000 cells.
+    With a limit the scale has two slopes. Values within the limit use the levels up to LIMIT_LEVEL, regardless of the
+    maximum. Values beyond it use the levels above, so that even the smallest excess is visible. All values are computed
+    at once, because a map may have 184,000 cells.
     """
     found = np.array(values, dtype=np.float64)  # None becomes NaN
     known = ~np.isnan(found)
@@ -88,7 +88,7 @@ def levels_of(values: Sequence[float | None], maximum: float, limit: float | Non
 
 
 def change_level(difference: float | None, most: float) -> int:
-    """Palette index of a change on a scale -most..most; None → NO_DATA."""
+    """Return the palette index of a change on a scale -most..most; None becomes NO_DATA."""
     if difference is None:
         return NO_DATA
     if most <= 0:
@@ -97,9 +97,9 @@ def change_level(difference: float | None, most: float) -> int:
 
 
 def encode_png(width: int, height: int, levels: bytes, palette: bytes) -> bytes:
-    """8-bit palette PNG, one byte of `levels` per pixel in row-major order; index 255 is transparent.
+    """Encode an 8-bit palette PNG, one byte of `levels` per pixel in row-major order; index 255 is transparent.
 
-    Raises ValueError when the sizes do not fit.
+    Raises ValueError if the sizes do not match.
     """
     if width < 1 or height < 1 or len(levels) != width * height or len(palette) != 768:
         raise ValueError(f"{len(levels)} levels and {len(palette)} palette bytes do not make a {width} x {height} picture")

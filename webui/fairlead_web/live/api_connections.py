@@ -1,12 +1,11 @@
 """Connections to the control API: over the network, or to the API's ASGI app in this process.
 
-httpx's own ASGITransport collects the whole body before it answers, so a server-sent event stream would never begin and
-an export would sit in memory. Here the app runs as a task; each chunk of a body is handed over as it comes, one at a
-time, and closing the response tells the app that its client has gone.
+httpx's own ASGITransport collects the whole body before it answers, so a server-sent event stream would never begin,
+and an export would fill memory. Here the app runs as a task. Each chunk of a body is passed on when it is sent, one at
+a time, and closing the response tells the app that its client has disconnected.
 
-The API marks answers that come from memory, because its database is unreachable, with `x-fairlead-stale` and `age`. The
-typed client hides headers, so a hook on the connection collects the ages in a list per page request, and pages can show
-them.
+While its database is unreachable, the API marks answers from memory with `x-fairlead-stale` and `age`. The typed client
+hides headers, so a hook on the connection collects the ages in a list per page request, and pages can show them.
 """
 
 import asyncio
@@ -26,8 +25,8 @@ App = Callable[[Any, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[Non
 class _Exchange(httpx.AsyncByteStream):
     """One request: `receive` and `send` for the app, an async iterator of body chunks for the client.
 
-    Because a page makes ten requests and streams last long, only the app is a task: each side waits for a future that
-    the other side sets.
+    Because a page makes ten requests and streams last long, only the app is a task: app and client each wait for a
+    future that the other sets.
     """
 
     def __init__(self, body: bytes) -> None:
@@ -65,7 +64,7 @@ class _Exchange(httpx.AsyncByteStream):
                 _set(self._news)
 
     async def _offer(self, chunk: bytes) -> None:
-        """Waits until the client has taken the previous chunk, or disconnected."""
+        """Wait until the client has taken the previous chunk, or has disconnected."""
         while self._chunk is not None and not self._gone.is_set():
             self._room = asyncio.get_running_loop().create_future()
             await self._room
@@ -119,7 +118,7 @@ def _failure(task: "asyncio.Task[None]") -> str:
 class StreamingAsgiTransport(httpx.AsyncBaseTransport):
     """Calls `app` for every request.
 
-    `client` is the address it sees. Errors of the app become httpx.RemoteProtocolError.
+    `client` is the client address that the app sees. Errors of the app become httpx.RemoteProtocolError.
     """
 
     def __init__(self, app: App, client: tuple[str, int] = ("127.0.0.1", 0)) -> None:
@@ -154,7 +153,7 @@ class StreamingAsgiTransport(httpx.AsyncBaseTransport):
 
 
 def streaming(transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncBaseTransport | None:
-    """The same transport, or its streaming counterpart if it is httpx's collecting one."""
+    """Return the same transport, or its streaming counterpart if it is httpx's ASGITransport."""
     if isinstance(transport, httpx.ASGITransport):
         return StreamingAsgiTransport(transport.app, transport.client)
     return transport
@@ -181,7 +180,9 @@ async def _note(response: httpx.Response) -> None:
 
 
 def api_client(urls: str | Sequence[str], transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
-    """The shared connections to the API, watched for stale answers. Proxies named in the environment are not used."""
+    """Return the shared connections to the API, which are watched for stale answers. Proxies named in the environment
+    are not used.
+    """
     base_url, transport = reaching(urls, transport)
     return BoundedClient(
         LARGEST_ANSWER,

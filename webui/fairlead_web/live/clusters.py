@@ -1,10 +1,10 @@
-"""The control planes of other clusters, read only: their pools and findings, as they are seen from here.
+"""The control planes of other clusters, read only: their pools and findings, as seen from this process.
 
-Each is asked with a token of its own from a file that this process alone reads; nobody's session is passed on, and no
-token reaches a browser. A cluster that is slow or away holds nothing up: a look waits `PATIENCE_SECONDS` for all of
-them together, and what was known last is shown with its time. Looks within `FRESH_SECONDS` share one answer. Whoever
-answers at such an address is not believed: an answer that is too large, or has a value that no Fairlead writes, is a
-trouble, and nothing of it is shown.
+Each is queried with its own token from a file that only this process reads. Nobody's session is passed on, and no token
+reaches a browser. A slow or unreachable cluster delays nothing: a look waits at most `PATIENCE_SECONDS` for all
+clusters together, and the last known state is shown with its time. Looks within `FRESH_SECONDS` share one answer.
+Answers are not trusted: an answer that is too large, or has a value that no Fairlead writes, is reported as a trouble,
+and nothing of it is shown.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ MOST_POOLS = 100
 """Maximum number of pools of a cluster that are read."""
 MOST_FINDINGS = 500
 LARGEST_ANSWER = 2 * 1024 * 1024
-"""Bytes of one answer: a hundred pools have 0.2 MB."""
+"""Maximum number of bytes of one answer; a hundred pools have 0.2 MB."""
 LONGEST_TEXT = 4096
-"""Characters of a text in an answer."""
+"""Maximum number of characters of a text in an answer."""
 _YEARS = range(1970, 9999)
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _WANTED = "write names and addresses such as berlin=https://fairlead.berlin.example.com, separated by commas"
@@ -45,7 +45,9 @@ UNSIGNED = "there is no token for it here"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterAddress:
-    """Another cluster: its name here, the address at which people open its pages, and that of its API."""
+    """Another cluster: its name on this page, the address at which people open its pages, and the address
+    of its API.
+    """
 
     name: str
     url: str
@@ -53,8 +55,8 @@ class ClusterAddress:
 
 
 def read_clusters(text: str) -> tuple[ClusterAddress, ...]:
-    """The clusters of `name=address,…`; an API that is not at the address of its pages follows that after a space.
-    Raises InvalidInput, without anybody's password.
+    """Parse the clusters of `name=address,…`. If the API has another address than the pages, it follows after a space.
+    Raises InvalidInput, which shows no password.
     """
     found: dict[str, ClusterAddress] = {}
     for part in text.split(","):
@@ -82,7 +84,7 @@ def _is_address(url: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """The other clusters on the page of all clusters; none = there is no such page."""
+    """The clusters of the page of all clusters; without clusters, the page does not exist."""
 
     clusters: tuple[ClusterAddress, ...] = field(
         default=(),
@@ -90,7 +92,7 @@ class ClusterSettings:
             "FAIRLEAD_CLUSTERS",
             Parsed(parser=read_clusters, wanted=_WANTED, unit="name=URL with commas"),
             "control planes of other clusters that the page Clusters shows, each with the address at which people open it, and "
-            "after a space that of its API where it is another one",
+            "after a space the address of its API if it differs",
             "without it there is no such page; docs/monitoring.md",
             default_shown="none",
         ),
@@ -100,8 +102,8 @@ class ClusterSettings:
         metadata=variable(
             "FAIRLEAD_CLUSTER_TOKENS_DIR",
             Text("the path of a directory", "directory"),
-            "where a file of a cluster's name has a token of role viewer for it; read each time, so it can be replaced",
-            "of a cluster without a file the page has only the link",
+            "directory with a file per cluster, named like the cluster, with a token of role viewer; read each time, so it can be replaced",
+            "for a cluster without a file, the page shows only the link",
             default_shown="none",
         ),
     )
@@ -112,9 +114,9 @@ NO_CLUSTERS = ClusterSettings()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """What is known of a cluster: its pools `at` a time (None: never read), and what is wrong now; empty if nothing is.
+    """The known state of a cluster: its pools `at` a time (None: never read), and the present `trouble` (empty: none).
 
-    `advice` None: its findings could not be read. `more`: it has more pools than were read.
+    `advice` is None if the cluster's findings could not be read. `more` is true if it has more pools than were read.
     """
 
     name: str
@@ -130,7 +132,7 @@ CONNECT = partial(ControlApi, largest=LARGEST_ANSWER)
 
 
 class Clusters:
-    """Looks at the clusters of the settings; `connect` makes a client of an address."""
+    """Reads the clusters of the settings; `connect` makes a client for an address."""
 
     def __init__(self, settings: ClusterSettings, clock: Callable[[], datetime], connect: Callable[[str], ControlApi] = CONNECT) -> None:
         tokens = None if settings.tokens_dir is None else Path(settings.tokens_dir)
@@ -141,14 +143,14 @@ class Clusters:
         return bool(self._seen)
 
     async def look(self) -> list[ClusterView]:
-        """All clusters in the order of the settings, after at most `PATIENCE_SECONDS`."""
+        """Return all clusters in the order of the settings, after at most `PATIENCE_SECONDS`."""
         asked = [one.asking() for one in self._seen]
         if asked:
             await asyncio.wait(asked, timeout=PATIENCE_SECONDS)
         return [one.view() for one in self._seen]
 
     async def close(self) -> None:
-        """Ends questions in progress, and closes the connections."""
+        """Cancel queries in progress, and close the connections."""
         for one in self._seen:
             await one.close()
 
@@ -164,7 +166,7 @@ class _Cluster:
         self._task: asyncio.Task[None] | None = None
 
     def asking(self) -> "asyncio.Task[None]":
-        """The question that is in progress, or one that was asked just now; else a new one."""
+        """Return the query that is in progress or recently begun; otherwise start a new query."""
         now = self._clock()
         old = self._asked_at is None or (now - self._asked_at).total_seconds() >= FRESH_SECONDS
         if self._task is None or (self._task.done() and old):
@@ -173,7 +175,7 @@ class _Cluster:
         return self._task
 
     def view(self) -> ClusterView:
-        """What is known; a question that is not answered yet is a trouble."""
+        """Return the known state. A query without an answer yet is shown as a trouble."""
         waits = self._task is not None and not self._task.done()
         trouble = f"it has not answered within {PATIENCE_SECONDS:g} s" if waits else self._trouble
         return replace(self._view, trouble=trouble)
@@ -209,19 +211,19 @@ class _Cluster:
 
 
 class _NotAsked(Exception):
-    """A cluster that cannot be asked; the message says why."""
+    """A cluster that cannot be queried; the message gives the reason."""
 
 
 async def _pools(api: ControlApi) -> Page[PoolSummary]:
-    """The pools. Raises ClientError, _NotAsked for values that cannot be shown."""
+    """Return the pools. Raises ClientError; _NotAsked for values that cannot be shown."""
     found = await api.pools(limit=MOST_POOLS)
     if (name := odd(found.items[:MOST_POOLS])) is not None:
-        raise _NotAsked(f"a pool of its answer has no {name} that can be true; is it a control plane of Fairlead?")
+        raise _NotAsked(f"a pool in its answer has an impossible {name}; is it a control plane of Fairlead?")
     return found
 
 
 async def _findings(api: ControlApi) -> tuple[Advice, ...] | None:
-    """The findings; None where this version cannot read them, may not, or could not show them."""
+    """Return the findings; None if this version cannot read or show them, or may not read them."""
     try:
         found = tuple((await api.advice()).items[:MOST_FINDINGS])
     except ClientError:
@@ -230,8 +232,8 @@ async def _findings(api: ControlApi) -> tuple[Advice, ...] | None:
 
 
 def odd(value: Any, name: str = "value") -> str | None:
-    """The name of a field whose value no Fairlead writes, anywhere in the answer: a number that is not finite or too
-    large, a time far away or without its zone, a text that is too long. None if there is none.
+    """Return the name of a field, anywhere in the answer, whose value no Fairlead writes: a number that is not finite
+    or too large, a time that is far away or has no zone, or a text that is too long. None if all values are plausible.
     """
     match value:
         case int() | float():
@@ -244,7 +246,7 @@ def odd(value: Any, name: str = "value") -> str | None:
 
 
 def _parts(value: Any, name: str) -> list[tuple[str, Any]]:
-    """The values inside another, each with the name of its field."""
+    """Return the values inside another value, each with the name of its field."""
     if is_dataclass(value):
         return [(one.name, getattr(value, one.name)) for one in fields(value)]
     if isinstance(value, Mapping):
@@ -253,7 +255,7 @@ def _parts(value: Any, name: str) -> list[tuple[str, Any]]:
 
 
 def in_words(error: ClientError) -> str:
-    """Why a cluster could not be read, without its answer's text, which may have anything in it."""
+    """Describe why a cluster could not be read, without text of its answer, which may contain anything."""
     if not isinstance(error, ApiProblem):
         return str(error)
     status = error.problem.status

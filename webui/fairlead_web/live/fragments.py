@@ -1,7 +1,7 @@
-"""Renders parts of pages once for all people who look at the same ones.
+"""Renders parts of pages once for all people who view the same ones.
 
 Concurrent requests wait for one rendering, which is reused for a moment. A part may depend on the address and on the
-role, never on the person; before a person gets a shared part, the API is asked who that person is.
+role, never on the person. Before a person gets a shared part, the API is asked who that person is.
 """
 
 import asyncio
@@ -13,28 +13,30 @@ from starlette.responses import Response
 
 SECONDS = 1.0
 PICTURE_SECONDS = 5.0
-"""How long pictures and chart data are reused; pages request them every ten or fifteen seconds."""
+"""Seconds for which pictures and chart data are reused; pages request them every ten or fifteen seconds."""
 MOST = 512
 _REUSABLE = frozenset({200, 304})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragment:
-    """An answer that is the same for every person: status, headers and body, to be sent any number of times."""
+    """An answer that is the same for every person: status, headers and body, which can be sent any number of times."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
     body: bytes
 
     def response(self) -> Response:
-        """A new response with this content, because middleware changes the headers of the response it sends."""
+        """Return a new response with this content, because middleware changes the headers of the response that it
+        sends.
+        """
         return Response(self.body, self.status, dict(self.headers))
 
 
 class Fragments:
     """Keeps renderings by key for a while.
 
-    Failures are not shared: after one, the other waiting requests render for themselves.
+    Failures are not shared: after a failure, each waiting request renders for itself.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -42,7 +44,7 @@ class Fragments:
         self._known: dict[Hashable, tuple[float, asyncio.Task[Fragment | None]]] = {}
 
     async def get(self, key: Hashable, make: Callable[[], Awaitable[Response]], seconds: float = SECONDS) -> Response:
-        """The answer of `make`, or of another request with the same key that is at most `seconds` old.
+        """Return the answer of `make`, or of another request with the same key that is at most `seconds` old.
 
         Raises the errors of `make`.
         """
@@ -75,6 +77,8 @@ async def _rendered(make: Callable[[], Awaitable[Response]]) -> Fragment | None:
 
 
 async def _outcome(task: "asyncio.Task[Fragment | None]") -> Fragment | None:
-    """The task's result; None if it failed in any way: the waiting request then tries itself and gets its own error."""
+    """Return the task's result; None if it failed in any way, so that the waiting request tries itself and gets its own
+    error.
+    """
     await asyncio.wait({task})
     return None if task.cancelled() or task.exception() is not None else task.result()

@@ -11,19 +11,21 @@ from collections.abc import Callable, Hashable, Iterable
 from weakref import WeakValueDictionary
 
 GAP_SECONDS, MOST_GAP_SECONDS = 0.9, 1.5
-"""Minimum time between two rounds of a page, and its maximum for rounds that take long because many people look."""
+"""Minimum seconds between two rounds of a page, and the maximum of that minimum for rounds that take long because of
+many viewers.
+"""
 RESTS = 3.0
-"""The time between two rounds is at least this many times the duration of the previous one, up to the maximum."""
+"""Factor of the previous round's duration that gives the minimum time to the next round, up to the maximum."""
 TICK_SECONDS = 10.0
-"""Maximum age of content that no event reports: ages, a stale database, the time on the page."""
+"""Maximum age in seconds of content whose changes cause no event: ages, a stale database, the time on the page."""
 REMEMBERED = 128
-"""Number of events whose round a page remembers; a tab that receives an older event waits for a new round."""
+"""Number of events whose round a page remembers. A tab that receives an older event waits for a new round."""
 _rounds = itertools.count(1)
 
 
 class Pace:
-    """The rounds of one page. `round` is the number of the last one that began, `names` are its parts; numbers are
-    never reused.
+    """The rounds of one page. `round` is the number of the last round that began, and `names` are its parts. Numbers
+    are never reused.
     """
 
     def __init__(self) -> None:
@@ -36,7 +38,9 @@ class Pace:
         self._heard: OrderedDict[Hashable, int] = OrderedDict()
 
     def hear(self, event: Hashable, parts: Iterable[str]) -> int:
-        """The round that shows what this event changed; it may have begun, if another tab heard the event before."""
+        """Return the round that shows what this event changed. If another tab received the event earlier, the round may
+        have begun.
+        """
         known = self._heard.get(event)
         if known is not None:
             return known
@@ -62,7 +66,7 @@ class Pace:
 
 
 class Paces:
-    """The paces of the pages that are open; each is forgotten with its last tab."""
+    """The paces of the open pages. Each pace is dropped with its page's last tab."""
 
     def __init__(self) -> None:
         self._known: WeakValueDictionary[Hashable, Pace] = WeakValueDictionary()
@@ -75,8 +79,9 @@ class Paces:
 
 
 def ticks(address: str) -> Callable[[float], tuple[int, float]]:
-    """A page's ticks by the time of day: the number of the last one, and the seconds to the next. All tabs of a page
-    tick together; different pages tick at different times, so that not everything is rendered at once.
+    """Return a page's ticks as a function of the time of day, which returns the number of the last tick and the seconds
+    until the next. All tabs of a page tick together. Different pages tick at different times, so that not everything is
+    rendered at once.
     """
     offset = zlib.crc32(address.encode()) % 1000 / 1000 * TICK_SECONDS
 

@@ -1,7 +1,7 @@
 """The messages to one tab: events of the API, and parts of its page.
 
 The stream is split into events, and fields that no script of the page reads are removed: a pool of 500 instances sends
-200 kB every two seconds, of which a page reads the event's name, or one figure per instance. A tab gets only those
+200 kB every two seconds, of which a page reads only the event's name, or one figure per instance. A tab gets only the
 parts that it does not have.
 """
 
@@ -27,20 +27,20 @@ class EventCutter:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The events that are now complete."""
+        """Return the events that are now complete."""
         *whole, self._rest = (self._rest + chunk).split(_END)
         return [one + _END for one in whole]
 
 
 def value_of(event: bytes, name: bytes) -> str:
-    """A line's value such as that of `event: pools`; empty if the event has no such line."""
+    """Return the value of a line such as `event: pools`; empty if the event has no such line."""
     found = next((line for line in event.split(b"\n", 2)[:2] if line.startswith(name + b": ")), b"")
     return found.partition(b": ")[2].decode(errors="replace")
 
 
 def reads_of(header: str | None) -> Reads | None:
-    """The fields that a page reads, by its browser's header: `instances=id,pool,running migrations=id`; None without
-    one.
+    """Return the fields that a page reads, from its browser's header: `instances=id,pool,running migrations=id`; None
+    without the header.
     """
     if header is None:
         return None
@@ -51,7 +51,9 @@ def reads_of(header: str | None) -> Reads | None:
 
 
 def slimmed(event: bytes, reads: Reads | None) -> bytes:
-    """The event with all its items, reduced to the fields that the page reads; unchanged if these are unknown."""
+    """Return the event with all its items, reduced to the fields that the page reads; unchanged if the fields are
+    unknown.
+    """
     if reads is None:
         return event
     return _with(event, reads.get(value_of(event, b"event"), frozenset()))
@@ -59,7 +61,9 @@ def slimmed(event: bytes, reads: Reads | None) -> bytes:
 
 @lru_cache(maxsize=16)
 def _with(event: bytes, fields: frozenset[str]) -> bytes:
-    """Made once for all streams that carry the event to such a page."""
+    """Return the event with only these fields. The result is computed once for all streams that send the event to such
+    a page.
+    """
     head, found, data = event.partition(b"\ndata: ")
     if not found or not data.startswith(b"["):
         return event
@@ -73,7 +77,7 @@ _BEGIN = b'<hx-partial hx-target="#'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One rendered part as it is sent in an event, with digests of it with and without its ages."""
+    """One rendered part as it is sent in an event, with two digests: of the part with its ages, and without them."""
 
     told: bytes
     digest: bytes
@@ -87,9 +91,10 @@ class PartsSent:
         self._known: dict[bytes, Part] = {}
 
     def message(self, html: bytes, *, whole: bool) -> bytes:
-        """An event with the parts that differ, empty if nothing but ages does; `whole` sends every part once more.
+        """Return an event with the parts that differ; empty if only ages differ. With `whole`, every part is sent
+        again.
 
-        Changed ages are sent along with other changes, so that everything in a message is of one time.
+        Changed ages are sent together with other changes, so that everything in a message has the same time.
         """
         parts = _cut(html)
         known = self._known
@@ -102,7 +107,7 @@ class PartsSent:
 
 @lru_cache(maxsize=32)
 def _cut(html: bytes) -> dict[bytes, Part]:
-    """Cuts a rendering into its named parts, once for all tabs that get it."""
+    """Cut a rendering into its named parts, once for all tabs that get it."""
     found = {}
     for rest in html.split(_BEGIN)[1:]:
         part = _BEGIN + rest

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 AT_ONCE = 2
-"""Maximum number of renderings for open pages at a time."""
+"""Maximum number of renderings for open pages at the same time."""
 PATIENCE_SECONDS = 0.3
-"""Longest time that such a rendering waits for people who open pages, so that live pages stay live."""
+"""Maximum seconds that such a rendering waits for people who open pages, so that live pages stay live."""
 
 
 class Turns:
-    """Work in `first` begins at once; work in `after` waits a little until no `first` work runs."""
+    """Orders work. Work in `first` begins at once; work in `after` waits a little until no `first` work runs."""
 
     def __init__(self) -> None:
         self._first = 0

@@ -1,5 +1,5 @@
 """`/login`, `/logout`: turn a one-time link, a pasted token or an identity provider's answer into a session. Opening a
-link changes nothing, so a preview does not use it up.
+link changes nothing, so that a preview of the link does not use it up.
 """
 
 import secrets
@@ -32,8 +32,8 @@ from fairlead_web.frame.visits import Site, Visit, preferences_of, problem_of
 class LoginPage(Context):
     """The login page.
 
-    `token` comes from a one-time link and stays in the form until the person presses the button; `problem` says why the
-    last try failed. `modes` are the ways to sign in that the API offers (none while it does not answer), with the
+    `token` is from a one-time link and stays in the form until the person presses the button; `problem` is why the last
+    try failed. `modes` are the ways to sign in that the API offers (empty while it does not answer), with the
     `audience` of Kubernetes tokens and the host of the identity `provider`.
     """
 
@@ -53,7 +53,7 @@ LONGEST_COOKIE = 512
 LONGEST_FORM = 64 * 1024
 """Maximum size in bytes of the login form, which anybody may send."""
 LONGEST_TOKEN = 8192
-"""Maximum length of a token; a Kubernetes token, a signed document, has a few kB."""
+"""Maximum length of a token. A Kubernetes token, which is a signed document, has a few kB."""
 
 
 async def show(site: Site, request: Request) -> Response:
@@ -62,7 +62,7 @@ async def show(site: Site, request: Request) -> Response:
 
 
 async def sign_in(site: Site, request: Request) -> Response:
-    """Exchanges the token for a session; the page says why when that fails and keeps nothing of the token."""
+    """Exchange the token for a session. If that fails, the page shows the reason and keeps nothing of the token."""
     form = await request.form()
     token, target = str(form.get("token", "")).strip(), local_path(str(form.get("next", "/")))
     if len(token) > LONGEST_TOKEN or not token.isprintable() or (not token and form.get("mode") != LoginMode.OPEN):
@@ -91,7 +91,7 @@ async def begin(site: Site, request: Request) -> Response:
 
 
 async def answer(site: Site, request: Request) -> Response:
-    """Takes the browser's answer from the identity provider."""
+    """Handle the browser's answer from the identity provider."""
     attempt = attempt_of(request.cookies.get(site.settings.attempt_cookie_name(host_of(request))))
     if attempt is None:
         detail = (
@@ -124,7 +124,7 @@ def _redirect_uri(site: Site) -> str:
 
 
 async def sign_out(visit: Visit) -> Response:
-    """Ends the session in the API first, so that a copied cookie dies with it."""
+    """End the session in the API first, so that a copied cookie becomes useless too."""
     try:
         await visit.api.logout()
     except ApiProblem as error:

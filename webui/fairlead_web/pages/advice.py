@@ -30,13 +30,13 @@ class AdvicePage(Context):
     report: AdviceReport
     items: list[Finding]
     proposals: list[Plan]
-    """Advice that waits as a plan, newest first."""
+    """Waiting plans that were proposed from advice, newest first."""
     refusal: str | None
     """Why a plan could not be made."""
 
 
 MOST_PROPOSALS = 50
-"""How many of the newest proposals are read; those that are open are shown."""
+"""Maximum number of proposals, the newest, that are read. Those that are open are shown."""
 
 
 async def index(visit: Visit) -> Response:
@@ -50,7 +50,7 @@ async def of_pool(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Asks the API for the plan of a finding and redirects to it; a refusal is shown on the pool's page of advice."""
+    """Request the plan of a finding from the API and redirect to it. A refusal is shown on the pool's advice page."""
     try:
         request = decode_json(str((await visit.form()).get("plan", "")).encode("utf-8", "replace"), _REQUEST)
     except msgspec.MsgspecError as error:

@@ -1,5 +1,5 @@
-"""`/audit` and `…/{namespace}/{name}/audit`: who did what, when, why, and whether the log's hash chain still
-holds; with saved views, which are links with their filters.
+"""`/audit` and `…/{namespace}/{name}/audit`: who did what, when and why, and whether the log's hash chain is intact;
+with saved views, which are links with their filters.
 """
 
 import asyncio
@@ -40,8 +40,8 @@ from fairlead_web.text.typed_text import whole_number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedView:
-    """A saved view as a link, with a note whose it is. `chosen`: the page shows it; `may_change`: the reader may rename
-    and delete it.
+    """A saved view as a link, with a note about its owner. `chosen` is true if the page shows the view; `may_change` if
+    the reader may rename and delete it.
     """
 
     view: AuditView
@@ -53,8 +53,8 @@ class SavedView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPage(Context):
-    """The list. `whole`: whether the reader sees all namespaces, and so may verify the chain. `problem` is why a view
-    could not be saved or changed, and `typed` the name that was given for it.
+    """The list. `whole` is true if the reader sees all namespaces, and so may verify the chain. `problem` is why a view
+    could not be saved or changed, and `typed` the name that was typed for it.
     """
 
     template: ClassVar[str] = "pages/audit.html"
@@ -64,22 +64,24 @@ class AuditPage(Context):
     whole: bool
     actions: list[str]
     facets: dict[str, list[Facet]]
-    """Values of fields with the number of entries in the range, each a link."""
+    """Values of fields with the number of entries in the range, each as a link."""
     counted: int
-    """Entries that the facets count."""
+    """Number of entries that the facets count."""
     views: list[SavedView]
     shown: SavedView | None
     """The view that the page shows, if the reader may change it."""
     may_share: bool
     comments: list[Comment] | None
-    """Those that touch the range; None if they could not be read."""
+    """Comments that touch the range; None if they could not be read."""
     problem: Problem | None
     typed: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntryPage(Context):
-    """One entry. `pool` is the pool it is about; `can_undo` says whether its plan can still be undone from here."""
+    """One entry. `pool` is the pool that it is about; `can_undo` is true if its plan can still be undone from this
+    page.
+    """
 
     template: ClassVar[str] = "pages/audit_entry.html"
     shell: Shell
@@ -90,9 +92,9 @@ class AuditEntryPage(Context):
 
 
 SHOWN_VALUES = 8
-"""Values of a facet that the page shows, the most frequent."""
+"""Maximum number of values of a facet, the most frequent, that the page shows."""
 SHOWN_COMMENTS = 20
-"""Comments beside the entries, the latest."""
+"""Maximum number of comments beside the entries, the latest."""
 FILTERS = ("pool", "kind", "actor", "action", "object")
 REFUSALS = frozenset({400, 403, 404, 409, 422})
 
@@ -121,7 +123,9 @@ async def change_views(visit: Visit) -> Response:
 
 
 def _request(visit: Visit, name: str, shared: bool) -> AuditViewRequest:
-    """The page's filters as a view. A range between two dates is left out: a view moves with the clock."""
+    """Return the page's filters as a view. A range between two dates is left out, because a view's range moves with the
+    clock.
+    """
     chosen = {filter_: visit.param(filter_) for filter_ in FILTERS if filter_ != "kind"}
     kind = next((one for one in AuditKind if one == visit.param("kind")), None)
     start, end = _relative(visit.range)
@@ -179,12 +183,12 @@ def _saved(visit: Visit, view: AuditView) -> SavedView:
 
 
 def _reaches(visit: Visit, role: AccessRole, pool: str | None) -> bool:
-    """Whether the reader has the role where the pool is; with None, in all namespaces."""
+    """Return whether the reader has the role in the pool's namespace; with None, in all namespaces."""
     return visit.identity is not None and visit.identity.reaches(role, None if pool is None else pool.partition("/")[0])
 
 
 def _actions(found: AuditFacets | None) -> list[str]:
-    """The actions that occur in the range, and all that people can make."""
+    """Return the actions that occur in the range, and all actions of people."""
     occurring = [] if found is None else [one.value for one in found.actions]
     return sorted({*AuditAction, *occurring})
 

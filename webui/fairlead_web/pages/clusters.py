@@ -1,4 +1,4 @@
-"""`/clusters`: the pools of this cluster and of others beside each other, read only, with links to their own pages."""
+"""`/clusters`: the pools of this cluster beside those of other clusters, read only, with links to their own pages."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -19,7 +19,7 @@ from fairlead_web.live.clusters import ClusterView
 from fairlead_web.text.addresses import pool_path
 
 LOOK_SECONDS = 10
-"""How often an open page looks again."""
+"""Seconds between two refreshes of an open page."""
 NOT_FOR_YOU = "Seeing the pools of other clusters here needs the role viewer in all namespaces. Sign in at its own pages."
 
 
@@ -37,7 +37,7 @@ class PoolRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRow:
-    """A cluster with its pools, the worst first, and what they sum up to."""
+    """A cluster with its pools, the worst first, and the sums over them."""
 
     view: ClusterView
     pools: list[PoolRow]
@@ -63,21 +63,23 @@ async def show(visit: Visit) -> Response:
 
 
 async def _own(visit: Visit) -> ClusterView:
-    """This cluster, with the person's own rights."""
+    """Return this cluster, with the person's own rights."""
     pools, advice = await visit.first_pools(), await visit.attempt("advice", visit.api.advice())
     known = None if advice is None else tuple(advice.items)
     return ClusterView(name="This cluster", url=visit.here.base, pools=tuple(pools.items), advice=known, at=visit.now, more=pools.cut)
 
 
 async def _others(visit: Visit, shell: Shell) -> list[ClusterView]:
-    """The other clusters; for a person who may not see all namespaces here, only where they are."""
+    """Return the other clusters. For a person who may not see all namespaces of this cluster, only their names and
+    addresses.
+    """
     if shell.may(AccessRole.VIEWER):
         return await visit.site.clusters.look()
     return [ClusterView(name=one.name, url=one.url, trouble=NOT_FOR_YOU) for one in visit.site.clusters.addresses]
 
 
 def row_of(view: ClusterView) -> ClusterRow:
-    """The pools of a cluster with their figures and findings."""
+    """Return the row of a cluster: its pools with their figures and findings."""
     found = None if view.advice is None else [one for one in findings.of_advice(view.advice) if one.level != "note"]
     pools = [_pool(view.url, one, found) for one in sorted(view.pools, key=pain)]
     return ClusterRow(

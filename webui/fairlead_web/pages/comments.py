@@ -1,4 +1,6 @@
-"""`…/comments`: what people wrote on a range of a pool's time, or on one of its plans; written and deleted here."""
+"""`…/comments`: comments of people on a range of a pool's time, or on one of its plans, with the forms that add and
+delete them.
+"""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -20,8 +22,8 @@ REFUSALS = frozenset({400, 403, 404, 409, 422})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommentsPage(Context):
-    """`plan` is the plan whose comments are shown; without one they are those of the range. `deletable` has the ids of
-    comments that the reader may delete; `typed` the text of a refused form.
+    """The page of comments. `plan` is the plan whose comments are shown; without a plan, the comments of the range are
+    shown. `deletable` has the ids of comments that the reader may delete; `typed` is the text of a refused form.
     """
 
     template: ClassVar[str] = "pages/comments.html"
@@ -39,7 +41,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def write(visit: Visit) -> Response:
-    """Adds a comment, or deletes the one that the form names."""
+    """Add a comment, or delete the comment that the form names."""
     form = await visit.form()
     text, gone, plan = str(form.get("text", "")), str(form.get("delete", "")), visit.param("plan")
     asked = visit.range.asked
@@ -82,7 +84,7 @@ async def _page(visit: Visit, problem: Problem | None = None, typed: str = "") -
 
 
 def _may_delete(visit: Visit, comment: Comment) -> bool:
-    """Whether the reader wrote it, or is an admin of its pool."""
+    """Return whether the reader wrote the comment, or is an admin of its pool."""
     who = visit.identity
     return who is not None and (who.subject == comment.author or who.reaches(AccessRole.ADMIN, comment.pool.partition("/")[0]))
 

@@ -1,4 +1,4 @@
-"""`/cost`: what instances cost over a range, and who used them."""
+"""`/cost`: the cost of instances over a range, and the users of the instances."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ WORDS = {
 
 
 PARTS = ("used", "unattributed", "idle")
-"""From the bottom of a bar to its top."""
+"""Parts of a bar, from bottom to top."""
 SERIES = {"used": 1, "unattributed": 5, "idle": 7}
 
 
@@ -48,7 +48,7 @@ class CostPicture:
 def cost_picture(
     steps: Sequence[CostStep], currency: str, start: datetime, end: datetime, step_seconds: int, width: int = 1080, height: int = 96
 ) -> CostPicture:
-    """The steps of one currency over [start, end)."""
+    """Draw the steps of one currency over [start, end)."""
     of_currency = [step for step in steps if step.currency == currency]
     top = max((_whole(step) for step in of_currency), default=Decimal(0))
     scale, bars = width / max(1.0, (end - start).total_seconds()), list[Bar]()
@@ -74,7 +74,7 @@ def _whole(step: CostStep) -> Decimal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRow:
-    """A line with its amounts as they are shown; `name` is empty where its requests have none."""
+    """A line with its amounts as shown; `name` is empty if the line's requests have no such name."""
 
     line: CostLine
     name: str
@@ -90,7 +90,7 @@ class CostPage(Context):
     report: CostReport
     by: CostGroup
     groups: dict[str, str]
-    """The words of each division, by its name in addresses."""
+    """The words of each division, by the division's name in addresses."""
     totals: list[tuple[str, str, str, str, str]]
     """Currency, amount, used, idle, and the hours in words."""
     rows: list[CostRow]
@@ -98,7 +98,7 @@ class CostPage(Context):
     parts_: list[tuple[str, int]]
     """The parts of a bar with their colours."""
     savings: list[tuple[str, str, str]]
-    """What saved, how much, and how that is estimated."""
+    """Sources of savings, each with its amount and how the amount is estimated."""
 
 
 async def index(visit: Visit) -> Response:

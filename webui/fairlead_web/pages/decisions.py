@@ -42,7 +42,7 @@ class DecisionsPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateRow:
-    """One candidate as it is shown.
+    """One candidate as shown.
 
     `role` is chosen, runner-up or empty; `hit_length` and `ttft_length` are bar lengths 0-100.
     """
@@ -57,8 +57,8 @@ class CandidateRow:
 class TermRow:
     """One term for all candidates, in their order.
 
-    `role` says whether the term decided, is a part of the total, or neither (empty); `best` are the columns with the
-    best value.
+    `role` is whether the term decided, is a part of the total, or neither (empty); `best` are the columns with the best
+    value.
     """
 
     words: str
@@ -80,14 +80,14 @@ class DecisionPage(Context):
     predicted: float | None
     margin: Figure | None
     remark: str
-    """A remark about a bad prediction; empty if it was a good one."""
+    """A remark about a bad prediction; empty for a good one."""
     sum: str
     wrong: list[str]
     """Contradictions within the record."""
     moved: list[tuple[str, str]]
     """Path and words of the moves that the request carried."""
     fate: str
-    """The outcome of its request, in sentences."""
+    """The outcome of the decision's request, in sentences."""
     kept: str
     facts: list[tuple[str, str]]
 
@@ -130,7 +130,7 @@ PLACED = frozenset(
 
 FILTERS = ("pool", "instance", "session", "reason", "kept", "outcome", "priority_class", "trace")
 AROUND = timedelta(minutes=10)
-"""Moves carried by a request are searched this long before and after its decision."""
+"""How long before and after a decision the moves of its request are searched."""
 
 
 async def index(visit: Visit) -> Response:
@@ -196,7 +196,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def _moved(visit: Visit, decision: RoutingDecision) -> list[tuple[str, str]]:
-    """The migrations and re-routes that the request carried."""
+    """Return the migrations and re-routes that the request carried."""
     wanted: Query = {
         "pool": decision.pool,
         "from": (decision.at - AROUND).isoformat(),
@@ -219,18 +219,18 @@ async def _moved(visit: Visit, decision: RoutingDecision) -> list[tuple[str, str
 
 
 def facts(decision: RoutingDecision) -> list[tuple[str, str]]:
-    """The recorded fields that the page shows nowhere else, as words and values.
+    """Return the recorded fields that the page shows nowhere else, as words and values.
 
-    The name gives the unit: `output_tokens` is a number of tokens.
+    A field's name gives its unit: `output_tokens` is a number of tokens.
     """
     others = [field.name for field in fields(SampledDecision) if field.name not in PLACED]
     return [(formats.words(name), formats.by_unit(name, getattr(decision, name))) for name in others]
 
 
 def term_rows(decision: RoutingDecision, shown: Sequence[CandidateScore]) -> list[TermRow]:
-    """All terms of all candidates, with unit and direction.
+    """Return all terms of all candidates, with unit and direction.
 
-    The term that decided comes first, then the parts of the total, then the rest.
+    The term that decided is first, then the parts of the total, then the rest.
     """
     rows: list[TermRow] = []
     order = decision.rule.order
@@ -260,7 +260,7 @@ def term_rows(decision: RoutingDecision, shown: Sequence[CandidateScore]) -> lis
 
 
 def candidates(decision: RoutingDecision) -> list[CandidateRow]:
-    """The chosen candidate, then the others as recorded: best first by the policy's measure.
+    """Return the chosen candidate, then the others as recorded: best first by the policy's measure.
 
     All bars have one scale.
     """

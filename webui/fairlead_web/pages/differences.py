@@ -1,5 +1,5 @@
-"""`/pools/{namespace}/{name}/differences`: what differs between the requests of a region of the heatmap and the rest.
-The heatmap shows the same next to its cells.
+"""`/pools/{namespace}/{name}/differences`: how the requests of a region of the heatmap differ from the rest. The
+heatmap shows the same next to its cells.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ ABOUT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceRow:
-    """A difference in words; `path` is the page of its value, empty if it has none."""
+    """A difference in words; `path` is the page of its value, empty if the value has no page."""
 
     about: str
     value: str
@@ -51,7 +51,7 @@ class DifferencesPage(Context):
 
 
 async def show(visit: Visit) -> Response:
-    """The region is in the address; the rest is of the page's range."""
+    """Show the differences. The address names the region; the rest are the other requests of the page's range."""
     key, instances = visit.pool_key(), visit.param("instances") or ""
     start, end = visit.param("region_from") or visit.range.start_text, visit.param("region_to") or visit.range.end_text
     found, problem = None, ""

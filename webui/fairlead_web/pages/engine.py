@@ -16,7 +16,7 @@ from fairlead_web.frame.shells import Crumb, Shell, crumbs_below
 from fairlead_web.frame.visits import Visit
 
 SIDE = 220
-"""Length of a picture's side, in its own units."""
+"""Length of a picture's side in drawing units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class EnginePage(Context):
     comparisons: list[Comparison]
     side: int
     divided: bool
-    """Prefill and decode instances share each request."""
+    """Whether each request is divided between prefill and decode instances."""
     command: str
 
 
@@ -68,7 +68,7 @@ async def show(visit: Visit) -> Response:
 
 
 def comparisons(fit: EngineFit) -> list[Comparison]:
-    """Both metrics of a fit, as the page shows them."""
+    """Return both metrics of a fit, as the page shows them."""
     return [_comparison("TTFT", fit.ttft, fit.ttft_points), _comparison("TPOT", fit.tpot, fit.tpot_points)]
 
 

@@ -1,4 +1,4 @@
-"""`…/instances/{id}/metrics`: what an instance's engine says of itself, under its own names, with a search."""
+"""`…/instances/{id}/metrics`: an instance's engine's own metrics, under the engine's names, with a search."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,13 +18,13 @@ from fairlead_web.text import formats
 from fairlead_web.text.addresses import instance_path
 
 MOST_ROWS = 140
-"""Samples that are shown, the first ones; a search finds the others."""
+"""Maximum number of samples, the first ones, that are shown. A search finds the others."""
 LIVE_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricRow:
-    """A sample; `family` only in the first row of its family. The texts are its value, mean, median and p95."""
+    """A sample. `family` is set only in the first row of its family. The texts are its value, mean, median and p95."""
 
     family: MetricFamily | None
     labels: str
@@ -36,7 +36,7 @@ class MetricRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineMetricsPage(Context):
-    """`metrics` is None where they cannot be read, and `missing` says why."""
+    """The page of an engine's metrics. `metrics` is None if they cannot be read, and `missing` gives the reason."""
 
     template: ClassVar[str] = "pages/engine_metrics.html"
     shell: Shell
@@ -45,7 +45,7 @@ class EngineMetricsPage(Context):
     missing: str
     groups: list[tuple[str, list[MetricRow]]]
     left_out: int
-    """Samples beyond the shown ones."""
+    """Number of samples beyond the shown ones."""
     search: str
     live_seconds: int
 
@@ -81,7 +81,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def _metrics(visit: Visit, name: str, search: str) -> tuple[EngineMetrics | None, str]:
-    """The metrics; or None, and why there are none."""
+    """Return the metrics and no reason; or None and the reason why there are none."""
     try:
         return await visit.api.engine_metrics(visit.pool_key(), name, search or None), ""
     except ApiProblem as error:
@@ -91,7 +91,7 @@ async def _metrics(visit: Visit, name: str, search: str) -> tuple[EngineMetrics 
 
 
 def rows_of(families: list[MetricFamily]) -> tuple[list[tuple[str, list[MetricRow]]], int]:
-    """The first rows by group, and how many there are more."""
+    """Return the first rows by group, and the number of remaining rows."""
     rows = [(family.group, row) for family in families for row in _rows(family)]
     shown = {group: [row for of, row in rows[:MOST_ROWS] if of == group] for group in GROUPS}
     more = sum(one.samples_in_all for one in families) - min(len(rows), MOST_ROWS)
@@ -116,7 +116,9 @@ def _row(family: MetricFamily, sample: MetricSample, *, first: bool) -> MetricRo
 
 
 def figure(name: str, value: float | None) -> str:
-    """A value in the unit that the metric's name has: `…_seconds` a time, `…_perc` a share, whole numbers as counts."""
+    """Format a value in the unit of the metric's name: `…_seconds` as a time, `…_perc` as a share, whole numbers as
+    counts.
+    """
     if value is None:
         return "not a number"
     if name.endswith("start_time_seconds") and 0 <= value < 4e9:

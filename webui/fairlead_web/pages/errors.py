@@ -1,4 +1,4 @@
-"""What went wrong, as a page: what happened, what is safe to do now, and the next command."""
+"""Error pages: what happened, what is safe to do now, and the next command."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -19,8 +19,8 @@ from fairlead_web.text.addresses import with_query
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorContent:
-    """`remedy` is the sentence that says what to do now; `retry_path` is set if trying again is safe, with the form
-    data `sent` there; `search` is a list to search.
+    """The content of an error page. `remedy` is the sentence that says what to do now. `retry_path` is set if trying
+    again is safe, with the form data `sent` there. `search` is a list to search.
     """
 
     problem: Problem
@@ -33,7 +33,7 @@ class ErrorContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorPage(Context):
-    """Within the site's navigation."""
+    """An error page within the site's navigation."""
 
     template: ClassVar[str] = "pages/error.html"
     shell: Shell
@@ -42,7 +42,7 @@ class ErrorPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BareErrorPage(Context):
-    """For a visitor who is not signed in."""
+    """An error page for a visitor who is not signed in."""
 
     template: ClassVar[str] = "pages/error_bare.html"
     title: str
@@ -68,7 +68,7 @@ SEARCHED = {
     "audit": "audit",
     "plans": "audit",
 }
-"""Sections of the site, and the list to search when something below one does not exist."""
+"""Sections of the site, each with the list to search if an object of the section does not exist."""
 
 PASSING = frozenset({429, 503})
 """Statuses of problems that may soon pass."""
@@ -77,14 +77,16 @@ LISTY = (".json", ".csv", ".bin", ".png", "/live")
 
 
 async def answer(site: Site, request: Request, error: ClientError) -> Response:
-    """The fitting answer to a failed call: back to login, a problem document for data addresses, or an error page."""
+    """Return the fitting answer to a failed call: a redirect to the login, a problem document for data addresses, or an
+    error page.
+    """
     problem = problem_of(error)
     return session_ended(site, request) if problem.status == 401 else await page(site, request, problem, signed_in=True)
 
 
 async def page(site: Site, request: Request, problem: Problem, *, signed_in: bool) -> Response:
-    """An error page, inside the site's navigation for people who are signed in; or only the problem document if a
-    program asked.
+    """Return an error page, inside the site's navigation for people who are signed in; or only the problem document if
+    a program sent the request.
     """
     if wants_data(request):
         return Response(msgspec.json.encode(problem), problem.status, media_type="application/problem+json")
@@ -108,14 +110,16 @@ async def page(site: Site, request: Request, problem: Problem, *, signed_in: boo
 
 
 async def _sent(request: Request, path: str) -> tuple[tuple[str, str], ...]:
-    """The fields of a form about plans, if sending it again cannot make or apply a plan twice; () for other forms."""
+    """Return the fields of a form about plans, since sending it again cannot make or apply a plan twice; () for other
+    forms.
+    """
     if request.method != "POST" or not (path.endswith("/plans") or path.startswith("/plans/")):
         return ()
     return tuple((name, value) for name, value in (await request.form()).multi_items() if isinstance(value, str))
 
 
 async def _context(site: Site, request: Request, content: ErrorContent, section: str) -> ErrorPage | BareErrorPage:
-    """The error page with the navigation, and with identity and pools if the API answers."""
+    """Return the error page with the navigation, and with identity and pools if the API answers."""
     token = session_of(request, site.settings) or ""
     if not token.isascii():
         return _bare(site, request, content)
@@ -135,8 +139,8 @@ def _bare(site: Site, request: Request, content: ErrorContent) -> BareErrorPage:
 def session_ended(site: Site, request: Request) -> Response:
     """Answer a request without a valid session.
 
-    Pages redirect to the login and from there back; data addresses answer 401; htmx gets a header that redirects. The
-    stream of an open page does not redirect; the page's next request does, after the page has stored typed text.
+    Pages redirect to the login, which leads back to them; data addresses answer 401; htmx gets a header that redirects.
+    The stream of an open page does not redirect; the page's next request does, after the page has stored typed text.
     """
     here = here_of(request, site.settings.base_path)
     if here.path == "/live":
@@ -160,8 +164,8 @@ def session_ended(site: Site, request: Request) -> Response:
 
 
 def _came_from(request: Request, base: str) -> str:
-    """The page whose form was sent, to return to after the login; `/` if the browser does not name it or it is another
-    site's.
+    """Return the page whose form was sent, to return to after the login; `/` if the browser does not name the page, or
+    if it is another site's.
     """
     page = urlsplit(request.headers.get("referer", ""))
     if page.netloc != request.headers.get("host", "") or not page.path.startswith(base):
@@ -170,5 +174,5 @@ def _came_from(request: Request, base: str) -> str:
 
 
 def wants_data(request: Request) -> bool:
-    """Whether the address is one for programs: judging by its route, else by its ending."""
+    """Return whether the address is for programs, according to its route, or without a route to its ending."""
     return bool(getattr(request.state, "for_programs", request.url.path.endswith(LISTY)))

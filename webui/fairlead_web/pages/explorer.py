@@ -1,7 +1,7 @@
 """`/docs`: the control API's operations, with a form for each that sends it as the person who is signed in.
 
-The browser has no token, only its session's cookie, so requests go through this site. Each carries the page's form
-token, reads too, so that no other site can send one.
+The browser has no token, only its session's cookie, so requests go through this site. Each request, even a read,
+carries the page's form token, so that no other site can send one.
 """
 
 import json
@@ -21,7 +21,7 @@ PUBLIC = "/v1/"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 NEVER_ENDS = "/v1/live"
 PASSED = ("content-type", "etag", "retry-after", "x-request-id", "content-disposition")
-"""Headers of an answer that a reader of the API wants to see."""
+"""Headers of an answer that the page shows to a reader of the API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,25 +36,27 @@ async def show(visit: Visit) -> Response:
 
 
 async def document(visit: Visit) -> Response:
-    """The OpenAPI document without what only processes may call, and without the token that this site adds."""
+    """Return the OpenAPI document without operations that only processes may call, and without the token that this site
+    adds.
+    """
     whole = json.loads(b"".join([chunk async for chunk in visit.api.export("/openapi.json")]))
     return JSONResponse(for_people(whole))
 
 
 def for_people(whole: dict[str, Any]) -> dict[str, Any]:
-    """The part of an OpenAPI document that a person can try here."""
+    """Return the part of an OpenAPI document that a person can try on this page."""
     paths = {path: _open(methods) for path, methods in whole["paths"].items() if path.startswith(PUBLIC) and path != NEVER_ENDS}
     components = {key: value for key, value in whole["components"].items() if key != "securitySchemes"}
     return {**whole, "paths": paths, "components": components}
 
 
 def _open(methods: dict[str, Any]) -> dict[str, Any]:
-    """The operations of a path without the token that they ask for, since this site adds it."""
+    """Return the operations of a path without their token, since this site adds it."""
     return {method: {key: value for key, value in one.items() if key != "security"} for method, one in methods.items()}
 
 
 async def call(visit: Visit) -> Response:
-    """Sends what the page asks for, and passes the API's answer on as it is, a refusal too."""
+    """Send the page's request, and pass the API's answer on unchanged, even a refusal."""
     try:
         method, path, body = asked_for(await _sent(visit.request))
     except InvalidInput as error:
@@ -64,12 +66,14 @@ async def call(visit: Visit) -> Response:
 
 
 async def _sent(request: Request) -> bytes:
-    """The body of a JSON request; a form, which was read for its token, is not what the page sends."""
+    """Return the body of a JSON request; empty for a form, which the page does not send."""
     return await request.body() if request.headers.get("content-type", "").startswith("application/json") else b""
 
 
 def asked_for(given: bytes) -> tuple[str, str, bytes | None]:
-    """Method, path with its query, and body of a request of the page. Raises InvalidInput for any other."""
+    """Return the method, the path with its query, and the body of the operation that a request of the page asks for.
+    Raises InvalidInput for any other request.
+    """
     try:
         asked = json.loads(given)
         method, path, body = asked["method"], asked["path"], asked.get("body")

@@ -28,7 +28,7 @@ from fairlead_web.text import formats
 NEXT_STARTS = 4
 LAST_CHANGES = 6
 LOOKED_THROUGH = 50
-"""Newest entries of the audit log among which the last changes are."""
+"""Number of newest entries of the audit log in which the last changes are searched."""
 _NO_CHANGE = frozenset({AuditAction.LOGIN, AuditAction.LOGOUT, AuditAction.LOGIN_LINK_CREATED, AuditAction.ACCESS_DENIED})
 CARDS = 40
 """Maximum number of pools with a card: each has nearly fifty elements, and a page at most 2,500."""
@@ -36,7 +36,7 @@ CARDS = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Sums over all pools now, and how many pools were below their goal over the range."""
+    """Sums of instances over all pools now, and the number of pools that were below their goal over the range."""
 
     desired: int
     serving: int
@@ -45,7 +45,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The next start of a schedule; `local` is its time by the clock of the schedule's zone."""
+    """The next start of a schedule; `local` is its time in the schedule's zone."""
 
     at: datetime
     local: str
@@ -60,14 +60,14 @@ class FleetPage(Context):
     pools: list[PoolSummary]
     """The pools in the totals, the worst first."""
     cut: str
-    """Which part of all pools these are, if there are too many; else empty."""
+    """The part of all pools that `pools` is, if there are too many; otherwise empty."""
     cards: list[PoolSummary]
     """The pools that have a card, as many as fit."""
     totals: Totals
     levels: dict[str, str]
-    """For each pool, the worse of its health and its worst finding."""
+    """The worse level of each pool's health and its worst finding."""
     worst: dict[str, Finding]
-    """For each pool, its worst finding unless that is at the top of the page."""
+    """Each pool's worst finding, unless that finding is at the top of the page."""
     shown: ShownFigures | None
     """The figures of all pools over the range."""
     instance_hours: float | None
@@ -77,7 +77,7 @@ class FleetPage(Context):
     migrations: list[Migration] | None
     changes: list[AuditEntry] | None
     undo: str | None
-    """The plan that was applied last, if the reader can undo it."""
+    """The last applied plan, if the reader can undo it."""
 
 
 async def show(visit: Visit) -> Response:
@@ -127,8 +127,8 @@ async def show(visit: Visit) -> Response:
 
 
 def last_changes(entries: Iterable[AuditEntry], last: AuditEntry | None) -> list[AuditEntry]:
-    """The newest entries that changed something, so no signing in or out; always including the plan
-    that was applied last, even if controllers have made many changes since.
+    """Return the newest entries that changed something, without signing in or out. The last applied plan is always
+    included, even if controllers have made many changes since.
     """
     changes = [entry for entry in entries if entry.action not in _NO_CHANGE][:LAST_CHANGES]
     if last is None or any(entry.id == last.id for entry in changes):
@@ -137,7 +137,7 @@ def last_changes(entries: Iterable[AuditEntry], last: AuditEntry | None) -> list
 
 
 def by_harm(pools: Iterable[PoolSummary], found: Sequence[Finding]) -> list[PoolSummary]:
-    """The pools in the order of their first finding; those without one after them, by `pain`."""
+    """Return the pools in the order of their first finding; pools without a finding are last, by `pain`."""
     places: dict[str, int] = {}
     for place, one in enumerate(found):
         if one.level != "note":
@@ -146,7 +146,9 @@ def by_harm(pools: Iterable[PoolSummary], found: Sequence[Finding]) -> list[Pool
 
 
 def levels(pools: Iterable[PoolSummary], found: Iterable[Finding]) -> dict[str, str]:
-    """For each pool, the worse of its health and its worst finding: a ready pool with a finding is not healthy."""
+    """Return the worse level of each pool's health and its worst finding, because a ready pool with a finding is not
+    healthy.
+    """
     order = ("bad", "warn", "good")
     result = {_name(pool): health_of(pool).level for pool in pools}
     for one in found:
@@ -156,7 +158,7 @@ def levels(pools: Iterable[PoolSummary], found: Iterable[Finding]) -> dict[str, 
 
 
 def worst(found: Iterable[Finding], top: Iterable[Finding]) -> dict[str, Finding]:
-    """For each pool, its worst finding above the level note; not for pools that already have one at the top."""
+    """Return each pool's worst finding above the level note, except for pools with a finding at the top."""
     told = {one.pool for one in top}
     result: dict[str, Finding] = {}
     for one in found:
@@ -166,7 +168,7 @@ def worst(found: Iterable[Finding], top: Iterable[Finding]) -> dict[str, Finding
 
 
 def pool_lines(trends: Trends) -> dict[str, Sparkline]:
-    """For each pool with requests, the share of them that were in time."""
+    """Draw the share of requests in time of each pool that had requests."""
     found = {}
     for one in trends.pools:
         if any(one.judged):
@@ -176,7 +178,7 @@ def pool_lines(trends: Trends) -> dict[str, Sparkline]:
 
 
 def next_starts(schedules: Iterable[ScheduleItem]) -> list[Start]:
-    """The next start of each schedule that is not paused, the soonest first."""
+    """Return the next start of each schedule that is not paused, the soonest first."""
     found = [
         Start(at=one.next_starts[0].at, local=one.next_starts[0].local, pool=one.pool, schedule=one.name)
         for one in schedules
@@ -190,7 +192,7 @@ def _name(pool: PoolSummary) -> str:
 
 
 def totals(pools: Sequence[PoolSummary], figures: Mapping[str, ShownFigures]) -> Totals:
-    """Sums over the pools; a pool's late requests are the number on its card."""
+    """Return the sums over the pools. A pool's late requests are the number on its card."""
     return Totals(
         desired=sum(pool.desired for pool in pools),
         serving=sum(pool.serving for pool in pools),

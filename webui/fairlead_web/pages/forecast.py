@@ -42,7 +42,7 @@ class ProposedLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastPage(Context):
-    """The forecast, its pictures, and the plan of it that waits, if one was proposed."""
+    """The forecast, its pictures, and the waiting plan that was proposed from it, if there is one."""
 
     template: ClassVar[str] = "pages/forecast.html"
     shell: Shell
@@ -90,7 +90,7 @@ async def _show(visit: Visit, refused: ApiProblem | None) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Plans the proposed schedules as they are now, and redirects to the plan."""
+    """Plan the presently proposed schedules, and redirect to the plan."""
     found = await visit.api.forecast(visit.pool_key())
     if found.request is None:
         raise HTTPException(409, f"{found.unknown or 'the pool has these schedules already'}; nothing is to be planned")

@@ -45,7 +45,7 @@ from fairlead_web.text.time_ranges import TimeRange, stamp
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapTable:
     """A page of the heatmap as text: at most TABLE_ROWS by TABLE_COLUMNS. `left`, `right`, `up` and `down` are the
-    first column or row of the adjacent pages, None if there is none.
+    first column or row of the adjacent pages, None if there is no such page.
     """
 
     columns: list[str]
@@ -71,10 +71,10 @@ class Figure:
     row: str
     """Address of one row's exact numbers."""
     named_each: int
-    """Every how many rows a name is shown: rows of a large map are too low for all names."""
+    """Number of rows per shown name: rows of a large map are too low for all names."""
     picture: str
     without: str | None
-    """The page without this metric; None for the first."""
+    """Address of the page without this metric; None for the first metric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class HeatmapPage(Context):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapWords(Context):
     """The words for a map that was read again: its scale, its summary, and for the first map the ranking and the moves.
-    `has_labels` adds the names of its rows, if they changed.
+    With `has_labels`, the changed names of its rows are added.
     """
 
     template: ClassVar[str] = "pages/heatmap_words.html"
@@ -121,9 +121,7 @@ class HeatmapWords(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatmapFrame(Context):
-    """The data of the page's live parts. The map itself is updated by columns, so none of these parts
-    needs its cells.
-    """
+    """The data of the page's live parts. The map itself is updated by columns, so these parts do not need its cells."""
 
     template: ClassVar[str] = "layouts/page.html"
     shell: Shell
@@ -134,7 +132,7 @@ DAY_SECONDS = 86400
 NAMED_ROWS, NAMED_EACH = 256, 5
 RANKED = 8
 LOW_HURTS = "hit_rate"
-"""The metric for which low values are bad."""
+"""The metric whose low values are bad."""
 PALETTES = {"plain": cividis, "limited": limited, "change": change}
 
 
@@ -211,7 +209,9 @@ def _figure(visit: Visit, drawn: Layer, asked: Asked, extremes: Sequence[Extreme
 
 
 def _worst(visit: Visit, heatmap: Heatmap, extremes: Sequence[Extremes]) -> str | None:
-    """Link to the explanation of the newest cell with the highest value, or the lowest if low values are bad."""
+    """Return a link to the explanation of the newest cell with the highest value, or with the lowest if low values are
+    bad.
+    """
     if heatmap.group != "instance" or not extremes:
         return None
     peaks, best = _peaks(heatmap, extremes), min if heatmap.metric == LOW_HURTS else max
@@ -224,12 +224,12 @@ def _worst(visit: Visit, heatmap: Heatmap, extremes: Sequence[Extremes]) -> str 
 
 
 def _peaks(heatmap: Heatmap, extremes: Sequence[Extremes]) -> list[tuple[float, HeatmapRow]]:
-    """The worst value of each row: the highest, or the lowest if low values are bad."""
+    """Return the worst value of each row: the highest, or the lowest if low values are bad."""
     return [(one.lowest if heatmap.metric == LOW_HURTS else one.highest, one.row) for one in extremes]
 
 
 async def png(visit: Visit) -> Response:
-    """The picture, one pixel per cell."""
+    """Return the picture, one pixel per cell."""
     drawn = await layer(visit, asked_of(visit))
     body = picture(drawn.heatmap, drawn.earlier)
     etag = f'"{hashlib.sha256(body).hexdigest()[:24]}"'
@@ -240,7 +240,7 @@ async def png(visit: Visit) -> Response:
 
 
 async def palette(visit: Visit) -> Response:
-    """A legend's bar: all levels of a palette in a row."""
+    """Return a legend's bar: all levels of a palette in a row."""
     kind = visit.request.path_params["kind"]
     if kind not in PALETTES:
         raise HTTPException(404)
@@ -249,8 +249,8 @@ async def palette(visit: Visit) -> Response:
 
 
 async def binary(visit: Visit) -> Response:
-    """The canvas's input; see `heatmaps.cells.packed`. `words` adds the page's text about the map, and `words=rows`
-    also the names of its rows.
+    """Return the canvas's input; see `heatmaps.cells.packed`. `words` adds the page's text about the map, and
+    `words=rows` also the names of its rows.
     """
     asked = asked_of(visit)
     drawn = await layer(visit, asked)
@@ -273,7 +273,7 @@ def _words(visit: Visit, drawn: Layer, asked: Asked) -> HeatmapWords:
 
 
 async def as_json(visit: Visit) -> Response:
-    """The API's answer; `instance` narrows it to one row, for exact numbers of big maps."""
+    """Return the API's answer. `instance` narrows it to one row, for exact numbers of large maps."""
     heatmap = (await layer(visit, _alone(visit))).heatmap
     if wanted := visit.param("instance"):
         heatmap = _only(heatmap, wanted)
@@ -281,7 +281,7 @@ async def as_json(visit: Visit) -> Response:
 
 
 async def as_csv(visit: Visit) -> Response:
-    """The picture as numbers."""
+    """Return the picture as numbers."""
     heatmap = (await layer(visit, _alone(visit))).heatmap
     name = f"heatmap-{heatmap.pool.replace('/', '-')}-{heatmap.metric}.csv"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
@@ -289,17 +289,19 @@ async def as_csv(visit: Visit) -> Response:
 
 
 def _alone(visit: Visit) -> Asked:
-    """The request without its comparison: files contain only the numbers of the range."""
+    """Return the choices without the comparison, because files contain only the numbers of the range."""
     return replace(asked_of(visit), compare=None)
 
 
 def several_roles(heatmap: Heatmap) -> bool:
-    """Whether instances of different roles have rows."""
+    """Return whether instances of different roles have rows."""
     return len({row.role for row in heatmap.rows}) > 1
 
 
 def ranked(heatmap: Heatmap, extremes: Sequence[Extremes]) -> list[tuple[HeatmapRow, str, float]]:
-    """The worst rows: row, peak as text, bar length 0-100. If low values are bad, the lowest rows."""
+    """Return the worst rows: row, peak as text, bar length 0-100. If low values are bad, the lowest rows
+    are the worst.
+    """
     low, peaks = heatmap.metric == LOW_HURTS, _peaks(heatmap, extremes)
     peaks.sort(key=lambda item: (item[0] if low else -item[0], item[1].instance))
     top = heatmap.maximum if low else peaks[0][0] if peaks else 0.0
@@ -308,7 +310,7 @@ def ranked(heatmap: Heatmap, extremes: Sequence[Extremes]) -> list[tuple[Heatmap
 
 
 def table(heatmap: Heatmap, first_column: int, first_row: int) -> HeatmapTable:
-    """A page of the numbers; by default the newest columns and the first rows."""
+    """Return a page of the numbers, by default the newest columns and the first rows."""
     last = max(0, heatmap.columns - TABLE_COLUMNS)
     left, top = min(first_column - 1, last) if first_column else last, max(0, first_row - 1)
     rows = heatmap.rows[top : top + TABLE_ROWS]
@@ -328,7 +330,7 @@ def table(heatmap: Heatmap, first_column: int, first_row: int) -> HeatmapTable:
 
 
 def _clicked(visit: Visit, heatmap: Heatmap, stacked: int) -> Response:
-    """Answers a click on the picture without scripts: redirects to the instance, over the time window of the cell."""
+    """Answer a click on the picture without scripts: redirect to the instance, over the time window of the cell."""
     cell = cell_at(heatmap, whole(visit.param("cell.x")), whole(visit.param("cell.y")), stacked)
     if cell is None or heatmap.group != "instance":
         rest = {name: value for name, value in visit.here.params.items() if not name.startswith("cell.")}

@@ -1,4 +1,4 @@
-"""`/help` and `/-/version`: words, keys, patterns; which release this is."""
+"""`/help` and `/-/version`: a page with words, keys and patterns; and the running release."""
 
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -95,7 +95,9 @@ async def release(visit: Visit) -> Response:
 
 
 async def session(visit: Visit) -> Response:
-    """Whether the API answers and knows this session: asked before a form is sent, so that none is lost."""
+    """Answer whether the API answers and knows this session. Scripts ask this before they send a form, so that no form
+    is lost.
+    """
     return JSONResponse({"subject": (await visit.api.whoami()).subject})
 
 

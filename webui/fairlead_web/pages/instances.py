@@ -50,9 +50,9 @@ class InstancesPage(Context):
     states: list[Facet]
     may_drain: bool
     drains: dict[str, PlanKind | None]
-    """For each instance, the plan that drains it or cancels its drain; None if there is none."""
+    """For each instance, the kind of plan that drains it or cancels its drain; None if neither is possible."""
     figures: dict[str, ShownInstance]
-    """Each instance's figures over the range; empty if they are not available now."""
+    """Each instance's figures over the range; empty if they are currently unavailable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class CacheRow:
     answered: int
     exact_share: float | None
     off_share: float | None
-    """The tokens by which assumptions were wrong, as a share of all cached tokens."""
+    """Number of wrongly assumed tokens as a share of all cached tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class InstancePage(Context):
     shown: ShownInstance | None
     """The instance's figures over the range."""
     passing: frozenset[str]
-    """Engine conditions that come and go."""
+    """Engine conditions that are only temporary."""
     caches: list[CacheRow]
     learnt: Learnt
     states: list[StateBar]
@@ -108,8 +108,8 @@ class InstancePage(Context):
 
 
 ROWS = 100
-"""Maximum number of rows of the list; large, because each row has few elements and a pool's instances are compared with
-each other.
+"""Maximum number of rows of the list. It is large, because each row has few elements and people compare a pool's
+instances with each other.
 """
 STATES = tuple(InstanceState)
 """Instance states, in the order of an instance's life."""
@@ -123,10 +123,10 @@ CACHE_WORDS = {
     "wrong-block-size": ("by own history", "Its KV blocks have another size than those of the pool's other instances."),
     "silent": ("by own history", "It publishes no KV events."),
 }
-"""State of a KnownCache → how a router knows the cache, and why."""
+"""State of a KnownCache → how a router knows the cache, and an explanation."""
 STATE_WIDTH = 1080
 EXPLAINED = timedelta(hours=1)
-"""The longest range that the page explains, at the end of the page's range: over a longer one little stands out."""
+"""Longest stretch, at the end of the page's range, that the page explains. Over a longer one, little stands out."""
 EXPLAINED_METRIC = "pending_prefill_tokens"
 ROLES = tuple(Role)
 SORTS: dict[str, Callable[[InstanceSummary, InstanceFigures | None], tuple[float | str, ...]]] = {
@@ -144,8 +144,8 @@ SORTS: dict[str, Callable[[InstanceSummary, InstanceFigures | None], tuple[float
 
 
 async def index(visit: Visit) -> Response:
-    """A page of the matching instances. The pool's answer has all of them, so search, states and order apply to the
-    whole list.
+    """Show a page of the matching instances. The API's answer has all instances of the pool, so search, states and
+    order apply to the whole list.
     """
     key = visit.pool_key()
     pool, advice = await asyncio.gather(visit.api.pool(key), visit.attempt("advice", visit.api.advice(key)))
@@ -186,7 +186,7 @@ async def index(visit: Visit) -> Response:
 
 
 def known_figures(found: FiguresByInstance | None, instance: str) -> InstanceFigures | None:
-    """The figures of an instance; None if no part of the range has been rolled up."""
+    """Return the figures of an instance; None if no part of the range has been rolled up."""
     figures = found.of(instance) if found else None
     return figures if figures and figures.known else None
 
@@ -196,7 +196,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Asks for a plan that cordons or drains the instance, ends that, or takes an engine out, and redirects to it.
+    """Request a plan that cordons or drains the instance, ends either, or removes an engine, and redirect to the plan.
 
     A refusal is shown on the instance's page.
     """
@@ -217,14 +217,16 @@ async def plan(visit: Visit) -> Response:
 
 
 def mark_for(state: InstanceState) -> PlanKind | None:
-    """The mark that an instance in this state can be given; None if cordoning would change nothing."""
+    """Return the kind of plan that cordons or uncordons an instance in this state; None if cordoning would change
+    nothing.
+    """
     if state is InstanceState.CORDONED:
         return PlanKind.UNCORDON
     return PlanKind.CORDON if state in ACCEPTING else None
 
 
 def drain_for(state: InstanceState, reason: str) -> PlanKind | None:
-    """The request that drains an instance, or that cancels its drain."""
+    """Return the kind of plan that drains an instance or cancels its drain; None if neither is possible."""
     if state is InstanceState.DRAINING:
         return PlanKind.UNDRAIN if reason == DrainReason.REQUESTED else None
     return PlanKind.DRAIN if state is not InstanceState.GONE else None
@@ -291,7 +293,7 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
 
 
 def cache_row(one: CacheKnowledge) -> CacheRow:
-    """A router's knowledge in words and shares."""
+    """Return a router's knowledge in words and shares."""
     word, why = CACHE_WORDS.get(one.state, (one.state, ""))
     if one.gaps:
         lost = f", {one.batches_lost:,} of them for good" if one.batches_lost else ""
@@ -310,7 +312,7 @@ def cache_row(one: CacheKnowledge) -> CacheRow:
 
 
 def state_band(transitions: Sequence[InstanceTransition], chosen: TimeRange) -> list[StateBar]:
-    """States over the range as bars."""
+    """Return the states over the range as bars."""
     ordered = sorted(transitions, key=lambda item: item.at)
     bars: list[StateBar] = []
     for index, item in enumerate(ordered):

@@ -21,10 +21,9 @@ from fairlead_web.text.typed_text import ungrouped, whole_number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeysPage(Context):
-    """The keys.
+    """The page of keys.
 
-    `created` is set only in the answer that shows a new secret; `typed` has the values of a refused form, by
-    field.
+    `created` is set only in the answer that shows a new secret; `typed` has the values of a refused form, by field.
     """
 
     template: ClassVar[str] = "pages/keys.html"
@@ -36,7 +35,7 @@ class KeysPage(Context):
     present: dict[str, dict[str, str]]
     """The fields of each key's own form, by its id."""
     edited: str | None
-    """The key that is edited."""
+    """The key that is being edited."""
     problem: Problem | None
 
 
@@ -64,7 +63,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def create(visit: Visit) -> Response:
-    """Make a key. Its secret is shown in this answer only."""
+    """Make a key. Only this answer shows its secret."""
     typed = await _typed(visit)
     try:
         return await _page(visit, created=await visit.api.create_gateway_key(_request(typed)))
@@ -75,7 +74,7 @@ async def create(visit: Visit) -> Response:
 
 
 async def change(visit: Visit) -> Response:
-    """Change a key; a refused form stays open in its row."""
+    """Change a key. A refused form stays open in its row."""
     key, typed = _key(visit), await _typed(visit)
     try:
         await visit.api.change_gateway_key(key, _change(typed))
@@ -87,7 +86,7 @@ async def change(visit: Visit) -> Response:
 
 
 async def rotate(visit: Visit) -> Response:
-    """Give a key another secret. It is shown in this answer only."""
+    """Give a key another secret. Only this answer shows it."""
     hours = str((await visit.form()).get("hours", "")).strip()
     try:
         rotation = GatewayKeyRotation(hours=_whole("hours", hours) or 0)
@@ -99,7 +98,7 @@ async def rotate(visit: Visit) -> Response:
 
 
 async def explain(visit: Visit) -> Response:
-    """Allow a key's requests to have their decisions kept, or stop allowing it."""
+    """Allow or forbid a key's requests to have their decisions kept."""
     asked = GatewayKeyChange(explain=bool((await visit.form()).get("explain")))
     try:
         await visit.api.change_gateway_key(_key(visit), asked)
@@ -118,7 +117,7 @@ async def _typed(visit: Visit) -> dict[str, str]:
 
 
 def _request(typed: dict[str, str]) -> GatewayKeyRequest:
-    """Raises InvalidInput."""
+    """Return the request for a new key. Raises InvalidInput."""
     return GatewayKeyRequest(
         name=typed["name"],
         pools=_words(typed["pools"]),
@@ -135,8 +134,8 @@ def _request(typed: dict[str, str]) -> GatewayKeyRequest:
 
 
 def _change(typed: dict[str, str]) -> GatewayKeyChange:
-    """What stands in the form, in which an empty field takes a limit away; without days the end stays. Raises
-    InvalidInput.
+    """Return the change that the form describes. An empty field removes its limit; without days, the expiry stays.
+    Raises InvalidInput.
     """
     asked = _request(typed)
     return GatewayKeyChange(
@@ -174,14 +173,14 @@ async def revoke(visit: Visit) -> Response:
 
 
 def _present(key: GatewayKey) -> dict[str, str]:
-    """A key as its form has it; its end is empty, because the form asks for days."""
+    """Return a key's values for its form. The expiry is empty, because the form asks for days."""
     texts = {name: _shown(name, getattr(key, name, None)) for name in FIELDS}
     listed = {"pools": ", ".join(key.pools), "models": ", ".join(key.models), "days": "", "explain": "1" if key.explain else ""}
     return {**texts, **listed}
 
 
 def _shown(name: str, value: object) -> str:
-    """A field's value as its input has it, thousands separated."""
+    """Format a field's value for its input, with thousands separated."""
     if value is None:
         return ""
     if name in ("budget_day", "budget_month"):

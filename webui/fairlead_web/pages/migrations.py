@@ -36,7 +36,7 @@ from fairlead_web.text.addresses import Here, pool_path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixCell:
-    """The moves from one instance to another: `heat` 0-9 for shading, `url` of the list of these moves."""
+    """The moves from one instance to another: `heat` 0-9 for shading, and `url` of the list of these moves."""
 
     count: int
     heat: int
@@ -45,7 +45,7 @@ class MatrixCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowMatrix:
-    """Rows are sources, columns targets, both sorted by how many moves they have.
+    """A matrix of moves. Rows are sources, columns targets, both sorted by their number of moves.
 
     `hidden` counts the moves of instances that are not shown.
     """
@@ -59,7 +59,7 @@ class FlowMatrix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveWords:
-    """The names of a kind of move.
+    """The words for a kind of move.
 
     `one` and `many` are for sentences; `topic` is the topic of the live stream and the name of the path.
     """
@@ -85,13 +85,13 @@ class MovesPage(Context):
     newest: Sequence[Migration | ReRoute]
     timeline: StackedTimeline | None
     matrix: FlowMatrix | None
-    """For one pool: there are no moves between instances of two pools."""
+    """The flow matrix of one pool; None without a pool, because there are no moves between instances of two pools."""
     ways: list[MigrationFlow]
-    """The most frequent moves, if no matrix is shown."""
+    """The most frequent pairs of instances, if no matrix is shown."""
     counted: int
     effect: MovesEffect | None
     by_trigger: list[tuple[BindingReason, int, int]]
-    """For each trigger, how often it occurs, and its colour class."""
+    """For each trigger, its number of moves and its colour class."""
     counted_from: datetime | None
 
 
@@ -99,7 +99,7 @@ class MovesPage(Context):
 class MoveTime:
     """One line of the comparison of prediction and outcome.
 
-    `length` is its share of the longest, 0-100.
+    `length` is the line's share of the longest, 0-100.
     """
 
     words: str
@@ -117,7 +117,7 @@ class MovePage(Context):
     times: list[MoveTime]
     effect: NetEffect
     cause: list[tuple[str, str]]
-    """The figures that decided."""
+    """Names and values of the figures that decided."""
     steps: list[MoveStep]
     """The steps of a migration; a re-route has none."""
     decision: RoutingDecision | None
@@ -127,7 +127,7 @@ FILTERS = ("pool", "source", "target", "trigger", "outcome", "session", "paid_of
 MATRIX_MOST = 16
 WAYS = 10
 AROUND = timedelta(minutes=10)
-"""The decision of a move is searched this long before and after the move."""
+"""How long before and after a move its decision is searched."""
 
 MIGRATIONS = MoveWords(
     one="migration",
@@ -164,7 +164,9 @@ async def index_reroutes(visit: Visit) -> Response:
 
 
 async def _figures(visit: Visit) -> RangeFigures | None:
-    """The figures of the pool that the filter names, or of all pools; None if it names no pool."""
+    """Return the figures of the pool that the filter names, or of all pools without a filter; None if the filter does
+    not name a valid pool.
+    """
     try:
         pool = PoolKey.parse(named) if (named := visit.param("pool")) else None
     except ValueError:
@@ -182,7 +184,7 @@ async def _living(visit: Visit, pool: PoolKey | None) -> RangeFigures | None:
 
 
 def _filters(visit: Visit) -> tuple[Query, Query]:
-    """The filters of the list, and those of the pictures beside it."""
+    """Return the filters of the list, and the filters of the pictures beside it."""
     filters = visit.filters(*FILTERS, ranged=True, results="results") | visit.range.counted
     return filters, {name: value for name, value in filters.items() if name not in {"cursor", "limit"}}
 
@@ -223,7 +225,9 @@ def _by_trigger(counts: Mapping[BindingReason, int]) -> list[tuple[BindingReason
 
 
 def flow_matrix(matrix: MigrationMatrix, here: Here) -> FlowMatrix:
-    """The busiest instances as rows (from) and columns (to); totals count the shown moves, `hidden` all others."""
+    """Return the busiest instances as rows (from) and columns (to). Totals count the shown moves, `hidden`
+    all others.
+    """
     busiest: Counter[str] = Counter()
     counts: dict[tuple[str, str], int] = {}
     for flow in matrix.flows:
@@ -278,7 +282,7 @@ async def _one(visit: Visit, words: MoveWords, move: Migration | ReRoute) -> Res
 
 
 async def _decision(visit: Visit, move: Migration | ReRoute) -> RoutingDecision | None:
-    """The sampled decision of the same request; it lists the candidates that were compared."""
+    """Return the sampled decision of the same request, which lists the compared candidates."""
     if not move.request:
         return None
     around = {"from": (move.at - AROUND).isoformat(), "to": (move.at + AROUND).isoformat()}
@@ -287,12 +291,12 @@ async def _decision(visit: Visit, move: Migration | ReRoute) -> RoutingDecision 
 
 
 async def _history(visit: Visit, move: Migration | ReRoute) -> list[BindingHistoryItem] | None:
-    """The homes of the session that moved; None if they could not be read."""
+    """Return the homes of the session that moved; None if they could not be read."""
     return await visit.attempt("session", _homes(visit, move)) if isinstance(move, Migration) else None
 
 
 async def _homes(visit: Visit, move: Migration) -> list[BindingHistoryItem]:
-    """A session's homes; empty if the session is already forgotten."""
+    """Return a session's homes; empty if the session is already forgotten."""
     try:
         return (await visit.api.session(PoolKey.parse(move.pool), move.session)).history
     except ApiProblem as error:
@@ -302,7 +306,7 @@ async def _homes(visit: Visit, move: Migration) -> list[BindingHistoryItem]:
 
 
 def times(move: Migration | ReRoute) -> list[MoveTime]:
-    """The prediction for staying, the prediction for moving and the outcome, on one scale."""
+    """Return the prediction for staying, the prediction for moving and the outcome, on one scale."""
     rows = [
         (f"Predicted for staying on {move.origin}", move.predicted_source_ttft_seconds, "stay"),
         (f"Predicted for moving to {move.destination}", move.predicted_target_ttft_seconds, "move"),

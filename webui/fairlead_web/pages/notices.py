@@ -16,12 +16,12 @@ from fairlead_web.frame.shells import Crumb, Shell
 from fairlead_web.frame.visits import PAGE_ROWS, Visit
 
 MOST_WEBHOOKS = 100
-"""As many as the API allows."""
+"""Maximum number of webhooks that the page reads, the API's own limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticesPage(Context):
-    """Webhooks, and notices to all of them or to `webhook`.
+    """The page of webhooks, and of the notices to all webhooks or to `webhook`.
 
     `created` is set only in the answer that shows a new webhook's secret; `typed` has the values of a refused form, by
     field. `names` has the webhooks' names by id.
@@ -42,7 +42,7 @@ class NoticesPage(Context):
 
 
 FIELDS = dict.fromkeys(("name", "url", "pools"), "") | {"form": NoticeForm.JSON.value}
-"""The form's fields of text, and their initial values."""
+"""The form's text fields, and their initial values."""
 REFUSALS = frozenset({400, 403, 404, 409, 422})
 
 
@@ -51,7 +51,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def create(visit: Visit) -> Response:
-    """Make a webhook. Its secret is shown in this answer only; its address is not repeated, also if it was refused."""
+    """Make a webhook. Only this answer shows its secret. The address is never shown again, even after a refusal."""
     form = await visit.form()
     typed = {name: str(form.get(name, "")).strip() for name in FIELDS}
     kinds = frozenset(one for one in SUBSCRIBED if form.get(f"kind-{one}"))

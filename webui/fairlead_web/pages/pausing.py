@@ -1,6 +1,6 @@
 """`/pause-migrations`: pauses or resumes the migrations of all pools, with a plan for each and one click for all.
 
-If there are more pools than fit on a page, they are planned part by part, by name.
+If there are more pools than fit on a page, they are planned in parts, in order of name.
 """
 
 import asyncio
@@ -29,23 +29,25 @@ MOST = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PausingPage(Context):
-    """The pools and, once planned, the plan of each. `refused` says why there is no plan, or why it was not applied."""
+    """The pools and, once planned, the plan of each. `refused` is why a pool has no plan, or why its plan was not
+    applied.
+    """
 
     template: ClassVar[str] = "pages/pausing.html"
     shell: Shell
     pools: list[PoolSummary]
-    """The shown pools: first the planned ones, then those that are not yet as desired."""
+    """The shown pools: first the planned pools, then the pools that are not in the desired state yet."""
     total: int
     """The number of all pools."""
     wanted: str
     changing: int
-    """The number of all pools that are not as desired."""
+    """The number of all pools that are not in the desired state."""
     left: int
-    """How many of these have no plan on this page."""
+    """The number of these pools that have no plan on this page."""
     after: str
-    """The last pool that was planned for; the next part begins after it."""
+    """The last pool that was planned. The next part begins after it."""
     at_once: int
-    """Pools of the next part."""
+    """Number of pools of the next part."""
     plans: dict[str, Plan]
     refused: dict[str, str]
     can_apply: bool
@@ -57,7 +59,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Asks for plans for the next part of the pools that are not as desired, and shows them on one page."""
+    """Request plans for the next part of the pools that are not in the desired state, and show them on one page."""
     form = await visit.form()
     wanted = _mode(str(form.get("to", "")))
     pools = _next([one for one in await _pools(visit) if one.migrations != wanted], str(form.get("after", "")))
@@ -70,7 +72,7 @@ async def plan(visit: Visit) -> Response:
 
 
 async def apply(visit: Visit) -> Response:
-    """Applies the open plans of the page, each once; a refusal is shown next to its pool."""
+    """Apply the open plans of the page, each once. A refusal is shown next to its pool."""
     form = await visit.form()
     wanted, reason = _mode(str(form.get("to", ""))), str(form.get("reason", "")).strip()
     ids = _ids(str(form.get("plans", "")))
@@ -118,7 +120,7 @@ async def _pools(visit: Visit) -> list[PoolSummary]:
 
 
 def _next(pools: list[PoolSummary], after: str) -> list[PoolSummary]:
-    """The part of the pools that comes after this one by name; the first part again after the last pool."""
+    """Return the part of the pools after `after` in order of name; after the last pool, the first part again."""
     return [one for one in pools if _order(_name(one)) > _order(after)][:MOST] or pools[:MOST]
 
 
@@ -127,7 +129,7 @@ def _name(pool: PoolSummary) -> str:
 
 
 def _order(name: str) -> tuple[str, ...]:
-    """As the API lists pools: by namespace, then by name."""
+    """Return the sort key by which the API lists pools: namespace, then name."""
     return tuple(name.split("/"))
 
 

@@ -1,4 +1,4 @@
-"""`/plans/{id}`: the effect of a change, the button that applies it, and the one that undoes it."""
+"""`/plans/{id}`: the effect of a change, with the buttons that apply and undo it."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,7 +26,9 @@ from fairlead_web.text.addresses import pool_path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meanwhile:
-    """Another change since the plan, made by somebody: a revision of the pool's spec, or one not reported yet."""
+    """A change by somebody since the plan was made: a revision of the pool's spec, or a change that is not reported
+    yet.
+    """
 
     revision: int | None
     by: str
@@ -37,7 +39,7 @@ class Meanwhile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedRow:
-    """A quantity in words, without the change and with it; `unknown` says why it is not reliable."""
+    """A quantity in words, without the change and with it; `unknown` is why it is not reliable."""
 
     words: str
     before: str
@@ -56,7 +58,7 @@ class Tile:
 
 
 def tiles_of(effect: PlanEffect) -> list[Tile]:
-    """The figures of an effect that are not zero, whatever kind of plan it is of."""
+    """Return the figures of an effect that are not zero, whatever the kind of plan."""
     replaced = effect.instances_added == effect.instances_removed > 0
     figures = [
         ("Instances replaced", effect.instances_removed if replaced else 0, formats.count, "", "warn"),
@@ -80,7 +82,7 @@ TITLES = {
     PlanKind.CLASSES: "Priority classes",
     PlanKind.FAIRNESS: "Tenants",
 }
-"""The words of kinds that their names do not say."""
+"""Titles of kinds of plans whose name is not a good title."""
 TABS = {
     PlanKind.SLO: "slo",
     PlanKind.SCHEDULE: "schedules",
@@ -92,7 +94,7 @@ TABS = {
     PlanKind.UNPIN: "sessions",
     **dict.fromkeys((PlanKind.SCALE, PlanKind.ENGINES, *OF_INSTANCES), "instances"),
 }
-"""The pool's tab that shows what a plan changes; the spec for the other kinds."""
+"""The pool's tab that shows what a plan changes; for other kinds, the spec."""
 
 
 AT_WORK = frozenset({ExpectationState.QUEUED, ExpectationState.RUNNING})
@@ -108,9 +110,9 @@ QUANTITIES = {
 class PlanPage(Context):
     """The page of a plan.
 
-    `confirm` and `reason` are the last values sent; `problem` says why applying was refused. `meanwhile` lists what was
-    changed since the plan. `can_repeat`: whether it was not applied, so that the same change can be planned again.
-    `expectation` is None if it could not be read; `at_work`: whether its simulation is in progress.
+    `confirm` and `reason` are the last values sent; `problem` is why applying was refused. `meanwhile` lists the
+    changes since the plan. `can_repeat` is true if the plan was not applied, so that the same change can be planned
+    again. `expectation` is None if it could not be read; `at_work` is true while its simulation is in progress.
     """
 
     template: ClassVar[str] = "pages/plan.html"
@@ -120,7 +122,7 @@ class PlanPage(Context):
     title: str
     tiles: list[Tile]
     carried_out: PoolSummary | None
-    """The pool now, after an applied plan that starts or stops instances; None after another."""
+    """The present state of the pool, after an applied plan that starts or stops instances; None after another plan."""
     changes: list[Change]
     problem: Problem | None
     confirm: str
@@ -132,7 +134,7 @@ class PlanPage(Context):
     needed: AccessRole
     expectation: PlanExpectation | None
     hand_over: HandOverResult | None
-    """What was kept of the caches of instances that left; None if it could not be read."""
+    """The part of leaving instances' caches that was kept; None if it could not be read."""
     comments: list[Comment]
     at_work: bool
     expected: list[ExpectedRow]
@@ -152,9 +154,9 @@ async def show(visit: Visit) -> Response:
 
 
 async def apply(visit: Visit) -> Response:
-    """Applies the plan; safe to send twice.
+    """Apply the plan; safe to send twice.
 
-    A refusal shows the plan again with the text that was typed and the reason.
+    A refusal shows the plan again with the typed text and the reason.
     """
     form = await visit.form()
     confirm, reason = str(form.get("confirm", "")).strip(), str(form.get("reason", "")).strip()
@@ -169,7 +171,7 @@ async def apply(visit: Visit) -> Response:
 
 
 async def undo(visit: Visit) -> Response:
-    """Makes the inverse plan and redirects to it."""
+    """Make the inverse plan and redirect to it."""
     plan_id = _id(visit)
     try:
         inverse = await visit.api.undo_plan(plan_id)
@@ -181,7 +183,7 @@ async def undo(visit: Visit) -> Response:
 
 
 async def again(visit: Visit) -> Response:
-    """Plans the same change for the object as it is now, and redirects to that plan."""
+    """Plan the same change for the object in its present state, and redirect to the new plan."""
     plan_id = _id(visit)
     try:
         anew = await visit.api.plan_again(plan_id)
@@ -238,7 +240,7 @@ async def _page(visit: Visit, plan: Plan, problem: Problem | None, confirm: str,
 
 
 def meanwhile_of(conflict: PlanConflict) -> list[Meanwhile]:
-    """The API's description of what changed meanwhile, newest first."""
+    """Return the changes since the plan, as the API describes them, newest first."""
     found = [
         Meanwhile(revision=None, by=one.by or "somebody", at=one.at, reason=one.reason, changes=changes_of(one.diff))
         for one in conflict.meanwhile
@@ -257,7 +259,9 @@ def _row(one: ExpectedFigure) -> ExpectedRow:
 
 
 async def _meanwhile(visit: Visit, pool: PoolKey, plan: Plan) -> list[Meanwhile]:
-    """Revisions of the pool made after a plan that was not applied, newest first: the other person's changes."""
+    """Return the revisions of the pool made after a plan that was not applied, newest first. They are other people's
+    changes.
+    """
     if plan.state not in (PlanState.OPEN, PlanState.SUPERSEDED) or not plan.target.startswith("InferencePool ") or plan.kind.facts.creates:
         return []
     found = await visit.attempt("revisions", visit.api.revisions(pool, limit=10))

@@ -21,14 +21,14 @@ from fairlead_web.text import formats
 from fairlead_web.text.addresses import instance_path
 
 LINES = 300
-"""Lines of the log that are shown."""
+"""Number of lines of the log that are shown."""
 LIVE_SECONDS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodLogPage(Context):
-    """`log` is None where it cannot be read, and `missing` says why. It is read again every `live_seconds`; 0 = never,
-    as the log of a former container does not grow.
+    """The page of a log. `log` is None if it cannot be read, and `missing` gives the reason. The log is read again
+    every `live_seconds`; 0 = never, because the log of a former container does not grow.
     """
 
     template: ClassVar[str] = "pages/pod_log.html"
@@ -82,7 +82,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def _log(visit: Visit, name: str, search: str, container: str | None, *, previous: bool) -> tuple[PodLog | None, str | None]:
-    """The log; or, with None, why there is none."""
+    """Return the log and no reason; or None and the reason why there is none."""
     query: Query = {"lines": LINES, "search": search, "container": container, "previous": previous or None}
     try:
         return await visit.api.pod_log(visit.pool_key(), name, query), None

@@ -1,4 +1,6 @@
-"""`…/{namespace}/{name}/policy`: what each policy does, and the parameters of one, planned as a change of the pool."""
+"""`…/{namespace}/{name}/policy`: what each policy does, and the parameters of one policy, which are planned as a change
+of the pool.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -32,7 +34,7 @@ _NUMBERS = frozenset({"number", "integer"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyRow:
-    """A policy of the list; `missing` names roles that it needs and the pool has not."""
+    """A policy of the list; `missing` names roles that it needs and the pool lacks."""
 
     name: str
     intent: str
@@ -41,7 +43,9 @@ class PolicyRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowRow:
-    """A policy that only advises against the one that decided: how often alike, and where not, what is predicted."""
+    """A policy that only advises, compared with the policy that decided: how often both agreed, and the predictions for
+    decisions in which they did not.
+    """
 
     at: datetime | None
     policy: str
@@ -56,8 +60,8 @@ class ShadowRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyPage(Context):
-    """The list, the form of the `chosen` policy, and the pool's shadows in all and by hour; `present` is the pool's own
-    policy.
+    """The page of policies: the list, the form of the `chosen` policy, and the pool's shadows in total and by hour;
+    `present` is the pool's own policy.
     """
 
     template: ClassVar[str] = "pages/policy.html"
@@ -68,7 +72,7 @@ class PolicyPage(Context):
     form: ChangeForm
     needed: AccessRole
     shadows: list[ShadowRow] | None
-    """None if they could not be read."""
+    """The pool's shadows in total; None if they could not be read."""
     shadow_hours: list[ShadowRow]
 
 
@@ -77,7 +81,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Asks for a plan and redirects to it; a refusal stands at its field."""
+    """Request a plan and redirect to it. A refusal is shown at its field."""
     form = {name: value for name, value in (await visit.form()).items() if isinstance(value, str)}
     chosen = form.get("policy", "")
     try:
@@ -148,14 +152,14 @@ def _row(name: str, roles: set[str]) -> PolicyRow:
 
 
 def _shapes(policy: str) -> dict[str, Shape]:
-    """The parameters of a policy. Raises 404 for a name that is not in the list."""
+    """Return the parameters of a policy. Raises 404 for a name that is not in the list."""
     if policy not in BUILT_IN.names:
         raise HTTPException(404)
     return BUILT_IN.parameters(policy)
 
 
 def fields_of(shapes: Mapping[str, Shape], given: Mapping[str, Any], typed: Mapping[str, str] | None) -> tuple[FormField, ...]:
-    """A field for each parameter, with the value that the spec has, or as it was typed."""
+    """Return a field for each parameter, with the spec's value, or as it was typed."""
     return tuple(_field(name, shape, _shown(given.get(name)) if typed is None else typed.get(name, "")) for name, shape in shapes.items())
 
 
@@ -178,7 +182,7 @@ def _shown(value: Any) -> str:
 
 
 def parameters_of(shapes: Mapping[str, Shape], form: Mapping[str, str]) -> dict[str, Any]:
-    """The parameters that were typed; the others have their defaults. Raises InvalidInput."""
+    """Return the parameters that were typed; others keep their defaults. Raises InvalidInput."""
     return {name: _value(name, shape, text) for name, shape in shapes.items() if (text := form.get(name, "").strip())}
 
 

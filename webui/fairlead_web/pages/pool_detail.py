@@ -32,7 +32,7 @@ from fairlead_web.text import formats
 from fairlead_web.text.yaml_text import yaml_text
 
 MOST_REASONS = 6
-"""Number of decision reasons that are shown one by one."""
+"""Maximum number of decision reasons that are shown individually."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class RoleRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyDocument:
-    """A policy parameter that is itself a document, such as an EndpointPickerConfig, as YAML."""
+    """A policy parameter that is a document, such as an EndpointPickerConfig, as YAML."""
 
     name: str
     text: str
@@ -70,7 +70,7 @@ class PoolPage(Context):
     routing: list[tuple[str, str]]
     documents: list[PolicyDocument]
     notes: tuple[str, ...]
-    """Policy parameters that are accepted but have no effect here, a line each."""
+    """Policy parameters that are accepted but have no effect in this pool, a line each."""
     mix: list[tuple[str, float]] | None
     mixed: int
     learnt: Learnt
@@ -88,7 +88,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Asks the API for a plan and redirects to it; a problem is shown in the form that was sent."""
+    """Request a plan from the API and redirect to it. A problem is shown in the form that was sent."""
     form = {name: value for name, value in (await visit.form()).items() if isinstance(value, str)}
     try:
         made = await visit.api.create_plan(visit.pool_key(), asked(form))
@@ -155,7 +155,7 @@ async def _page(visit: Visit, typed: dict[str, str], problem: Problem | None) ->
 
 
 def mix_of(reasons: Sequence[ReasonCount]) -> list[tuple[str, float]]:
-    """The most frequent reasons with their shares, followed by the share of all others together."""
+    """Return the most frequent reasons with their shares, followed by the share of all others together."""
     of = sum(one.decisions for one in reasons)
     shares: list[tuple[str, float]] = [(one.reason, one.decisions / of) for one in reasons[:MOST_REASONS]]
     rest = len(reasons) - len(shares)
@@ -163,7 +163,7 @@ def mix_of(reasons: Sequence[ReasonCount]) -> list[tuple[str, float]]:
 
 
 def states_of(detail: PoolDetail, role: str | None = None) -> Counter[InstanceState]:
-    """The instances of a role, or of all (None), by their state."""
+    """Count the instances of a role, or of all roles (None), by state."""
     found = Counter[InstanceState]()
     for one in detail.counts:
         if role is None or one.role == role:
@@ -172,7 +172,7 @@ def states_of(detail: PoolDetail, role: str | None = None) -> Counter[InstanceSt
 
 
 def role_rows(detail: PoolDetail) -> list[RoleRow]:
-    """A row per role that has desired or remaining instances."""
+    """Return a row per role that has desired or remaining instances."""
     rows = []
     for name in [role.value for role in Role if role in detail.desired or any(one.role == role for one in detail.counts)]:
         states = states_of(detail, name)
@@ -192,7 +192,7 @@ def role_rows(detail: PoolDetail) -> list[RoleRow]:
 
 
 def ratio_of(detail: PoolDetail) -> str | None:
-    """Prefill to decode, desired and serving; None for a pool with one role."""
+    """Return the ratio of prefill to decode instances, desired and serving; None for a pool with one role."""
     rows = {row.name: row for row in role_rows(detail)}
     if not {Role.PREFILL.value, Role.DECODE.value} <= rows.keys():
         return None
@@ -201,7 +201,7 @@ def ratio_of(detail: PoolDetail) -> str | None:
 
 
 def routing_facts(detail: PoolDetail) -> list[tuple[str, str]]:
-    """The pool's routing settings as words and values."""
+    """Return the pool's routing settings as words and values."""
     spec, pool = detail.spec, detail.pool
     engine = pool.engine if pool.engines_file is None else "runs already"
     facts = [("Model", pool.model), ("Engine", engine), ("Policy", pool.policy)]
@@ -216,12 +216,12 @@ def routing_facts(detail: PoolDetail) -> list[tuple[str, str]]:
 
 
 def parameters(detail: PoolDetail) -> list[tuple[str, Any]]:
-    """The policy's parameters that the spec gives, by name."""
+    """Return the policy's parameters in the spec, by name."""
     return sorted(_at(detail.spec, "routing", "parameters", default={}).items())
 
 
 def parameter_notes(detail: PoolDetail) -> tuple[str, ...]:
-    """The policy's notes on parameters that have no effect; empty for a policy of another package."""
+    """Return the policy's notes on parameters that have no effect; empty for a policy of another package."""
     try:
         policy = _at(detail.spec, "routing", "policy", default=detail.pool.policy)
         return BUILT_IN.check_parameters(policy, dict(parameters(detail))).notes

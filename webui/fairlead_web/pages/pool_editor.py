@@ -1,4 +1,4 @@
-"""`/pools/new` and `…/{namespace}/{name}/edit`: a pool's spec as text, checked and planned."""
+"""`/pools/new` and `…/{namespace}/{name}/edit`: a pool's spec as text, which is checked and planned."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,8 +23,8 @@ REFUSALS = frozenset({400, 403, 404, 409, 422})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditorPage(Context):
-    """The editor. `action` is where its form goes; `name` is None for a pool that exists. `checked` says that the text
-    was checked and is valid; `diff` is its difference to the present spec then.
+    """The editor. `action` is the address to which its form is sent; `name` is None for a pool that exists. `checked`
+    is true if the text was checked and is valid; then `diff` is its difference from the present spec.
     """
 
     template: ClassVar[str] = "pages/pool_editor.html"
@@ -43,7 +43,7 @@ class EditorPage(Context):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Typed:
-    """What stands in the form, and what is wrong with it."""
+    """The content of the form, and what is wrong with it."""
 
     text: str
     name: str | None = None
@@ -58,7 +58,7 @@ async def edit(visit: Visit) -> Response:
 
 
 async def plan_edit(visit: Visit) -> Response:
-    """Checks the text, or asks for a plan of it and redirects there."""
+    """Check the text, or request a plan of it and redirect to the plan."""
     return await _sent(visit, visit.pool_key(), PlanKind.SPEC, None)
 
 
@@ -70,7 +70,7 @@ async def new(visit: Visit) -> Response:
 
 
 async def plan_new(visit: Visit) -> Response:
-    """Checks the text, or asks for a plan of a new pool and redirects there."""
+    """Check the text, or request a plan of a new pool and redirect to the plan."""
     form = await visit.form()
     name = str(form.get("name", "")).strip()
     try:

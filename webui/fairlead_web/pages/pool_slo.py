@@ -27,7 +27,7 @@ TARGETS = ("ttft", "tpot", "percentile")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRow:
-    """A version, and its changes from the previous one in words."""
+    """A version, and its changes from the previous version in words."""
 
     version: SloVersion
     changes: str
@@ -35,8 +35,8 @@ class VersionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSloPage(Context):
-    """`targets` are the other targets as typed, or else those of the spec; `asked` says whether some were typed.
-    `windows` have a cell for all requests and then one per class of `classes`.
+    """The page of objectives. `targets` are the other targets as typed, or those of the spec; `asked` is true if
+    targets were typed. `windows` have a cell for all requests and then one per class of `classes`.
     """
 
     template: ClassVar[str] = "pages/pool_slo.html"
@@ -100,7 +100,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def _other(visit: Visit, start: str, end: str, typed: dict[str, str]) -> tuple[SloWhatIf | None, str | None]:
-    """The share of requests that would have met other targets, or why it is unknown."""
+    """Return the share of requests that would have met other targets, or why it is unknown."""
     try:
         percentile = float(typed["percentile"]) if typed["percentile"] else None
     except ValueError:
@@ -116,8 +116,8 @@ async def _other(visit: Visit, start: str, end: str, typed: dict[str, str]) -> t
 
 
 def windows(burn: SloBurn, classes: Sequence[str], age_seconds: float) -> list[tuple[str, list[BurnWindow | None]]]:
-    """A row per window: all requests, then each class. Windows beyond the first that covers the pool's age would repeat
-    its numbers.
+    """Return a row per window: all requests, then each class. Windows beyond the first that covers the pool's age are
+    left out, because they would repeat its numbers.
     """
     found = {(one.window, one.priority_class): one for one in burn.windows}
     covering = min((one.seconds for one in burn.windows if one.seconds >= age_seconds), default=inf)
@@ -126,7 +126,7 @@ def windows(burn: SloBurn, classes: Sequence[str], age_seconds: float) -> list[t
 
 
 def changes(before: SloVersion | None, after: SloVersion) -> str:
-    """What a version changed, in words; empty for the first."""
+    """Describe what a version changed; empty for the first version."""
     if before is None:
         return ""
     told = []

@@ -32,11 +32,11 @@ class PoolsPage(Context):
     total: int
     """Number of pools, matching or not."""
     cut: str
-    """Which part of all pools the page has, if there are too many; else empty."""
+    """The part of all pools that the page has, if there are too many; otherwise empty."""
     facets: dict[str, list[Facet]]
     sort: str
     figures: dict[str, ShownFigures]
-    """The figures of the range by pool; only the first pools have them where there are too many."""
+    """The figures of the range by pool. If there are too many pools, only the first pools have figures."""
 
 
 def _health(pool: PoolSummary) -> str:
@@ -46,7 +46,7 @@ def _health(pool: PoolSummary) -> str:
 
 
 MOST = 1_000
-"""Maximum number of pools in the list; people must be able to find a pool here."""
+"""Maximum number of pools in the list. It is high, because people must be able to find a pool in it."""
 FACETS: dict[str, Callable[[PoolSummary], str]] = {
     "namespace": lambda pool: pool.namespace,
     "engine": lambda pool: pool.engine,
@@ -65,7 +65,7 @@ SORTS: dict[str, Callable[[PoolSummary, RangeFigures | None], tuple[float | str,
 
 
 async def index(visit: Visit) -> Response:
-    """A page of the matching pools. All are read, so search, facets and order apply to the whole list."""
+    """Show a page of the matching pools. All pools are read, so search, facets and order apply to the whole list."""
     pools, advice = await asyncio.gather(visit.first_pools(MOST), visit.attempt("advice", visit.api.advice()))
     visit = visit.since(pool.created_at for pool in pools.items)
     asked = visit.range.asked
@@ -102,7 +102,7 @@ def _name(pool: PoolSummary) -> str:
 
 
 def chosen(pools: Sequence[PoolSummary], here: Here) -> list[PoolSummary]:
-    """The pools that match every facet of the URL and whose name or model contains `q`."""
+    """Return the pools that match every facet of the URL and whose name or model contains `q`."""
     wanted = (here.params.get("q") or "").lower()
     return [
         pool
@@ -113,7 +113,9 @@ def chosen(pools: Sequence[PoolSummary], here: Here) -> list[PoolSummary]:
 
 
 def facets(pools: Sequence[PoolSummary], here: Here) -> dict[str, list[Facet]]:
-    """Values of each facet with their counts; facets with a single value are left out unless chosen."""
+    """Return the values of each facet with their counts. Facets with a single value are left out unless that value is
+    chosen.
+    """
     result: dict[str, list[Facet]] = {}
     for name, value in FACETS.items():
         found = facet(here, name, (value(pool) for pool in pools))

@@ -17,12 +17,14 @@ from fairlead_web.frame.visits import Visit
 DAY = "now-24h"
 """The default range."""
 FAR = 0.5
-"""From this drift on (in standard deviations) the page warns: the requests differ from those that trained the model."""
+"""Minimum drift (in standard deviations) at which the page warns that the requests differ from those that trained the
+model.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRow:
-    """A model; `share` (0-1) of the choices until it came that a model made, None when there were none."""
+    """A model; `share` (0-1) of the choices before this model that a model made, None if there were no choices."""
 
     model: PredictorModel
     share: float | None
@@ -62,13 +64,13 @@ async def show(visit: Visit) -> Response:
 
 
 def share_by_model(figures: ModelFigures) -> float | None:
-    """The share (0-1) of the choices that a model made; None when there were none."""
+    """Return the share (0-1) of the choices that a model made; None if there were no choices."""
     choices = figures.learned_choices + sum(figures.heuristic_choices.values())
     return figures.learned_choices / choices if choices else None
 
 
 def reasons(figures: ModelFigures) -> list[tuple[str, int]]:
-    """Why the heuristic chose, most often first."""
+    """Return why the heuristic chose, the most frequent reason first."""
     return sorted(figures.heuristic_choices.items(), key=lambda one: (-one[1], one[0]))
 
 

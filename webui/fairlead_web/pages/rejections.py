@@ -1,4 +1,4 @@
-"""`/rejections`: the refused requests, grouped by cause, with what to do about it."""
+"""`/rejections`: the refused requests, grouped by cause, with the remedies."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -21,10 +21,10 @@ class RejectionsPage(Context):
     shell: Shell
     report: RejectionReport
     causes_counted: dict[str, str]
-    """Requests by cause over the range; empty if the page shows one priority class and its chart does not."""
+    """Requests by cause over the range; empty if the page shows only one priority class, since its chart shows all."""
     groups: list[tuple[RejectionGroup, str, Sparkline]]
     fixed: frozenset[str]
-    """Pools whose number of instances cannot be changed here."""
+    """Pools whose number of instances cannot be changed by a plan."""
     causes: dict[str, str]
     """The words for each cause."""
 

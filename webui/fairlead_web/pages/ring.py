@@ -22,12 +22,14 @@ from fairlead_web.text import formats
 SHOWN_MOVES = 12
 SHOWN_ROWS = 50
 UNEVEN = 0.25
-"""From this imbalance on the page calls the ring uneven: with 160 anchors it usually stays below."""
+"""Imbalance from which the page calls the ring uneven; with 160 anchors it usually stays below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareRow:
-    """An instance with its bars, 0 to 100 of the widest share on the page; `fair` is where its bar should end."""
+    """An instance with its bars, 0 to 100 of the widest share on the page; `fair` is the length that its bar should
+    have.
+    """
 
     instance: RingInstance
     bar: float
@@ -37,8 +39,8 @@ class ShareRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingPage(Context):
-    """`add`, `remove` and `anchors` are the change as typed; `problem` says why the API could not be asked. `shown` are
-    the listed rows; `fuller` and `emptier` are the first row numbers of the adjacent pages.
+    """The page of a ring. `add`, `remove` and `anchors` are the change as typed; `problem` is why the API could not
+    compute it. `shown` are the listed rows; `fuller` and `emptier` are the first row numbers of the adjacent pages.
     """
 
     template: ClassVar[str] = "pages/ring.html"
@@ -67,7 +69,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Asks for a plan of another weight, and redirects to it; a refusal is shown beside the form."""
+    """Request a plan of another weight, and redirect to it. A refusal is shown beside the form."""
     form = await visit.form()
     instance, weight = (str(form.get(name, "")).strip() for name in ("instance", "weight"))
     try:
@@ -121,7 +123,7 @@ async def _page(visit: Visit, instance: str, weight: str, refusal: str | None) -
 
 
 def share_rows(ring: Ring) -> list[ShareRow]:
-    """Rows in the order of their share, instances that are not on the ring come last."""
+    """Return rows in the order of their share. Instances that are not on the ring are last."""
     widest = max((max(one.key_share, one.share_after or 0.0, one.fair_share) for one in ring.instances), default=0.0) or 1.0
     rows = [
         ShareRow(
@@ -136,7 +138,7 @@ def share_rows(ring: Ring) -> list[ShareRow]:
 
 
 def _weight(text: str) -> float | None:
-    """The weight that was typed; none goes back to 1."""
+    """Return the typed weight; None, for empty text, restores the weight 1."""
     try:
         return float(text) if text else None
     except ValueError as error:

@@ -49,7 +49,7 @@ async def index(visit: Visit) -> Response:
 
 
 def rows(decisions: Sequence[ScalingDecisionItem]) -> list[DecisionRow]:
-    """One per decision; values that were not measured are left out."""
+    """Return a row per decision. Values that were not measured are left out."""
     found = []
     for one in decisions:
         grounds = {"need": one.need, "imbalance": one.imbalance, "signals": list(one.signals), "demand": one.demand}

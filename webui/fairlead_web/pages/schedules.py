@@ -1,4 +1,4 @@
-"""`/schedules` and `…/{namespace}/{name}/{schedule}`: windows in time, what they set, and their outcome."""
+"""`/schedules` and `…/{namespace}/{name}/{schedule}`: windows in time, the values that they set, and their outcome."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ roles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewForm:
-    """The form of a new schedule as last submitted; `problem` says what was wrong with it."""
+    """The form of a new schedule as last submitted; `problem` is what was wrong with it."""
 
     pool: str
     name: str
@@ -70,7 +70,7 @@ class NewForm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnWeek:
-    """The week of a schedule that is not planned yet, by the clock of its `zone`, and its first starts."""
+    """The week of a schedule that is not planned yet, in its `zone`, and its first starts."""
 
     zone: str
     grid: WeekGrid
@@ -88,22 +88,22 @@ class SchedulesPage(Context):
     runs: list[ScheduleRun] | None
     form: NewForm
     built: ScheduleForm
-    """The builder, which is beside the form for text."""
+    """The form of the builder, which is beside the form for text."""
     changes: bool
-    """Whether the builder has a schedule that there is."""
+    """Whether the builder changes an existing schedule."""
     week: DrawnWeek | None
     days: tuple[str, ...]
     targets: tuple[tuple[str, str], ...]
     modes: tuple[str, ...]
     zones: tuple[str, ...]
     sets: dict[str, str]
-    """What each schedule sets, by pool and name."""
+    """Description of what each schedule sets, by pool and name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulePage(Context):
-    """One schedule; `preview` has the values in force in its pool at the requested instant `at`. Changing it needs the
-    role `needed`.
+    """One schedule; `preview` has the values in force in its pool at the requested instant `at`. A change of the
+    schedule needs the role `needed`.
     """
 
     template: ClassVar[str] = "pages/schedule.html"
@@ -119,11 +119,11 @@ class SchedulePage(Context):
     actions: tuple[tuple[str, str], ...]
     needed: AccessRole
     in_builder: str | None
-    """Where the builder opens it; None if the builder would lose something of it."""
+    """Address at which the builder opens the schedule; None if the builder cannot express all of it."""
 
 
 def week_of(form: ScheduleForm, now: datetime) -> DrawnWeek:
-    """The seven days from today. Raises InvalidInput for a schedule that the schema refuses."""
+    """Return the seven days from today. Raises InvalidInput for a schedule that the schema refuses."""
     spec = schedule_of(form)
     schedule = read(ScheduleSpec, {**spec, "name": form.name or "new"}, "spec")
     local = now.astimezone(schedule.time_zone)
@@ -171,7 +171,7 @@ async def _index(visit: Visit, form: NewForm | None, status: int = 200, built: S
 
 
 def _drawn(built: ScheduleForm, visit: Visit) -> DrawnWeek | None:
-    """The week of what stands in the builder; None while it says nothing yet."""
+    """Return the week of the builder's schedule; None while the form is incomplete."""
     try:
         return week_of(built, visit.now)
     except InvalidInput:
@@ -179,12 +179,12 @@ def _drawn(built: ScheduleForm, visit: Visit) -> DrawnWeek | None:
 
 
 def _usual_zone(visit: Visit, listed: Sequence[ScheduleItem]) -> str:
-    """The zone of the schedules that there are; else the reader's own."""
+    """Return the zone of the existing schedules; without schedules, the reader's own zone."""
     return listed[0].time_zone if listed else visit.preferences.zone
 
 
 async def _pool_of(visit: Visit, pool: str) -> tuple[Mapping[str, Any], Mapping[str, int]]:
-    """The pool's spec and its desired numbers, both empty for a pool that cannot be read."""
+    """Return the pool's spec and its desired numbers, both empty for a pool that cannot be read."""
     try:
         detail = await visit.attempt("pool", visit.api.pool(PoolKey.parse(pool), instances=False))
     except ValueError:
@@ -195,7 +195,9 @@ async def _pool_of(visit: Visit, pool: str) -> tuple[Mapping[str, Any], Mapping[
 
 
 def _new_form(pool: str, spec: Mapping[str, Any], desired: Mapping[str, int]) -> NewForm:
-    """A text to start from: twice as many instances of each role during office hours, within the pool's bounds."""
+    """Return a text to start from: twice as many instances of each role during office hours, within the
+    pool's bounds.
+    """
     wanted = {role.value: desired[role] for role in Role if role in desired} or {Role.BOTH.value: 1}
     most = {role["name"]: role["maxReplicas"] for role in spec.get("roles") or [] if "maxReplicas" in role}
     bounds = [{"name": role, "minReplicas": min(max(1, 2 * now), most.get(role, MAX_REPLICAS))} for role, now in wanted.items()]
@@ -239,8 +241,8 @@ async def _show(visit: Visit, text: str | None, problem: Problem | None) -> Resp
 
 
 def opened(windows: Sequence[Window], name: str, runs: Listing[ScheduleRun] | None, now: datetime) -> list[Window]:
-    """The windows without those of this schedule that lie before it was made: they began in the past without a run.
-    All, if its runs are not known.
+    """Return the windows without this schedule's windows from before it was made, which are in the past and have no
+    run. Returns all windows if the runs are unknown.
     """
     if runs is None:
         return list(windows)
@@ -249,7 +251,7 @@ def opened(windows: Sequence[Window], name: str, runs: Listing[ScheduleRun] | No
 
 
 async def _in_its_zone(visit: Visit, found: ScheduleDetail) -> tuple[ScheduleDetail, datetime]:
-    """The schedule with the week from today's midnight in its own zone, and that midnight."""
+    """Return the schedule with the week from today's midnight in its own zone, and that midnight."""
     zone = found.schedule.time_zone
     local = visit.now.astimezone(ZoneInfo(zone if zone in known_zones() else "UTC"))
     start = local.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -267,7 +269,7 @@ async def _in_builder(visit: Visit, schedule: ScheduleItem) -> str | None:
 
 
 def _actions(schedule: ScheduleItem) -> tuple[tuple[str, str], ...]:
-    """The actions that can be planned with one button: name and words."""
+    """Return the actions that can be planned with one button: name and words."""
     if schedule.paused:
         return (("resume", "Resume"), ("delete", "Delete"))
     skip = (("skip", "Skip the next start"),) if schedule.next_starts else ()
@@ -275,7 +277,7 @@ def _actions(schedule: ScheduleItem) -> tuple[tuple[str, str], ...]:
 
 
 async def plan(visit: Visit) -> Response:
-    """Plans an action on a schedule and redirects to the plan; a refusal is shown next to the form."""
+    """Plan an action on a schedule and redirect to the plan. A refusal is shown next to the form."""
     form = await visit.form()
     name, action = str(visit.request.path_params["schedule"]), str(form.get("action", ""))
     text = str(form.get("spec", "")) if action == ScheduleAction.SET else None
@@ -299,8 +301,8 @@ async def plan(visit: Visit) -> Response:
 
 
 async def create(visit: Visit) -> Response:
-    """Plans a new schedule, or another spec of one, and redirects to the plan. On a pool's page, the schedule belongs
-    to that pool.
+    """Plan a new schedule, or another spec of an existing one, and redirect to the plan. On a pool's page, the schedule
+    belongs to that pool.
     """
     form = await visit.form()
     pool, name, text = (str(form.get(field, "")).strip() for field in ("pool", "name", "spec"))
@@ -325,7 +327,7 @@ async def create(visit: Visit) -> Response:
 
 
 async def _build(visit: Visit, pool: str, form: FormData) -> Response:
-    """Plans what stands in the builder, or only draws its week."""
+    """Plan the builder's schedule, or only draw its week."""
     spec, _ = await _pool_of(visit, pool)
     texts = {name: value for name, value in form.items() if isinstance(value, str)}
     built = typed(pool, roles_of(spec), texts, [str(one) for one in form.getlist("days")])
@@ -353,7 +355,7 @@ def _unreadable(error: yaml.YAMLError) -> Problem:
 
 
 def _told(problem: Problem) -> str:
-    """The problem, with the form's name for the field: `cron`, where the API says `fields.spec.cron`."""
+    """Describe the problem with the form's name for the field: `cron`, where the API says `fields.spec.cron`."""
     return formats.told(problem.detail, problem.remedy).removeprefix("fields.").removeprefix("spec.")
 
 

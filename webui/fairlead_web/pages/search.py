@@ -21,11 +21,11 @@ from fairlead_web.text.addresses import instance_path, pool_path, segment, sessi
 IN_PALETTE = 5
 ON_PAGE = 25
 MOST_PLACES = 12
-"""Pages and changes shown of those whose words match."""
+"""Maximum number of matching pages and changes that are shown."""
 MOST_POOLS = 200
-"""Pools, by name, whose pages and changes are found."""
+"""Maximum number of pools, by name, whose pages and changes are found."""
 LONGEST = 200
-"""Characters of the longest text that is searched for."""
+"""Maximum number of characters of a searched text."""
 WORDS = {
     SearchKind.POOL: "Pools",
     SearchKind.INSTANCE: "Instances",
@@ -38,7 +38,7 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundRow:
-    """One hit with the path of its page; `words` say what it is."""
+    """One hit with the path of its page; `words` describe it."""
 
     name: str
     words: str
@@ -66,7 +66,7 @@ class SearchPage(Context):
     note: str
     """Why the decision of a request may be missing."""
     partly: list[tuple[str, datetime]]
-    """Kinds whose rows were searched only in part, and since when."""
+    """Kinds whose rows were searched only in part, and the time of the oldest searched row."""
 
 
 async def show(visit: Visit) -> Response:
@@ -89,7 +89,7 @@ async def show(visit: Visit) -> Response:
 
 
 def grouped(groups: Sequence[SearchGroup]) -> list[FoundGroup]:
-    """The kinds with at least one result."""
+    """Return the kinds with at least one result."""
     return [
         FoundGroup(
             key=group.kind.value,
@@ -112,7 +112,9 @@ def grouped(groups: Sequence[SearchGroup]) -> list[FoundGroup]:
 
 
 async def _places(visit: Visit, q: str) -> list[FoundRow]:
-    """The pages and changes whose words contain all that was typed; those of the pool on the screen come first."""
+    """Return the pages and changes whose words contain all that was typed. Those of the pool on the screen
+    are first.
+    """
     pools = (await visit.attempt("pools", first_pools(visit.api, MOST_POOLS))) or None
     own = visit.param("pool")
     known = sorted(pools.items if pools else [], key=lambda pool: _key(pool) != own)
@@ -120,7 +122,7 @@ async def _places(visit: Visit, q: str) -> list[FoundRow]:
 
 
 def matching(q: str, places: Iterable[FoundRow]) -> list[FoundRow]:
-    """The first places that have every word of the text somewhere in their own words."""
+    """Return the first places that contain every word of the text in their own words."""
     words = q.lower().split()
     found = (one for one in places if all(word in f"{one.name} {one.words} {one.pool}".lower() for word in words))
     return [one for one, _ in zip(found, range(MOST_PLACES), strict=False)]
@@ -133,7 +135,7 @@ def _of_fleet() -> Iterator[FoundRow]:
 
 
 def _of_pools(pools: Sequence[PoolSummary], own: str | None) -> Iterator[FoundRow]:
-    """Tabs and changes of the pools; a text that names no pool means first the one on the screen."""
+    """Yield tabs and changes of the pools. A text that names no pool refers first to the pool on the screen."""
     for pool in pools:
         key = _key(pool)
         for _, tabs in POOL_TABS:
@@ -155,7 +157,7 @@ def partly_of(groups: Sequence[SearchGroup]) -> list[tuple[str, datetime]]:
 
 
 def path_of(hit: SearchHit) -> str:
-    """The page of a search result."""
+    """Return the page of a search result."""
     pool = hit.pool or ""
     match hit.kind:
         case SearchKind.POOL:

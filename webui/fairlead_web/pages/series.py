@@ -26,7 +26,7 @@ MOST_CELLS = 720
 """Maximum number of cells of the table, so that its page stays small."""
 MOST_BUCKETS = 360
 PERCENTILES = frozenset({"ttft_p50", "ttft_p95", "tpot_p95"})
-"""Latency metrics with only as many digits as a histogram's steps hold."""
+"""Latency metrics that are shown with only as many digits as a histogram's steps have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class SeriesPage(Context):
 
 
 async def show(visit: Visit) -> Response:
-    """The table. The requested metrics may not exist for the subject; the API then says so."""
+    """Show the table. The requested metrics may not exist for the subject; then the API's answer says so."""
     asked = visit.param("metrics") or "requests,ttft_attainment"
     found = await _charted(visit, MOST_CELLS // max(2, 2 * len(asked.split(","))))
     pool, instance = found.series.pool, found.series.instance
@@ -77,7 +77,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def data(visit: Visit) -> Response:
-    """Lines and events, as JSON. A pool that does not exist has no lines, just as its lists are empty."""
+    """Return lines and events as JSON. A pool that does not exist has no lines, just as its lists are empty."""
     try:
         found = await _charted(visit, MOST_BUCKETS // 2)
     except ApiProblem as error:
@@ -92,27 +92,27 @@ async def data(visit: Visit) -> Response:
 
 
 async def as_csv(visit: Visit) -> Response:
-    """The numbers as CSV, a row for each known one."""
+    """Return the numbers as CSV, a row for each known number."""
     found = await _charted(visit, MOST_BUCKETS)
     headers = {"Content-Disposition": 'attachment; filename="series.csv"'}
     return StreamingResponse(exports.csv_file(csv_rows(found.series.lines)), media_type="text/csv; charset=utf-8", headers=headers)
 
 
 def head(line: SeriesLine) -> str:
-    """The name of a line's column."""
+    """Return the name of a line's column."""
     part = "" if line.part is None else f" {formats.words(line.part)}"
     return f"{formats.words(line.metric)}{part}, {line.unit}"
 
 
 def rows(lines: Sequence[SeriesLine]) -> list[tuple[datetime, list[str]]]:
-    """A row for each time at which a step of some line with a number begins, the newest first."""
+    """Return a row for each time at which a step of some line with a number begins, the newest first."""
     by_line = [dict(_known(line)) for line in lines]
     times = sorted({at for known in by_line for at in known}, reverse=True)[: MOST_CELLS // max(1, len(lines))]
     return [(at, [number(known[at], line) if at in known else "" for known, line in zip(by_line, lines, strict=True)]) for at in times]
 
 
 def csv_rows(lines: Sequence[SeriesLine]) -> Iterator[list[str]]:
-    """The header, then the rows of one line after the other."""
+    """Yield the header, then the rows of one line after the other."""
     yield ["metric", "part", "unit", "start", "step_seconds", "value"]
     for line in lines:
         for at, value in _known(line):
@@ -120,7 +120,7 @@ def csv_rows(lines: Sequence[SeriesLine]) -> Iterator[list[str]]:
 
 
 def number(value: float, line: SeriesLine) -> str:
-    """A number without its unit, except for shares and latencies."""
+    """Format a number without its unit, except for shares and latencies."""
     if line.unit == "share":
         return formats.share(value)
     if line.unit == "seconds":
@@ -135,7 +135,7 @@ def _known(line: SeriesLine) -> Iterator[tuple[datetime, float]]:
 
 
 async def _charted(visit: Visit, buckets: int) -> Charted:
-    """The data that the URL asks for. The API refuses unknown metrics."""
+    """Return the data that the URL requests. The API refuses unknown metrics."""
     params = visit.request.path_params
     pool = PoolKey(namespace=params["namespace"], name=params["name"]) if "name" in params else None
     instance = params.get("instance")

@@ -1,4 +1,4 @@
-"""`/sessions`: which session's KV cache lives where; one session's holders over time."""
+"""`/sessions`: the instance that holds each session's KV cache, and one session's holders over time."""
 
 import asyncio
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ class SessionPage(Context):
     shell: Shell
     detail: SessionDetail
     homes: int
-    """The number of its homes within the range."""
+    """The number of the session's homes within the range."""
     moved: str
     """How often the session moved within the range."""
     band: HolderBand
@@ -51,11 +51,11 @@ class SessionPage(Context):
     reroutes: list[ReRoute] | None
     decisions: list[RoutingDecision] | None
     listed: dict[str, str]
-    """For each list that is cut, its name and how many of all rows it shows."""
+    """For each list that is cut, its name and which part of all rows it shows."""
     kept: KeptSession | None
-    """The time until which all of its decisions are kept, if they are."""
+    """The time until which all of the session's decisions are kept, if they are."""
     targets: list[str]
-    """Instances that the session can be moved to."""
+    """Instances to which the session can be moved."""
     problem: str | None
 
 
@@ -75,7 +75,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Asks for a plan that moves the session or takes its home away, and redirects to it.
+    """Request a plan that moves the session or releases it from its home, and redirect to the plan.
 
     A refusal is shown on the session's page.
     """
@@ -96,7 +96,7 @@ async def plan(visit: Visit) -> Response:
 
 
 async def keep(visit: Visit) -> Response:
-    """Starts keeping all decisions of the session for some minutes, or stops it."""
+    """Start or stop keeping all decisions of the session for some minutes."""
     form = await visit.form()
     key, session = visit.pool_key(), visit.request.path_params["session"]
     try:
@@ -158,27 +158,27 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
 
 
 def homes_within(history: Sequence[BindingHistoryItem], chosen: TimeRange) -> list[BindingHistoryItem]:
-    """The homes that the session had at any time of the range."""
+    """Return the homes that the session had at any time of the range."""
     return [item for item in history if item.bound_at <= chosen.end and (item.released_at is None or item.released_at > chosen.start)]
 
 
 def count_of(page: Listing[Any] | None) -> str:
-    """The total of a list, as far as it is known."""
+    """Return the total of a list, as far as it is known."""
     if page is None:
         return formats.NONE
     return formats.count(page.total) if page.total is not None else f"at least {formats.count(page.total_at_least)}"
 
 
 def newest_of(shown: int, total: int | None, at_least: int | None) -> str:
-    """Which part a list shows if it is cut; empty if it shows everything."""
+    """Describe which part a list shows if it is cut; empty if it shows everything."""
     if total is not None:
         return f"The newest {shown} of {formats.count(total)} in the range." if total > shown else ""
     return f"The newest {shown} of at least {formats.count(at_least)} in the range." if at_least and at_least > shown else ""
 
 
 def targets_of(detail: SessionDetail, instances: Sequence[InstanceSummary]) -> list[str]:
-    """Instances to which the session may be moved: those that take requests and compute prompts, the least loaded
-    first.
+    """Return the instances to which the session may be moved: those that accept requests and compute prompts, the least
+    loaded first.
     """
     able = [one for one in instances if one.state in ACCEPTING and one.role is not Role.DECODE and one.id != detail.session.instance]
     return [one.id for one in sorted(able, key=lambda one: (one.pending_prefill_tokens, one.id))]

@@ -34,7 +34,7 @@ class SettingsPage(Context):
 
     `zones` are the time zones to choose from, `allows` what each role may do. `created` is set only in the answer that
     shows a new token's secret; `login_link` is the full address of a new one-time link. `typed_token` and `typed_link`
-    are the initial values of the forms: those of a refused form, by field.
+    are the initial values of the forms, by field: the typed values after a refusal.
     """
 
     template: ClassVar[str] = "pages/settings.html"
@@ -98,7 +98,7 @@ async def revoke_session(visit: Visit) -> Response:
 
 
 async def create_token(visit: Visit) -> Response:
-    """Create an API token. Its secret is shown in this answer only."""
+    """Create an API token. Only this answer shows its secret."""
     form = await visit.form()
     name, role, days = str(form.get("name", "")).strip(), role_of(form), str(form.get("days", ""))
     lasting = whole_number(days)
@@ -126,7 +126,7 @@ async def revoke_token(visit: Visit) -> Response:
 
 
 async def create_login_link(visit: Visit) -> Response:
-    """A one-time link to hand to a colleague; shown once."""
+    """Create a one-time link for a colleague. It is shown once."""
     form = await visit.form()
     role, subject, typed = role_of(form), str(form.get("subject", "")).strip(), typed_of(form, LINK_FIELDS)
     if not subject or role is None:
@@ -142,19 +142,19 @@ async def create_login_link(visit: Visit) -> Response:
 
 
 def role_of(form: FormData) -> AccessRole | None:
-    """The role chosen in a form; None if the value is not a role."""
+    """Return the role chosen in a form; None if the value is not a role."""
     chosen = str(form.get("role", AccessRole.VIEWER))
     return next((role for role in PEOPLE if role == chosen), None)
 
 
 def rights_of(form: FormData, role: AccessRole) -> tuple[AccessRole, Rights]:
-    """The role for all namespaces, or only for those that the form names."""
+    """Return the role for all namespaces, or only for the namespaces that the form names."""
     named = str(form.get("namespaces", "")).replace(",", " ").split()
     return (AccessRole.NONE, dict.fromkeys(named, role)) if named else (role, {})
 
 
 def typed_of(form: FormData, fields: dict[str, str]) -> dict[str, str]:
-    """The form's values of these fields, to be shown in it again."""
+    """Return the form's values of these fields, which are shown in it again."""
     return {name: str(form.get(name, begun)) for name, begun in fields.items()}
 
 

@@ -44,21 +44,21 @@ LISTED = 25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatorPage(Context):
-    """The form of a pool, and its simulations; both None if no pool is chosen."""
+    """The form of a pool, and its simulations; both are None if no pool is chosen."""
 
     template: ClassVar[str] = "pages/simulator.html"
     shell: Shell
     at: str
     """Path of the pool's simulator; empty without a pool."""
     cut: str
-    """Which part of all pools can be chosen, if there are too many; else empty."""
+    """The part of all pools that can be chosen, if there are too many; otherwise empty."""
     form: SimulationForm | None
     listing: Listing[SimulationItem] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationPage(Context):
-    """One simulation. `other` is the simulation it is compared with, `others` those it can be compared with."""
+    """One simulation. `other` is the simulation for the comparison, `others` those that can be chosen for it."""
 
     template: ClassVar[str] = "pages/simulation.html"
     shell: Shell
@@ -81,7 +81,7 @@ class SimulationPage(Context):
 
 
 async def index(visit: Visit) -> Response:
-    """The simulator of the chosen pool, or of the worst one."""
+    """Show the simulator of the chosen pool, or of the worst one."""
     listed, wanted = await visit.first_pools(), visit.param("pool")
     name = wanted or next((f"{one.namespace}/{one.name}" for one in sorted(listed.items, key=pain)), None)
     if name is None:
@@ -116,7 +116,7 @@ async def _index(visit: Visit, key: PoolKey, refused: SimulationForm | None, poo
 
 
 async def run(visit: Visit) -> Response:
-    """Requests a simulation and redirects to it; a refusal is shown in the form with the typed values."""
+    """Request a simulation and redirect to it. A refusal is shown in the form with the typed values."""
     key, given = visit.pool_key(), await visit.form()
     detail: PoolDetail = await visit.api.pool(key, instances=False)
     texts = {name: value for name, value in given.items() if isinstance(value, str)}
@@ -144,7 +144,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def find(visit: Visit) -> Response:
-    """Redirects to a simulation of any pool, by its id alone."""
+    """Redirect to a simulation of any pool, by its id alone."""
     for one in (await visit.first_pools()).items:
         key = PoolKey(namespace=one.namespace, name=one.name)
         try:
@@ -156,7 +156,7 @@ async def find(visit: Visit) -> Response:
 
 
 async def cancel(visit: Visit) -> Response:
-    """Cancels a simulation; one that has ended is left unchanged."""
+    """Cancel a simulation. A simulation that has ended is left unchanged."""
     key = visit.pool_key()
     try:
         found = await visit.api.cancel_simulation(key, _id(visit))
@@ -166,7 +166,7 @@ async def cancel(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Makes a plan for one of the policies and redirects to it. Applies nothing."""
+    """Make a plan for one of the policies and redirect to it. Applies nothing."""
     key, place = visit.pool_key(), str((await visit.form()).get("policy", ""))
     try:
         made = await visit.api.create_simulation_plan(key, _id(visit), SimulationPlanRequest(policy=whole_number(place)))

@@ -29,7 +29,7 @@ class SloPage(Context):
     shell: Shell
     listing: Listing[SloVersion]
     cut: str
-    """The pools whose versions are shown, if there are too many; else empty."""
+    """The pools whose versions are shown, if there are too many; otherwise empty."""
 
 
 async def index(visit: Visit) -> Response:
@@ -57,10 +57,10 @@ async def as_json(visit: Visit) -> Response:
 
 
 async def found(visit: Visit, pools: Iterable[PoolSummary], enough: int | None = None) -> Taken[SloVersion]:
-    """The versions of the pool that the URL names, or of all these pools: pool by pool, the newest first.
+    """Return the versions of the pool that the URL names, or of all these pools: pool by pool, the newest first.
 
-    Without `enough` it reads all, and raises ApiProblem if a pool's versions cannot be read; with it, it stops once it
-    has that many.
+    Without `enough` it reads all versions, and raises ApiProblem if a pool's versions cannot be read. With `enough` it
+    stops once it has that many.
     """
     keys, versions, cut = _asked(visit.param("pool"), pools), list[SloVersion](), False
     for at in range(0, len(keys), PAGE_ROWS):

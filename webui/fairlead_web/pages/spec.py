@@ -29,9 +29,9 @@ class SpecPage(Context):
     shell: Shell
     listing: Listing[PoolRevision]
     numbers: list[int]
-    """The revisions that can be compared: those of the page, and those that are."""
+    """The revisions that can be compared: the revisions of the page, and the two that are compared."""
     changed: dict[int, list[Change]]
-    """The fields that each revision changed, by its number; lists and objects are not repeated."""
+    """The fields that each revision changed, by the revision's number; lists and objects are not repeated."""
     current: str
     before: PoolRevision | None
     after: PoolRevision | None
@@ -45,7 +45,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Asks for a plan that returns to a revision, and redirects to it."""
+    """Request a plan that returns to a revision, and redirect to it."""
     number = whole_number(str((await visit.form()).get("revision", "")))
     if number is None:
         raise HTTPException(404)
@@ -89,13 +89,13 @@ async def _page(visit: Visit, problem: Problem | None) -> Response:
 
 
 def _in_a_word(change: Change) -> Change:
-    """The change without values of several lines, and without the path of the spec."""
+    """Return the change without values of several lines, and without the path of the spec."""
     before, after = ("…" if "\n" in value else value for value in (change.before, change.after))
     return Change(path=change.path.removeprefix("spec."), before=before, after=after)
 
 
 async def _revision(visit: Visit, listing: Listing[PoolRevision], text: str) -> PoolRevision:
-    """The revision that the URL names."""
+    """Return the revision that the URL names."""
     number = whole_number(text)
     found = None if number is None else await _newest(visit, listing, number)
     if found is None or found.number != number:
@@ -104,7 +104,7 @@ async def _revision(visit: Visit, listing: Listing[PoolRevision], text: str) -> 
 
 
 async def _newest(visit: Visit, listing: Listing[PoolRevision], most: int) -> PoolRevision | None:
-    """The newest revision up to this number: on the page's `listing`, or on the pages before or after it."""
+    """Return the newest revision up to this number, from the page's `listing`, or from the pages before or after it."""
     page = listing
     if page.items and page.items[0].number < most and visit.param("cursor"):
         page = await visit.api.revisions(visit.pool_key(), limit=MOST_PER_CALL)

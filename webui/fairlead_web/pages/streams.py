@@ -1,5 +1,5 @@
 """`/live`: the control API's events, reduced to the fields that the page reads, and between them the parts of the page
-that they changed. Each part is rendered once for all tabs that show the same page.
+that the events changed. Each part is rendered once for all tabs that show the same page.
 """
 
 import asyncio
@@ -21,37 +21,37 @@ TOPICS = frozenset({"pools", "instances", "migrations", "reroutes", "decisions",
 FIRST_EVENT_SECONDS = 0.25
 STATE = frozenset({"pools", "instances"})
 OF_STATE = frozenset({"state", "membership"})
-"""A change of pools or instances concerns every part that shows the page's state, so that all change together. Parts
-that are only refreshed by ticks show no such state.
+"""Topics of parts that show the page's state. A change of pools or instances concerns all of these parts, so that they
+change together. Parts that are only refreshed by ticks show no such state.
 """
 KNOWN_SECONDS = 30.0
-"""The session is checked again before a rendering if the last check is older than this."""
+"""Age in seconds of the last check of the session above which it is checked again before a rendering."""
 
 Render = Callable[[Visit, str, tuple[str, ...], str], Awaitable[bytes]]
-"""Renders parts of the page at an address: visit, address, ids, and a stamp. Requests with the same stamp share the
-result. Raises ClientError, also if the page does not exist.
+"""A function that renders parts of the page at an address. Its arguments are visit, address, ids, and a stamp. Requests
+with the same stamp share the result. Raises ClientError, also if the page does not exist.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """The page that a stream belongs to: its address below the base path, and for each part the topics
-    that change it.
+    """The page that a stream belongs to: its address below the base path, and for each part the topics that
+    change it.
     """
 
     address: str
     parts: dict[str, frozenset[str]]
 
     def concerned(self, topics: Iterable[str]) -> set[str]:
-        """The parts of the page that show data of these topics."""
+        """Return the parts of the page that show data of these topics."""
         wanted = set(topics)
         wanted |= OF_STATE if wanted & STATE else set()
         return {name for name, mine in self.parts.items() if mine & wanted}
 
 
 def watched(visit: Visit) -> Watched | None:
-    """The page and parts that the browser wants kept current, by its headers `Fairlead-Page: /pools?q=x` and
-    `Fairlead-Parts: results=state,tick`.
+    """Return the page and parts that the browser wants kept current, from its headers `Fairlead-Page: /pools?q=x` and
+    `Fairlead-Parts: results=state,tick`; None without them.
     """
     address, told = visit.request.headers.get("fairlead-page", ""), visit.request.headers.get("fairlead-parts", "")
     parts = {name: frozenset(topics.split(",")) for name, _, topics in (one.partition("=") for one in told.split()[:REGIONS_MOST])}
@@ -59,9 +59,9 @@ def watched(visit: Visit) -> Watched | None:
 
 
 async def live(visit: Visit, render: Render) -> Response:
-    """The tab's one event stream.
+    """Open the tab's only event stream.
 
-    Topics that do not exist are left out; above its limit of streams per session, the API answers `poll`.
+    Topics that do not exist are left out. Above its limit of streams per session, the API answers `poll`.
     """
     topics = [topic for topic in (visit.param("topics") or "").split(",") if topic in TOPICS]
     query = {"topics": ",".join(topics) or "pools", "pool": visit.param("pool")}
@@ -109,7 +109,7 @@ class PageStream:
         self._known_at = monotonic()
 
     async def events(self, first: "asyncio.Task[bytes]", chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The stream; when its source breaks it ends, and the browser reconnects after its backoff."""
+        """Yield the stream. It ends when its source breaks, and the browser reconnects after a pause."""
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(64)
         pump = asyncio.create_task(_pump(first, chunks, queue))
         number, rest = self._tick()
@@ -139,8 +139,8 @@ class PageStream:
             first.cancel()
 
     def _hear(self, event: bytes) -> bytes:
-        """The bytes to send to the tab at once for an event. If the page only needs to know that the event happened,
-        the event is sent together with the changed parts, to save a message.
+        """Return the bytes to send to the tab at once for an event. If the page only needs to know that the event
+        happened, the event is sent later, together with the changed parts, to save a message.
         """
         topic, stamp = value_of(event, b"event"), value_of(event, b"id")
         concerned = self._page.concerned({topic}) if topic else set()
@@ -162,13 +162,13 @@ class PageStream:
             self._due |= parts
 
     def _due_at(self) -> float:
-        """When parts are due to be rendered for this tab."""
+        """Return the time at which parts are due to be rendered for this tab."""
         if not self._wanted:
             return float("inf")
         return self._pace.next_at if self._wanted > self._pace.round else 0.0
 
     async def _changed(self) -> bytes:
-        """A message with the changed parts that this tab does not have yet; empty if there are none.
+        """Return a message with the changed parts that this tab does not have yet; empty without such parts.
 
         If the parts cannot be rendered, the message is `refused` with the status, because a page that no longer changes
         must not call itself live.
@@ -215,7 +215,9 @@ async def _pump(first: "asyncio.Task[bytes]", chunks: AsyncIterator[bytes], queu
 
 
 async def _packed(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The stream as gzip, each piece complete; this saves much, because parts of a page repeat earlier content."""
+    """Compress the stream with gzip, each piece complete. This saves much, because parts of a page repeat earlier
+    content.
+    """
     packer = zlib.compressobj(5, zlib.DEFLATED, 31)
     async for piece in body:
         yield packer.compress(piece) + packer.flush(zlib.Z_SYNC_FLUSH)

@@ -26,7 +26,7 @@ ORIGINS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRow:
-    """A turn; `hits` is the share of its prompt that was cached."""
+    """A turn; `hits` is the cached share of its prompt."""
 
     turn: TreeTurn
     hits: float | None
@@ -43,7 +43,7 @@ class TreePage(Context):
     hits: float | None
     moves: int
     origins: dict[str, str]
-    """How each session is known to belong to its parent."""
+    """The evidence by which each session belongs to its parent."""
     rows: list[TurnRow]
 
 

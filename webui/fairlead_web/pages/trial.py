@@ -1,4 +1,6 @@
-"""`…/{namespace}/{name}/test`: one request to the pool; beside its answer the headers, the trace and the decision."""
+"""`…/{namespace}/{name}/test`: sends one request to the pool, and shows the answer, its headers, the trace and the
+decision.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,19 +20,19 @@ from fairlead_web.text import formats
 from fairlead_web.text.typed_text import whole_number
 
 FIELDS = ("prompt", "max_tokens", "session", "model")
-"""The form's fields. The key is not among them: it is never shown again."""
+"""The form's fields. The key is left out, because it is never shown again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialPage(Context):
-    """The form, and the answer of what was sent. `decision` is None where it is not kept, or not reported yet."""
+    """The form, and the answer to the sent request. `decision` is None if it is not kept, or not reported yet."""
 
     template: ClassVar[str] = "pages/trial.html"
     shell: Shell
     typed: dict[str, str]
     problem: str | None
     at: str
-    """The field that the problem is about; empty = none."""
+    """The field that the problem is about; empty = no field."""
     answer: TrialAnswer | None
     decision: RoutingDecision | None
 
@@ -40,7 +42,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def send(visit: Visit) -> Response:
-    """Sends the request; a refusal stands at its field, and everything typed but the key stays."""
+    """Send the request. A refusal is shown at its field, and everything typed except the key stays."""
     form = await visit.form()
     typed = {name: str(form.get(name, "")).strip() for name in FIELDS}
     try:
@@ -55,7 +57,7 @@ async def send(visit: Visit) -> Response:
 
 
 def _trial(typed: dict[str, str], key: str) -> Trial:
-    """Raises InvalidInput."""
+    """Return the request that the form describes. Raises InvalidInput."""
     tokens = whole_number(typed["max_tokens"])
     if tokens is None:
         raise InvalidInput("max_tokens", typed["max_tokens"], "write a whole number such as 64")
@@ -80,7 +82,7 @@ async def _page(visit: Visit, typed: dict[str, str], *, problem: Problem | None 
 
 
 async def _decision(visit: Visit, answer: TrialAnswer | None) -> RoutingDecision | None:
-    """The decision of an answer, if routers have reported it already."""
+    """Return the decision of an answer, if routers have reported it already."""
     if answer is None or answer.decision is None:
         return None
     try:

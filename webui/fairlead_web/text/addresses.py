@@ -20,9 +20,9 @@ class Here:
     params: dict[str, str]
 
     def url(self, **changes: str | int | None) -> str:
-        """This page with some parameters changed (None removes).
+        """Return the address of this page with some parameters changed (None removes a parameter).
 
-        Any change but `cursor` itself goes back to the first page.
+        A change of any parameter except `cursor` also returns to the first page.
         """
         params: dict[str, str] = {name: value for name, value in self.params.items() if name != "cursor"}
         for name, value in changes.items():
@@ -34,7 +34,7 @@ class Here:
         return self.base + self.path + (f"?{urlencode(params)}" if params else "")
 
     def ranged(self, ends: Mapping[str, str]) -> str:
-        """This page over another time range."""
+        """Return the address of this page over another time range."""
         return self.url(from_=ends["from"], to=ends["to"])
 
     @property
@@ -43,28 +43,30 @@ class Here:
         return any(value for name, value in self.params.items() if name not in {"from", "to", "sort", "view", "cursor", "limit"})
 
     def without_filters(self, ranged: bool) -> str:
-        """This page without the filters that narrow it, over the same time if it is `ranged`."""
+        """Return the address of this page without the filters that narrow its list, over the same time if it is
+        `ranged`.
+        """
         kept = ("from", "to", "sort", "view") if ranged else ("sort", "view")
         return self.base + with_query(self.path, {name: self.params.get(name) for name in kept})
 
     def export(self, kind: str, part: str = "") -> str:
-        """The address of this whole list as `csv` or `json`; or of the named part of the page."""
+        """Return the address of this whole list, or of the named part of the page, as `csv` or `json`."""
         params = {name: value for name, value in self.params.items() if name not in {"cursor", "limit"}}
         return f"{self.base}{self.path}{part and '/' + part}.{kind}" + (f"?{urlencode(params)}" if params else "")
 
     @property
     def back(self) -> str:
-        """Path and query below the base path, to return to after a login."""
+        """Return path and query below the base path, to return to after a login."""
         return self.path + (f"?{urlencode(self.params)}" if self.params else "")
 
 
 def segment(text: str) -> str:
-    """One path segment, safe for any name."""
+    """Return one path segment, safe for any name."""
     return quote(text, safe="")
 
 
 def with_query(path: str, params: Mapping[str, str | int | None]) -> str:
-    """A path with those parameters that have a value."""
+    """Return a path with the parameters that have a value."""
     kept = {name: str(value) for name, value in params.items() if value not in (None, "")}
     return f"{path}?{urlencode(kept)}" if kept else path
 
@@ -76,20 +78,20 @@ def pool_path(pool: str) -> str:
 
 
 def schedule_path(pool: str, schedule: str) -> str:
-    """Page of one schedule."""
+    """Return the page of one schedule."""
     return f"/schedules/{pool_path(pool).removeprefix('/pools/')}/{segment(schedule)}"
 
 
 def instance_path(pool: str, instance: str) -> str:
-    """Page of one instance, also if one of its ranks is named."""
+    """Return the page of one instance, even if one of its ranks is named."""
     return f"{pool_path(pool)}/instances/{segment(instance_of(instance))}"
 
 
 def session_path(pool: str, session: str) -> str:
-    """Page of one session."""
+    """Return the page of one session."""
     return f"/sessions/{pool_path(pool).removeprefix('/pools/')}/{segment(session)}"
 
 
 def tree_path(pool: str, session: str) -> str:
-    """Page of the tree that a session belongs to."""
+    """Return the page of the tree that a session belongs to."""
     return f"/trees/{pool_path(pool).removeprefix('/pools/')}/{segment(session)}"

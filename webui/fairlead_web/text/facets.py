@@ -9,7 +9,7 @@ from fairlead_web.text.addresses import Here
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facet:
-    """One value of a facet. `url` chooses it, or clears the choice when it is `chosen`."""
+    """One value of a facet. `url` chooses the value, or clears the choice if the value is `chosen`."""
 
     words: str
     count: int
@@ -18,7 +18,7 @@ class Facet:
 
 
 def facet(here: Here, name: str, values: Iterable[str]) -> list[Facet]:
-    """The distinct values in order, for the query parameter `name` of this address."""
+    """Return the distinct values in order, as facets for the query parameter `name` of this address."""
     now = here.params.get(name)
     return [
         Facet(words=words, count=count, chosen=words == now, url=here.url(**{name: None if words == now else words}))

@@ -14,21 +14,23 @@ from fairlead.percentages import percentage
 
 NONE = "–"
 SKEW_SECONDS = 10
-"""Accepted clock difference between two machines, in seconds: a time less far in the future is shown as `now`."""
+"""Accepted clock difference between two machines, in seconds. A time in the future by at most this is shown
+as `now`.
+"""
 
 
 def percentile(value: float) -> str:
-    """A percentile without needless decimals: 90.0 → `90`, 99.9 → `99.9`."""
+    """Format a percentile without needless decimals: 90.0 → `90`, 99.9 → `99.9`."""
     return f"{value:g}"
 
 
 def count(value: float | None) -> str:
-    """Whole number with thousands separated: 12345 → `12,345`; None → an en dash."""
+    """Format a whole number with thousands separated: 12345 → `12,345`; None → an en dash."""
     return NONE if value is None else f"{math.floor(value + 0.5):,}"
 
 
 def compact(value: float | None) -> str:
-    """Amount in three digits: 950 → `950`, 12345 → `12.3 k`, 4200000 → `4.2 M`."""
+    """Format an amount in three digits: 950 → `950`, 12345 → `12.3 k`, 4200000 → `4.2 M`."""
     if value is None:
         return NONE
     if abs(value) < 999.5:
@@ -39,7 +41,9 @@ def compact(value: float | None) -> str:
 
 
 def money(amount: str) -> str:
-    """An amount as people read it: two decimals, or as many as show that a small one is not zero: 2500 → `2,500.00`."""
+    """Format an amount of money: two decimals, or as many as show that a small amount is not zero: 2500 →
+    `2,500.00`.
+    """
     value = Decimal(amount)
     if value and abs(value) < Decimal("0.01"):
         return f"{value.normalize():f}"
@@ -47,12 +51,12 @@ def money(amount: str) -> str:
 
 
 def share(value: float | None) -> str:
-    """A share 0-1 as a percentage with one decimal: 0.834 → `83.4 %`."""
+    """Format a share 0-1 as a percentage with one decimal: 0.834 → `83.4 %`."""
     return NONE if value is None else percentage(value)
 
 
 def seconds(value: float | None) -> str:
-    """Latency: 0.0421 → `42 ms`, 4.217 → `4.22 s`, 75 → `75.0 s`."""
+    """Format a latency in seconds: 0.0421 → `42 ms`, 4.217 → `4.22 s`, 75 → `75.0 s`."""
     if value is None:
         return NONE
     if abs(value) < 0.9995:
@@ -61,7 +65,7 @@ def seconds(value: float | None) -> str:
 
 
 def latency(value: float | None) -> str:
-    """A latency from a histogram, with the two digits that its steps hold: 0.0421 → `42 ms`, 4.217 → `4.2 s`."""
+    """Format a latency from a histogram, with the two digits that its steps have: 0.0421 → `42 ms`, 4.217 → `4.2 s`."""
     if value is None:
         return NONE
     if value <= 0:
@@ -74,9 +78,9 @@ def latency(value: float | None) -> str:
 
 
 def by_unit(name: str, value: Any) -> str:
-    """A value in the unit that its field's name ends with.
+    """Format a value in the unit with which its field's name ends.
 
-    `queued_seconds` is a latency, `prompt_tokens` a count, `hit_rate` a share; other values are shown as they are.
+    `queued_seconds` is a latency, `prompt_tokens` a count, `hit_rate` a share; other values are shown unchanged.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return NONE if value is None else str(value)
@@ -86,7 +90,7 @@ def by_unit(name: str, value: Any) -> str:
 
 
 def benefit(value: float | None) -> str:
-    """The predicted gain of a move: `4.22 s faster`; a move without a gain is not shown as one."""
+    """Format the predicted gain of a move: `4.22 s faster`. A move without a gain is not shown as faster."""
     if value is None:
         return "not predicted"
     size = seconds(abs(value))
@@ -94,7 +98,7 @@ def benefit(value: float | None) -> str:
 
 
 def won(value: float | None) -> str:
-    """The net effect of moves: `1.20 s saved`, `300 ms lost`, `30 min saved`; an en dash where it is not known."""
+    """Format the net effect of moves: `1.20 s saved`, `300 ms lost`, `30 min saved`; an en dash if it is unknown."""
     if value is None:
         return NONE
     size = seconds(abs(value)) if abs(value) < 120 else span(abs(value))
@@ -102,7 +106,9 @@ def won(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """A rate: one decimal under 100, none above; two significant digits if it would otherwise be shown as zero."""
+    """Format a rate: one decimal under 100, none above; two significant digits if it would otherwise be
+    shown as zero.
+    """
     if value is None:
         return NONE
     if 0 < abs(value) < 0.0995:
@@ -111,12 +117,12 @@ def rate(value: float | None) -> str:
 
 
 def score(value: float) -> str:
-    """A policy's own score: four significant digits, without an exponent for common sizes."""
+    """Format a policy's score: four significant digits, without an exponent for common sizes."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def span(total: float) -> str:
-    """Length of time in its two biggest units: 4325 → `1 h 12 min`."""
+    """Format a length of time in seconds in its two largest units: 4325 → `1 h 12 min`."""
     whole = max(0, round(total))
     if whole < 60:
         return f"{whole} s"
@@ -128,7 +134,9 @@ def span(total: float) -> str:
 
 
 def ago(moment: datetime, now: datetime) -> str:
-    """`12 s ago`, `3 min ago`, `in 3 h`; times slightly in the future (clock skew) read `now`."""
+    """Format a time relative to now: `12 s ago`, `3 min ago`, `in 3 h`; `now` for times slightly in the future (clock
+    skew).
+    """
     gone = (now - moment).total_seconds()
     if gone <= -SKEW_SECONDS:
         return f"in {span(-gone)}"
@@ -138,17 +146,17 @@ def ago(moment: datetime, now: datetime) -> str:
 
 
 def clock(moment: datetime) -> str:
-    """UTC date and time with seconds."""
+    """Format UTC date and time with seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def weekday(moment: datetime) -> str:
-    """UTC day of the week, date and time to the minute: `Mon 23 Nov 07:30`."""
+    """Format UTC day of the week, date and time to the minute: `Mon 23 Nov 07:30`."""
     return moment.astimezone(UTC).strftime("%a %d %b %H:%M")
 
 
 def told(detail: str, remedy: str | None) -> str:
-    """The detail and the remedy as sentences; a remedy that the detail already contains is not repeated."""
+    """Join the detail and the remedy as sentences. A remedy that the detail already contains is not repeated."""
     detail, remedy = detail.strip(), (remedy or "").strip()
     parts = [detail] if remedy.rstrip(".") in detail else [detail, remedy[0].upper() + remedy[1:]]
     return " ".join(part if part.endswith((".", "?", "!")) else f"{part}." for part in parts if part)
@@ -170,12 +178,12 @@ _REASONS = {
 
 
 def words(text: str) -> str:
-    """A reason or trigger in words: `hot-migration` → `hot instance`, `no-room` → `no room`."""
+    """Format a reason or trigger in words: `hot-migration` → `hot instance`, `no-room` → `no room`."""
     return _REASONS.get(text) or text.replace("-", " ").replace("_", " ")
 
 
 def deed(action: str) -> str:
-    """An action of the audit log in words, shown next to its actor: `operator.InstanceCreated` → `instance created`,
+    """Describe an action of the audit log next to its actor: `operator.InstanceCreated` → `instance created`,
     `pool.spec-changed` → `pool spec changed`.
     """
     said = _CAPITALS.sub(" ", action.removeprefix("operator."))
@@ -183,7 +191,7 @@ def deed(action: str) -> str:
 
 
 def plain(value: Any) -> str:
-    """A JSON value of a diff as short text."""
+    """Format a JSON value of a diff as short text."""
     if value is None:
         return "none"
     if isinstance(value, bool):

@@ -1,9 +1,10 @@
-"""Links to other tools (Grafana, traces, logs): patterns of addresses in which a page fills what it is about. Pure.
+"""Links to other tools (Grafana, traces, logs): address patterns whose placeholders a page fills with its own objects.
 
     https://grafana.example.com/d/fairlead?var-pool={pool}&from={from}&to={to}
 
-A link is shown where all that its pattern names is known, so one with `{instance}` stands on the pages of instances.
-Values are escaped, and stand in the path, query or fragment only: they cannot lead to another host.
+A link is shown if the page knows all placeholders of its pattern, so a pattern with `{instance}` is for the pages of
+instances. Values are escaped, and may be in the path, query or fragment only, so that they cannot lead to another host.
+Pure.
 """
 
 import re
@@ -18,15 +19,15 @@ from fairlead_process.kinds import Parsed
 from fairlead_web.text.time_ranges import stamp
 
 PLACES = ("namespace", "pool", "instance", "session", "request", "decision", "trace", "from", "to", "fromTime", "toTime")
-"""What a pattern may name: `pool` is the name within its namespace; `from` and `to` are milliseconds since 1970, as
-Grafana counts, and the other two are times such as 2026-11-30T08:00:00Z.
+"""Placeholders of a pattern. `pool` is the name within its namespace; `from` and `to` are milliseconds since 1970, as
+Grafana counts, and the last two are times such as 2026-11-30T08:00:00Z.
 """
 _PLACE = re.compile(r"\{([^{}]*)\}")
 _WANTED = f"write an address such as https://grafana.example.com/d/x?var-pool={{pool}}; it may have {', '.join(PLACES)} in braces"
 
 
 def checked_pattern(text: str) -> str:
-    """The pattern. Raises InvalidInput for one that cannot be a link or names what no page knows."""
+    """Return the pattern. Raises InvalidInput if it cannot be a link, or names an unknown placeholder."""
     strange = next((name for name in _PLACE.findall(text) if name not in PLACES), None)
     if strange is not None:
         raise InvalidInput("pattern", f"{{{strange}}}", f"write one of {', '.join(PLACES)} in the braces")
@@ -39,7 +40,7 @@ def checked_pattern(text: str) -> str:
 
 
 def _leads_elsewhere(text: str) -> bool:
-    """Whether it has a scheme of the web and a fixed host, and nobody's password."""
+    """Return whether the text has the scheme http or https and a fixed host, and no password."""
     try:
         parts = urlsplit(text)
         found = parts.hostname and (parts.port is None or parts.port > 0)
@@ -75,8 +76,8 @@ NO_LINKS = LinkPatterns()
 
 
 def links(patterns: LinkPatterns, pool: str, start: datetime, end: datetime, about: Mapping[str, str | None]) -> list[tuple[str, str]]:
-    """Words and address of each link that this page can fill; `about` may have an instance, a session, a request, a
-    decision and a trace.
+    """Return words and address of each link that this page can fill. `about` may have an instance, a session, a
+    request, a decision and a trace.
     """
     namespace, _, name = pool.partition("/")  # a page's address may name what is no pool
     known = {"namespace": namespace, "pool": name, **{place: value for place, value in about.items() if value}}
@@ -86,7 +87,7 @@ def links(patterns: LinkPatterns, pool: str, start: datetime, end: datetime, abo
 
 
 def filled(pattern: str, known: Mapping[str, str]) -> str:
-    """The pattern with its places filled."""
+    """Return the pattern with its placeholders filled."""
     return _PLACE.sub(lambda place: quote(known[place[1]], safe=""), pattern)
 
 

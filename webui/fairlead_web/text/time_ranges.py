@@ -1,4 +1,4 @@
-"""Reads and writes time ranges as people type them and URLs carry them: `now-1h`, `2h`, `2026-11-21T10:00Z`.
+"""Reads and writes time ranges as people type them and as URLs contain them: `now-1h`, `2h`, `2026-11-21T10:00Z`.
 
 Pure; the clock is an argument.
 """
@@ -16,7 +16,7 @@ PRESETS = (("15 min", "now-15m"), ("1 h", "now-1h"), ("6 h", "now-6h"), ("24 h",
 LONGEST = timedelta(days=90)
 SHORTEST = timedelta(seconds=1)
 YEARS = (2000, 2200)
-"""Years of accepted times. Others are typing mistakes, and near the ends of the calendar no calculation is possible."""
+"""Years of accepted times. Other years are typing mistakes, and calculations fail near the ends of the calendar."""
 
 _YOUNG = ((120, "now-2m"), (300, "now-5m"), (900, "now-15m"), (1800, "now-30m"))
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -30,7 +30,7 @@ _REMEDY = "write a span such as 2h or now-30m, or a UTC time such as 2026-11-21 
 class TimeRange:
     """A half-open range of UTC time.
 
-    `start_text` and `end_text` are the texts of the URL; `live` says that the range ends now, which is `now`.
+    `start_text` and `end_text` are the texts of the URL; the range is `live` if `end_text` is `now`.
     """
 
     start: datetime
@@ -46,12 +46,12 @@ class TimeRange:
 
     @property
     def seconds(self) -> float:
-        """Length of the range."""
+        """Length of the range in seconds."""
         return (self.end - self.start).total_seconds()
 
     @property
     def label(self) -> str:
-        """Words for the picker's button: `Last 1 h`, or the two ends in UTC."""
+        """Text of the picker's button: `Last 1 h`, or the two ends in UTC."""
         for words, start in PRESETS:
             if self.live and self.start_text == start:
                 return f"Last {words}"
@@ -63,7 +63,7 @@ class TimeRange:
 
     @property
     def absolute(self) -> dict[str, str]:
-        """The range with `now` frozen, as query parameters of a permalink."""
+        """The range with `now` replaced by its time, as query parameters of a permalink."""
         return {"from": stamp(self.start), "to": stamp(self.end)}
 
     @property
@@ -76,13 +76,13 @@ class TimeRange:
 
     @property
     def asked(self) -> dict[str, str]:
-        """The range as query parameters for the API, which widens them itself where it counts."""
+        """The range as query parameters for the API, which widens it itself if it counts in steps."""
         return {"from": self.start_text, "to": "now"} if self.live else self.absolute
 
     @property
     def zoomed_out(self) -> dict[str, str] | None:
-        """A range twice as long, or as long as possible: a live range stays live, another grows around its middle, but
-        not into the future. None if it is the longest.
+        """A range twice as long, or as long as possible. A live range stays live; another range grows around its
+        middle, but not into the future. None if the range is the longest possible.
         """
         length = self.end - self.start
         wide = min(2 * length, LONGEST)
@@ -95,13 +95,15 @@ class TimeRange:
 
     @property
     def earlier(self) -> dict[str, str]:
-        """Half a range before, as query parameters."""
+        """The range moved back by half its length, as query parameters."""
         step = (self.end - self.start) / 2
         return {"from": stamp(self.start - step), "to": stamp(self.end - step)}
 
     @property
     def later(self) -> dict[str, str] | None:
-        """Half a range later; live if that reaches the present, and None for a range that already does."""
+        """The range moved forward by half its length, and live if that reaches the present. None for a range that
+        already reaches the present.
+        """
         step = (self.end - self.start) / 2
         if self.end >= self.now:
             return None
@@ -111,7 +113,7 @@ class TimeRange:
 
 
 def lifetime_start(created: datetime, now: datetime) -> str:
-    """The default start of a range. It is one hour ago, or later for a younger object, so that a picture is not mostly
+    """Return the default start of a range: one hour ago, or later for a younger object, so that a picture is not mostly
     empty.
     """
     age = (now - created).total_seconds()
@@ -119,24 +121,28 @@ def lifetime_start(created: datetime, now: datetime) -> str:
 
 
 def start_within_life(start: str, created: datetime, now: datetime) -> str:
-    """This start of a range; for an object younger than that, the start of the shortest preset that covers its life."""
+    """Return `start`; for an object that was created after it, the start of the shortest preset that covers
+    its life.
+    """
     covering = covering_start(created, now)
     return max(start, covering, key=lambda one: parse_range(one, "now", now).start)
 
 
 def covering_start(moment: datetime, now: datetime) -> str:
-    """The start of the shortest preset range that includes this moment; of the longest preset if none does."""
+    """Return the start of the shortest preset range that includes this moment; of the longest preset if none includes
+    it.
+    """
     starts = dict.fromkeys((*(start for _, start in _YOUNG), *(start for _, start in PRESETS[1:])))
     return next((start for start in starts if parse_range(start, "now", now).start < moment), PRESETS[-1][1])
 
 
 def stamp(moment: datetime) -> str:
-    """RFC 3339 in UTC to the second, `Z` at the end."""
+    """Format a time by RFC 3339 in UTC to the second, with `Z` at the end."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def span_text(seconds: float) -> str:
-    """The shortest exact span in whole units: 7200 → `2h`, 5400 → `90m`."""
+    """Format the shortest exact span in whole units: 7200 → `2h`, 5400 → `90m`."""
     whole = max(1, round(seconds))
     for unit in ("d", "h", "m"):
         if whole % _UNITS[unit] == 0:
@@ -147,7 +153,7 @@ def span_text(seconds: float) -> str:
 def parse_range(start_text: str | None, end_text: str | None, now: datetime) -> TimeRange:
     """Read `from` and `to` of a URL (either may be missing or empty).
 
-    Raises InvalidInput naming the one that is wrong.
+    Raises InvalidInput naming the parameter that is wrong.
     """
     start_given = (start_text or "").strip() or DEFAULT_START
     end_given = (end_text or "").strip() or "now"

@@ -1,4 +1,4 @@
-"""Writes JSON documents as the YAML that a person would write, and finds the line of a field in such text. Pure."""
+"""Writes JSON documents as YAML in the style of a person, and finds the line of a field in such text. Pure."""
 
 import re
 from typing import Any
@@ -29,7 +29,7 @@ _FIRST = (
 
 
 class _Dumper(yaml.SafeDumper):
-    """PyYAML's writer without anchors, stricter about what it quotes."""
+    """PyYAML's writer without anchors, and stricter about which texts it quotes."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -45,9 +45,10 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), 
 
 
 def yaml_text(document: Any) -> str:
-    """Block-style YAML with keys in the order in which people write a spec, because storage keeps no order.
+    """Return block-style YAML with keys in the order in which people write a spec, because storage keeps no order.
 
-    Unprintable characters are escaped, including those that change the text direction, which PyYAML does not escape.
+    Unprintable characters are escaped, including characters that change the text direction, which PyYAML does not
+    escape.
     """
     text = yaml.dump(_ordered(document), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf"))
     return "".join(char if char.isprintable() or char == "\n" else f"\\U{ord(char):08x}" for char in text)
@@ -57,8 +58,8 @@ _STEP = re.compile(r"[^.\[\]]+|\[\d+\]")
 
 
 def line_of(text: str, path: str) -> int:
-    """The line, from 1, of the field at a path such as `roles[0].maxReplicas`; of the nearest object around it, if the
-    text has no such field. The text must be YAML.
+    """Return the line, from 1, of the field at a path such as `roles[0].maxReplicas`, or of the nearest object around
+    it if the text has no such field. The text must be YAML.
     """
     node, line = yaml.compose(text, Loader=yaml.SafeLoader), 1
     for step in _STEP.findall(path):
@@ -70,7 +71,9 @@ def line_of(text: str, path: str) -> int:
 
 
 def _below(node: yaml.Node | None, step: str) -> tuple[yaml.Node, yaml.Node] | None:
-    """The node at which a field or an item begins, and that of its value; None if there is none."""
+    """Return the node at which a field or an item begins, and the node of its value; None if there is no such field or
+    item.
+    """
     if isinstance(node, yaml.MappingNode):
         return next(((key, value) for key, value in node.value if key.value == step), None)
     if isinstance(node, yaml.SequenceNode) and step.startswith("["):

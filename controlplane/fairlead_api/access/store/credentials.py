@@ -193,7 +193,7 @@ class PostgresAccess:
         await self._database.writing(work)
 
     async def namespaces(self) -> Sequence[str]:
-        """The namespaces that have pools."""
+        """Return the namespaces that have pools."""
         pools = tables.pools
         async with self._database.reading() as connection:
             return (await connection.execute(select(pools.c.namespace).where(pools.c.deleted_at.is_(None)).distinct())).scalars().all()
@@ -206,11 +206,9 @@ class PostgresAccess:
 
 
 def _maker(who: Identity) -> str:
-    """The maker of a login link, by name and source.
+    """Takes events of the Kubernetes API's audit log (audit.k8s.io/v1), as its webhook backend sends them.
 
-    It becomes the source of the sessions that the link opens, and so separates them from sessions of the same name from
-    other makers: admins of a namespace may give any name to links and tokens. A maker whose source itself names a
-    link's maker appears as a hash; otherwise sources would grow with each such link.
+    Events other than writes to pools, and unknown fields, are skipped. An event that is sent twice changes nothing.
     """
     source = who.source if not who.source.startswith(_LINK) else f"{_LINK} {digest(who.source).hex()[:ID_DIGITS]}"
     return f"{who.subject} ({source})"
@@ -235,7 +233,7 @@ def _session(row: Any) -> WebSessionItem:
 
 
 async def _open(connection: AsyncConnection, session: bytes, held: Held, login: Login, now: datetime) -> None:
-    """Stores a session. Raises NotAuthenticated if its token was revoked since it was looked up."""
+    """Store a session. Raises NotAuthenticated if its token was revoked after the token was looked up."""
     identity = held.identity
     if identity.source.startswith(_TOKEN):
         tokens = tables.api_tokens.c

@@ -47,7 +47,9 @@ _LAST_USED = (
 )
 
 _COUNTING = 0x666C_6B00
-"""Advisory lock (the letters `flk`) for counting and adding keys: two requests at once must not pass the bound."""
+"""Advisory lock (the letters `flk`) for counting and adding keys, so that simultaneous requests cannot exceed
+MOST_KEYS.
+"""
 
 
 class PostgresGatewayKeys:
@@ -68,7 +70,7 @@ class PostgresGatewayKeys:
         return replace(found, items=[replace(key, last_day=_totals(rows.get(key.id, ()))) for key in found.items])
 
     async def usage(self, key_id: str, start: datetime, end: datetime, step_seconds: int) -> GatewayKeyUsage:
-        """The use of the key in the minutes from `start` to before `end`. Raises NotFound."""
+        """Return the use of the key in the minutes from `start` to before `end`. Raises NotFound."""
         step = func.date_bin(text("make_interval(secs => :step)").bindparams(step=step_seconds), used.c.minute, _MIDNIGHT).label("at")
         within = (used.c.key_id == key_id, used.c.minute >= start, used.c.minute < end)
         async with self._database.reading() as connection:
@@ -82,7 +84,7 @@ class PostgresGatewayKeys:
         return GatewayKeyUsage(key=key_id, start=start, end=end, step_seconds=step_seconds, total=_totals(found), points=points)
 
     async def add(self, key: GatewayKey, secret_digest: bytes, caller: Caller, now: datetime) -> GatewayKey:
-        """Stores a key. Raises Conflict if there are MOST_KEYS already that are not revoked."""
+        """Store a key. Raises Conflict if there are already MOST_KEYS keys that are not revoked."""
 
         async def work(connection: AsyncConnection) -> GatewayKey:
             await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _COUNTING})
@@ -150,7 +152,7 @@ class PostgresGatewayKeys:
         return await self._database.writing(work)
 
     async def _told(self, connection: AsyncConnection, draft: AuditDraft, now: datetime) -> None:
-        """Tells routers, and the audit log."""
+        """Notify the routers, and append an audit entry."""
         await notifying.send(connection, [GatewayKeysChanged()])
         await audit_log.append(connection, [draft], now)
 
@@ -172,7 +174,7 @@ class PostgresGatewayKeys:
 
 
 async def _living(connection: AsyncConnection, key_id: str) -> GatewayKey:
-    """The key, locked. Raises NotFound; Conflict if it is revoked."""
+    """Lock and return a key that is not revoked. Raises NotFound; Conflict if it is revoked."""
     row = (await connection.execute(select(keys, _LAST_USED).where(keys.c.id == key_id).with_for_update(of=keys))).one_or_none()
     if row is None:
         raise NotFound("gateway key", key_id)
@@ -188,12 +190,12 @@ def _differences(before: GatewayKey, after: GatewayKey) -> dict[str, tuple[Any, 
 
 
 def _said(value: Any) -> Any:
-    """The value as the audit log has it."""
+    """Return the value in the form in which the audit log stores it."""
     return value.isoformat() if isinstance(value, datetime) else value
 
 
 def _totals(rows: Iterable[Any]) -> GatewayKeyTotals:
-    """The sum of rows, grouped by refusal."""
+    """Add up the rows, and count refusals by reason."""
     counts = {"requests": 0, "prompt_tokens": 0, "output_tokens": 0}
     refused: Counter[str] = Counter()
     for row in rows:

@@ -37,11 +37,11 @@ from fairlead_api.pools.store.summaries import desired_of
 from fairlead_client.resources.plan_kinds import PlanKind
 
 Traffic = dict[str, Served]
-"""Keyed by instance."""
+"""Served traffic by instance."""
 
 
 def traffic_of(row: Any) -> Served:
-    """The sums over one instance's rows."""
+    """Return the sums over one instance's rows."""
     return Served(
         judged=int(row.judged),
         in_time=int(row.in_time),
@@ -56,12 +56,12 @@ def traffic_of(row: Any) -> Served:
 
 
 def mirrored(row: Any) -> MirroredFacts | None:
-    """The facts in force, from a row of the table pools; None before any valid spec was seen."""
+    """Return the facts in force, from a row of the table pools; None before any valid spec was seen."""
     return msgspec.convert(row.facts, MirroredFacts) if row.facts else None
 
 
 def declared(row: Any) -> PoolSpec | None:
-    """The pool's spec; None if it cannot be read."""
+    """Return the pool's spec; None if it cannot be read."""
     try:
         return parse_spec(row.spec)
     except FairleadError:
@@ -88,7 +88,7 @@ def situation(
     behind: float,
     sizing: SeenSizing | None,
 ) -> PoolSituation:
-    """The situation of one pool; default values are used if its spec cannot be read."""
+    """Return the situation of one pool; default values are used if its spec cannot be read."""
     facts = mirrored(row)
     engine = EngineFigures() if facts is None else facts.table.engine
     age = (now - row.created_at).total_seconds()

@@ -1,6 +1,6 @@
 """Reads the situations of pools: first the facts of all pools at once, then the signals of pools that miss their
-objectives and the active alerts on error budgets. Also trends of visible pools over a range: requests in time, refused
-and failed, and instance hours.
+objectives, and the active alerts on error budgets. Also reads trends of visible pools over a range: requests in time,
+refused and failed requests, and instance hours.
 """
 
 import math
@@ -46,7 +46,7 @@ _BY_MINUTES = tuple(sorted({name for alert in ALERTS for name in (alert.long, al
 async def burns_of(
     connection: AsyncConnection, pools: Sequence[int], percentiles_now: Mapping[int, float], now: datetime
 ) -> dict[int, tuple[SeenBurn, ...]]:
-    """Burn rates by pool. Their windows begin where those of the pool's SLO page do."""
+    """Return burn rates by pool. Their windows begin at the same times as the windows of the pool's SLO page."""
     starts = {name: _start(name, now) for name in _BY_MINUTES}
     values = {"pools": pools, "names": list(starts), "starts": list(starts.values()), "earliest": min(starts.values())}
     kept: dict[tuple[int, str], list[Kept]] = defaultdict(list)
@@ -84,7 +84,9 @@ def _kept(version: int, judged: int, within: int) -> Kept:
 
 MOST_POOLS = 500
 MOST_MEASURED = 8
-"""Maximum number of pools whose signals one answer measures, those that miss most: each needs its own statement."""
+"""Maximum number of pools whose signals one answer measures, those with the most misses first. Each needs its own SQL
+statement.
+"""
 
 
 class PostgresSituations:
@@ -105,7 +107,9 @@ class PostgresSituations:
         return Situations(window_seconds=float(statements.WINDOW_SECONDS), pools=[found[row.id] for row in rows], complete=seen)
 
     async def _measured(self, connection: AsyncConnection, row: Any, seen: PoolSituation, now: datetime) -> PoolSituation:
-        """The situation with signals, loads of instances, and the sessions that each holds."""
+        """Return the situation with signals, the load of each instance, and the number of sessions that each instance
+        holds.
+        """
         facts = mirrored(row)
         if facts is None or not seen.live_routers:
             return seen
@@ -255,7 +259,7 @@ class PostgresTrends:
         self._database = database
 
     async def trends(self, where: Covered, step_seconds: int, now: datetime, sight: Sight = None) -> Trends:
-        """Trends of all visible pools from the range's start, in whole steps until its end."""
+        """Return trends of all visible pools, in whole steps from the range's start to its end."""
         pools, start, end = tables.pools, where.start, min(where.end, now)
         steps = max(1, math.ceil((where.end - start).total_seconds() / step_seconds))
         counts: dict[int, list[list[int]]] = defaultdict(lambda: [[0] * steps for _ in _COUNTS])

@@ -1,4 +1,6 @@
-"""The SQL statements: each covers all requested pools, and is bounded by minutes of traffic or by living objects."""
+"""The SQL statements. Each covers all requested pools; its cost is bounded by minutes of traffic or by existing
+objects.
+"""
 
 from sqlalchemy import text
 
@@ -7,7 +9,7 @@ from fairlead_api.infra.database import ROUTER_LIVE_FOR
 WINDOW_SECONDS = 300
 MOVES_SECONDS = 3600
 MOST_MOVES = 2000
-"""Newest moves of a pool whose gains are added up."""
+"""Maximum number of newest moves of a pool whose gains are added up."""
 
 TRAFFIC = text(f"""
 SELECT pool_id, instance, sum(judged) AS judged, sum(in_time) AS in_time, sum(ttft_judged) AS ttft_judged,
@@ -26,7 +28,9 @@ FROM (
 JOIN unnest(CAST(:pools AS bigint[]), CAST(:allowed AS float8[])) AS wanted (id, allowed) ON wanted.id = by_minute.pool_id
 GROUP BY pool_id, instance
 """)  # noqa: S608 (numbers of this module's own)
-"""`allowed` has the share of requests that may miss the objectives, for each of `pools`. A minute is one before now."""
+"""SQL for the traffic of pools. `allowed` is the share of requests that may miss the objectives, for each
+of `pools`.
+"""
 REFUSED = text(f"""
 SELECT pool_id, reason, CAST(sum(count) AS bigint) AS refused FROM rejections
 WHERE pool_id = ANY(:pools) AND second > CAST(:now AS timestamptz) - interval '{WINDOW_SECONDS} seconds' GROUP BY pool_id, reason

@@ -1,5 +1,5 @@
-"""Reads what cost is computed from, and computes it: rows become a report in a thread, as a month of 200 keys has a
-hundred thousand and the loop serves everybody.
+"""Reads the data for costs and computes the costs. Rows become a report in a thread, because a month of 200 keys has a
+hundred thousand rows and the event loop serves everybody.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from fairlead_api.infra.spans import Sight
 from fairlead_client.resources.costs import CostGroup, CostReport
 
 MOST_SESSIONS = 100
-"""Maximum number of sessions with a line of their own: those with the most tokens."""
+"""Maximum number of sessions with their own line: the sessions with the most tokens."""
 
 Uses = dict[int, dict[int, list[Use]]]
-"""What requests used, by pool and hour."""
+"""The use by requests, by pool and hour."""
 
 _pools = tables.pools
 _pool_name = _pools.c.namespace + "/" + _pools.c.name
@@ -38,7 +38,7 @@ SELECT r.pool_id, r.opened_at AS began, coalesce(r.closed_at, r.closes) AS ended
 WHERE r.pool_id = ANY(:pools) AND r.opened_at < :end AND r.start < :end AND r.start > CAST(:start AS timestamptz) - interval '32 days'
 AND coalesce(r.closed_at, r.closes, :end) > :start ORDER BY r.opened_at
 """)
-"""SQL for the windows of schedules that were open in a range; none is open for more than a month."""
+"""SQL for the windows of schedules that were open in a range. No window is open for more than a month."""
 
 _WANTED = text("""
 SELECT w.pool_id, w.role, w.at, w.replicas FROM wanted_replicas w
@@ -52,7 +52,9 @@ SELECT r.pool_id, max(r.at) OVER (PARTITION BY r.pool_id ORDER BY r.number) AS a
     (SELECT b.number FROM pool_revisions b WHERE b.pool_id = p.id AND b.at <= :start ORDER BY b.number DESC LIMIT 1), 0)
 ) r ORDER BY r.pool_id, r.number
 """)
-"""SQL for the numbers that were wanted and declared in a range: the last from before it, and every change within."""
+"""SQL for the wanted and declared numbers of instances in a range: the last ones before the range, and every change
+within it.
+"""
 
 _RATES = text("""
 SELECT p.namespace || '/' || p.name AS name, price.currency, sum(price.micros_per_hour) AS micros
@@ -66,7 +68,7 @@ FROM instance_lives l JOIN pools p ON p.id = l.pool_id, LATERAL (
   ) AS known WHERE known.micros_per_hour IS NOT NULL ORDER BY known.kind LIMIT 1
 ) price WHERE l.ended_at IS NULL GROUP BY 1, 2
 """)
-"""SQL for the present cost of an hour, by pool and currency: at declared prices, else at those measured lately."""
+"""SQL for the present cost per hour, by pool and currency: at declared prices, or at recently measured ones."""
 
 
 class PostgresCosts:
@@ -76,7 +78,9 @@ class PostgresCosts:
         self._database = database
 
     async def report(self, by: CostGroup, pool: str | None, start: datetime, end: datetime, *, sight: Sight = None) -> CostReport:
-        """The cost of a range of whole hours, of one pool or all visible ones. Raises NotFound for an unknown pool."""
+        """Return the cost of a range of whole hours, of one pool or all visible pools. Raises NotFound for an unknown
+        pool.
+        """
         async with self._database.reading() as connection:
             names = {row.id: row.name for row in await connection.execute(_named(pool, sight))}
             if pool is not None and not names:
@@ -97,7 +101,7 @@ class PostgresCosts:
         return await asyncio.to_thread(report, sums, by, start, end, labels)
 
     async def rates(self, now: datetime) -> dict[tuple[str, str], int]:
-        """What an hour of the living instances costs at present prices, in micro-units, by pool and currency."""
+        """Return the cost per hour of the living instances at present prices, in micro-units, by pool and currency."""
         async with self._database.reading() as connection:
             return {(row.name, row.currency): int(row.micros) for row in await connection.execute(_RATES, {"now": now})}
 
@@ -110,7 +114,7 @@ def _summed(by: CostGroup, allocations: Iterable[Allocation]) -> Sums:
 
 
 def microseconds(at: datetime) -> int:
-    """A time in microseconds since 1970, exactly."""
+    """Return a time in microseconds since 1970, exactly."""
     return (at - _EPOCH) // timedelta(microseconds=1)
 
 
@@ -181,7 +185,9 @@ def _within(table: Table, pools: Iterable[int], start: datetime, end: datetime) 
 
 
 async def _uses(connection: AsyncConnection, by: CostGroup, names: Mapping[int, str], start: datetime, end: datetime) -> Uses:
-    """What was used, by the groups of the report; all of a pool is one group where requests are not divided further."""
+    """Return the use by the groups of the report. If the report does not divide requests, all of a pool is
+    one group.
+    """
     if by is CostGroup.SESSION:
         return await _of_sessions(connection, names, start, end)
     usage = tables.usage_hours
@@ -192,7 +198,7 @@ async def _uses(connection: AsyncConnection, by: CostGroup, names: Mapping[int, 
 
 
 async def _of_sessions(connection: AsyncConnection, names: Mapping[int, str], start: datetime, end: datetime) -> Uses:
-    """What the sessions with the most tokens used, and all others together."""
+    """Return the use of the sessions with the most tokens, and of all other sessions together."""
     usage = tables.session_usage_hours
     within = _within(usage, names, start, end)
     tokens = func.sum(usage.c.prefill_tokens + usage.c.output_tokens)
@@ -221,8 +227,8 @@ def _grouped(rows: Iterable[Any], name: Callable[[Any], str]) -> Uses:
 
 
 async def _scheduled(connection: AsyncConnection, names: Mapping[int, str], start: datetime, end: datetime) -> Sequence[tuple[str, int]]:
-    """What open windows of schedules saved, in units by currency: instances below the declared number, at their
-    price.
+    """Return what open windows of schedules saved, in units by currency: the instances below the declared number, times
+    their price.
     """
     windows: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for row in await connection.execute(_OPEN, {"pools": list(names), "start": start, "end": end}):
@@ -262,7 +268,7 @@ def _unused(
 
 
 def _declared(spec: Mapping[str, Any], role: str) -> int:
-    """The number of a role's instances that a stored spec declares."""
+    """Return the number of a role's instances that a stored spec declares."""
     if role == Role.BOTH:
         return int(spec.get("replicas", 1))
     found = next((one for one in spec.get("roles") or () if isinstance(one, Mapping) and one.get("name") == role), {})

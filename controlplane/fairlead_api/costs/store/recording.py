@@ -1,4 +1,4 @@
-"""Records what cost is computed from, inside the transactions of those who report it."""
+"""Records the data that costs are computed from, inside the transactions of the reports."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -21,8 +21,9 @@ HOUR_SECONDS = 3600
 
 
 async def note_lives(connection: AsyncConnection, pool_id: int, reports: Sequence[InstanceReport], now: datetime) -> None:
-    """Begins the lives of new pods, ends those of pods that are no longer reported, and does both for a pod with
-    another role. A life begins when its pod was created, and is never negative, whatever clocks say.
+    """Begins the lives of new pods and ends the lives of pods that are no longer reported. For a pod with another role,
+    it ends one life and begins the next. A life begins when its pod was created, and is never negative, whatever clocks
+    say.
     """
     lives = instance_lives
     open_ = await connection.execute(select(lives).where(lives.c.pool_id == pool_id, lives.c.ended_at.is_(None)))
@@ -39,7 +40,7 @@ async def note_lives(connection: AsyncConnection, pool_id: int, reports: Sequenc
 
 
 async def _begin(connection: AsyncConnection, pool_id: int, reports: Mapping[str, InstanceReport], now: datetime) -> None:
-    """Begins lives; that of a pod which had one goes on where that ended."""
+    """Begins lives. The life of a pod that had an earlier life begins where the earlier life ended."""
     lives = instance_lives
     former = select(lives.c.pod, func.max(lives.c.ended_at)).where(lives.c.pool_id == pool_id, lives.c.pod.in_(list(reports)))
     ends: dict[str, datetime | None] = {row.pod: row[1] for row in await connection.execute(former.group_by(lives.c.pod))}
@@ -59,8 +60,8 @@ async def _begin(connection: AsyncConnection, pool_id: int, reports: Mapping[str
 
 
 async def note_prices(connection: AsyncConnection, pool_id: int, spec: PoolSpec, now: datetime) -> None:
-    """Notes prices that a new revision of the spec changed; they apply from now on, or from the last change on if a
-    clock was set back since.
+    """Notes prices that a new revision of the spec changed. They apply from `now`, or from the last change if a clock
+    was set back since then.
     """
     prices = instance_prices
     stored = await connection.execute(select(prices).where(prices.c.pool_id == pool_id).order_by(prices.c.since))
@@ -79,7 +80,7 @@ async def note_prices(connection: AsyncConnection, pool_id: int, spec: PoolSpec,
 
 
 def _adding(table: Table) -> Any:
-    """A statement that adds rows to those stored with the same key."""
+    """Return a statement that adds the values of new rows to the stored rows with the same key."""
     keys = [column.name for column in table.primary_key]
     sent = recordset([*(table.c[name] for name in keys), *(table.c[name] for name in USED)])
     given = select(*(sent.c[name] for name in keys), *(func.sum(sent.c[name]) for name in USED))
@@ -92,8 +93,8 @@ _ADD = tuple((table, _adding(table)) for table in (usage_hours, session_usage_ho
 
 
 async def save_usage(connection: AsyncConnection, rows: Sequence[PoolUsage], ids: Mapping[PoolKey, int]) -> None:
-    """Adds what requests used to what is stored. The caller stores each report once; rows of unknown pools are left
-    out.
+    """Adds the requests' use to the stored use. The caller must store each report only once. Rows of unknown pools are
+    skipped.
     """
     sent = [
         {
@@ -124,6 +125,6 @@ SET busy_milliseconds = excluded.busy_milliseconds, prefilling_milliseconds = ex
 
 
 async def roll_up_work(connection: AsyncConnection, buckets: Sequence[tuple[int, datetime]]) -> None:
-    """Recomputes the busy time of the hours that contain these buckets, from the rollups of their minutes."""
+    """Recomputes the busy time of the hours that contain these buckets, from the rollups of the hours' minutes."""
     for pool, hour in sorted({(pool, at.replace(minute=0, second=0, microsecond=0)) for pool, at in buckets}):
         await connection.execute(_WORK, {"pool": pool, "start": hour, "end": hour + timedelta(hours=1)})

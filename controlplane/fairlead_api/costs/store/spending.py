@@ -1,4 +1,4 @@
-"""Compares what gateway keys have cost with their budgets."""
+"""Compares the costs of gateway keys with their budgets."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -17,18 +17,20 @@ from fairlead_api.infra.notices import GatewayKeysChanged
 from fairlead_client.resources.costs import CostGroup
 
 LOOK_SECONDS = 15
-"""Pause between two looks at what keys have cost: a key may go on for this long after its hard end."""
+"""Seconds between two comparisons of costs with budgets. A key may go on for this long after its hard end."""
 
 
 class Budgets:
-    """Looks at what keys have cost, notes who reached an end, and tells routers and the audit log."""
+    """Compares the cost of keys with their budgets, records which keys reached an end, and notifies routers and the
+    audit log.
+    """
 
     def __init__(self, costs: PostgresCosts, database: Database) -> None:
         self._costs = costs
         self._database = database
 
     async def look(self, now: datetime) -> None:
-        """Note the state of all keys with a budget."""
+        """Compare all keys that have a budget with it, and store their state."""
         limited = keys.c.budget_day.is_not(None) | keys.c.budget_month.is_not(None)
         marked = keys.c.budget_soft_at.is_not(None) | keys.c.budget_ends_at.is_not(None)
         query = select(keys).where(keys.c.revoked_at.is_(None), limited | marked).order_by(keys.c.id)

@@ -1,8 +1,8 @@
-"""Columns of heatmaps, with all instances of a pool in one row: written when a bucket is rolled up, read by the
-hundred.
+"""Columns of heatmaps, with all instances of a pool in one row. A row is written when its bucket is rolled up, and
+hundreds of rows are read at once.
 
-A heatmap of 512 instances in 360 columns has 184,000 cells. In the rollups of instances each cell is a row; here it is
-an item of a list that Postgres returns unchanged.
+A heatmap of 512 instances in 360 columns has 184,000 cells. In the rollups of instances, each cell is a row. In these
+columns, it is an item of a list that Postgres returns unchanged.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -27,13 +27,15 @@ _PARTS = ("max", "sum", "n")
 _NAMES = [f"{metric}_{part}" for metric in METRICS for part in _PARTS]
 _REPLACED = ", ".join(f"{name} = excluded.{name}" for name in ("roster", "instances", *_NAMES))
 _values = msgspec.json.Decoder(list[int | float | None])
-"""SQL for a metric's values. Whole numbers stay whole: writing 184,000 of them takes 2 ms, fractions take 11 ms."""
+"""Decoder of a metric's values. Whole numbers stay whole: writing 184,000 of them takes 2 ms, fractions take 11 ms."""
 _seconds = msgspec.json.Decoder(list[int])
 _names = msgspec.json.Decoder(list[str])
 
 
 def _stored(step: int, lists: str, names: Iterable[str]) -> str:
-    """The statement that stores one row; `lists` selects `instances` and these names, or no row if there is nothing."""
+    """Return the statement that stores one row; `lists` selects `instances` and these names, or no row if there is no
+    data.
+    """
     columns = ", ".join(names)
     return (
         f"INSERT INTO heatmap_columns (pool_id, step, bucket, roster, instances, {columns}) "
@@ -49,7 +51,7 @@ def _lists(metric: str, parts: Iterable[str] = _PARTS) -> str:
 
 
 def _of(cells: str) -> str:
-    """Lists of all metrics from cells that are sorted by instance."""
+    """Return SQL that makes lists of all metrics from cells that are sorted by instance."""
     return (
         f"SELECT array_to_json(array_agg(instance)) AS instances, {', '.join(map(_lists, METRICS))} FROM "
         f"({cells}) cells HAVING count(*) > 0"
@@ -65,7 +67,7 @@ MAKE = {
     60: _stored(60, _of(f"SELECT instance, {', '.join(_NAMES)} FROM load_rollups_1m {_BETWEEN} ORDER BY instance"), _NAMES),
     300: _stored(300, _of(f"SELECT instance, {_MERGED} FROM load_rollups_1m {_BETWEEN} GROUP BY instance ORDER BY instance"), _NAMES),
 }
-"""The statement that makes one row from rollups, by step."""
+"""SQL statements that make one row from rollups, by step."""
 
 _CELLS = ", ".join(f"max({metric}) AS {metric}_max" for metric in METRICS)
 SECONDS = f""", names AS (
@@ -89,11 +91,13 @@ SECONDS = f""", names AS (
 }
 )
 """
-"""SQL that follows `per_second` in a statement about one bucket, to store its single seconds."""
+"""SQL that follows `per_second` in a statement about one bucket, to store the bucket's single seconds."""
 
 
 async def make_columns(connection: AsyncConnection, buckets: Iterable[tuple[int, datetime]]) -> None:
-    """Writes the columns of these 10 s, and of the minutes and five minutes that contain them, from the rollups."""
+    """Write the columns of these buckets of 10 s, and of the minutes and five minutes that contain them, from the
+    rollups.
+    """
     found = sorted(set(buckets))
     for step, statement in MAKE.items():
         for pool, at in sorted({(pool, _down(at, step)) for pool, at in found}):
@@ -103,10 +107,10 @@ async def make_columns(connection: AsyncConnection, buckets: Iterable[tuple[int,
 async def read_columns(
     connection: AsyncConnection, pool: int, metric: str, where: Grid, *, mean: bool
 ) -> tuple[list[Slice], list[tuple[datetime, datetime]]]:
-    """The columns that exist, and the stretches of the grid that have none.
+    """Return the columns that exist, and the stretches of the grid without columns.
 
-    Such stretches are the newest seconds, which are not rolled up yet, and those rolled up by a release without these
-    columns. The caller reads them from samples and rollups. `metric` is one of METRICS.
+    Columns are missing for the newest seconds, which are not rolled up yet, and for seconds that a release without
+    these columns rolled up. The caller reads such stretches from samples and rollups. `metric` is one of METRICS.
     """
     if metric not in METRICS:
         raise ValueError(f"{metric!r} is not a metric")
@@ -149,7 +153,7 @@ FROM (
 
 
 def _gaps(missing: list[int], length: int) -> list[tuple[int, int]]:
-    """The stretches that are missing; neighbouring buckets are joined."""
+    """Return the missing stretches, with adjacent buckets joined."""
     found: list[tuple[int, int]] = []
     for at in missing:
         if found and found[-1][1] == at:

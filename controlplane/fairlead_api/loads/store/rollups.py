@@ -1,8 +1,8 @@
-"""Rollups of whole pools: 10 s from the rollups of its instances, minutes from 10 s, hours from minutes; and how far
-they lag behind routers' reports.
+"""Rollups of whole pools: 10 s from the rollups of their instances, minutes from 10 s, hours from minutes; and how far
+rollups lag behind routers' reports.
 
-Buckets are rolled up in order. So a waiting bucket with a later one already rolled up just had a late sample; the lag
-begins with the oldest waiting bucket after the last one rolled up.
+Buckets are rolled up in order. So if a later bucket is already rolled up, a waiting bucket only got a late sample. The
+lag begins with the oldest waiting bucket after the last one that was rolled up.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -16,9 +16,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from fairlead_api import tables
 
 SETTLE_SECONDS = 2.0
-"""Pause before a finished bucket is rolled up, in which most late samples arrive; each later one updates its bucket."""
+"""Seconds after a bucket's end before it is rolled up. Most late samples arrive within them; a later sample updates its
+bucket.
+"""
 BEHIND_SECONDS = 30.0
-"""Rollups that lag by more than this count as behind: figures of the last minutes would miss a part of the requests."""
+"""Lag in seconds above which rollups count as behind, so that figures of the last minutes would miss some requests."""
 _DUE = timedelta(seconds=10 + SETTLE_SECONDS)
 
 _WAITING = """
@@ -37,19 +39,19 @@ SELECT min(waiting.bucket) FROM (SELECT DISTINCT pool_id AS id FROM rollup_queue
 
 
 async def complete_until(connection: AsyncConnection, pools: Sequence[int], now: datetime) -> dict[int, datetime]:
-    """The pools whose rollups are behind, each with the time up to which its rollups are complete."""
+    """Return the pools whose rollups are behind, each with the time up to which its rollups are complete."""
     rows = await connection.execute(text(_WAITING), {"pools": list(pools)})
     return {row.pool_id: row.bucket for row in rows if lag_seconds(row.bucket, now) > BEHIND_SECONDS}
 
 
 async def longest_lag(connection: AsyncConnection, now: datetime) -> float:
-    """Seconds by which the rollups of the worst pool lag, 0 if nothing is overdue."""
+    """Return the seconds by which the rollups of the pool that lags most are overdue; 0 if nothing is overdue."""
     oldest: datetime | None = (await connection.execute(text(_OLDEST))).scalar_one()
     return 0.0 if oldest is None else lag_seconds(oldest, now)
 
 
 def lag_seconds(oldest: datetime, now: datetime) -> float:
-    """Seconds since the bucket that begins at `oldest` was due; 0 if it is not due yet."""
+    """Return the seconds since the bucket that begins at `oldest` was due; 0 if the bucket is not due yet."""
     return max(0.0, (now - oldest - _DUE).total_seconds())
 
 
@@ -88,7 +90,9 @@ _TO_LONGER = [
 
 
 async def roll_up_pools(connection: AsyncConnection, buckets: Iterable[tuple[int, datetime]]) -> None:
-    """Recomputes these 10 s of pools, from rollups of instances, and the minutes and hours that contain them."""
+    """Recompute these buckets of 10 s of pools, from rollups of instances, and the minutes and hours that
+    contain them.
+    """
     found = sorted(set(buckets))
     for pool, bucket in found:
         await connection.execute(_TO_10S, {"pool": pool, "start": bucket})

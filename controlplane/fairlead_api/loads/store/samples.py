@@ -1,7 +1,7 @@
 """Load samples: per-second values, their rollups, and heatmap cells from the coarsest table that suffices.
 
-A rollup bucket is recomputed from its samples whenever a report adds some (`rollup_queue`, filled in the report's
-transaction). So rollups are exact even when reports come late or twice, and a crash loses no bucket.
+A rollup bucket is recomputed from its samples whenever a report adds samples to it (`rollup_queue`, filled in the
+report's transaction). So rollups are exact even when reports arrive late or twice, and a crash loses no bucket.
 """
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
@@ -38,7 +38,7 @@ _COUNTS = tuple(SUMMED.values())
 
 WORK = ("busy_seconds", "prefilling_seconds")
 _BUSY = "running + completed + failed + cancelled + coalesce(generated_tokens, 0) > 0 OR prefilling > 0"
-"""Whether a request was at the instance in a second."""
+"""SQL for whether the instance had a request in a second."""
 
 
 def _p95(values: str) -> str:
@@ -63,15 +63,15 @@ WITH samples AS (
   FROM whole w
 )
 """
-"""The value of every metric of every instance for each second, over all routers.
+"""SQL for the value of every metric of every instance in each second, over all routers.
 
-Gauges are summed over routers and data-parallel ranks, each with its last value. The statement joins nothing: Postgres
-has no statistics about the newest samples, expects a handful, and would choose a nested loop.
+Gauges are summed over routers and data-parallel ranks, each with its last value. The statement has no joins: Postgres
+has no statistics about the newest samples, would expect a handful of them, and would choose a nested loop.
 """
 
 AT_ONCE = 1
-"""Maximum number of buckets rolled up in one transaction: a report with a late sample of one of them
-waits for its end.
+"""Maximum number of buckets rolled up in one transaction. A report with a late sample of such a bucket waits for the
+transaction's end.
 """
 
 STEPS_OF_ROLLUPS = {"10s": 10, "1m": 60}
@@ -131,10 +131,8 @@ class PostgresLoads:
         self._database = database
 
     async def roll_up(self, now: datetime) -> int:
-        """Recomputes up to AT_ONCE queued buckets that ended at least SETTLE_SECONDS ago, and minutes of moves.
-
-        Returns how many.
-        Each call is one transaction.
+        """Recompute up to AT_ONCE queued buckets that ended at least SETTLE_SECONDS ago, and minutes of moves. Returns
+        their number. Each call is one transaction.
         """
         ended = now - timedelta(seconds=10 + SETTLE_SECONDS)
 
@@ -162,12 +160,12 @@ class PostgresLoads:
         return await self._database.writing(work)
 
     async def lag(self, now: datetime) -> float:
-        """Seconds by which the roll-ups of the pool that lags most are overdue."""
+        """Return the seconds by which the rollups of the pool that lags most are overdue."""
         async with self._database.reading() as connection:
             return await longest_lag(connection, now)
 
     async def slices(self, pool: PoolKey, metric: str, where: Grid, *, mean: bool) -> tuple[list[Slice], dict[str, Place], Limits]:
-        """Columns of maxima, or of sums and seconds for a mean; the places of the instances; and their limits.
+        """Return columns of maxima, or of sums and seconds for a mean; the places of the instances; and their limits.
         `metric` is one of METRICS. Raises NotFound.
         """
         async with self._database.reading() as connection:
@@ -194,9 +192,9 @@ class PostgresLoads:
         return slices, found, limits
 
     async def moves(self, pool: PoolKey, where: Grid) -> tuple[list[HeatmapMigration], int]:
-        """Migrations by column and pair, oldest first, and the number of migrations in the range.
+        """Return migrations by column and pair, oldest first, and the number of migrations in the range.
 
-        If there are more than MAX_ARROWS pairs, the busiest are kept.
+        If there are more than MAX_ARROWS pairs, the busiest pairs are kept.
         """
         values = {"namespace": pool.namespace, "name": pool.name, "start": where.start, "end": where.end}
         values |= {"step": timedelta(seconds=where.step), "most": MAX_ARROWS}
@@ -212,7 +210,7 @@ class PostgresLoads:
 
 
 async def pool_and_limits(connection: AsyncConnection, pool: PoolKey) -> tuple[int, Limits]:
-    """A living pool's number in the database, and what limits its instances' load. Raises NotFound."""
+    """Return the database id of an existing pool, and the limits of its instances' load. Raises NotFound."""
     pools = tables.pools
     remembered = pools.c.measured["capability"]["prefill_tokens_per_second"]["value"]
     query = select(pools.c.id, pools.c.facts, remembered.label("speed")).where(
@@ -226,7 +224,9 @@ async def pool_and_limits(connection: AsyncConnection, pool: PoolKey) -> tuple[i
 
 
 async def _prefill_speed(connection: AsyncConnection, pool_id: int) -> float | None:
-    """Uncached prompt tokens per second of an instance, as the routers measure it now."""
+    """Return the uncached prompt tokens per second of an instance, as the routers measure them now; None if not
+    measured.
+    """
     routers = tables.routers
     learnt = routers.c.learnt_figures[str(pool_id)][""]
     rows = await connection.execute(select(learnt).where(routers.c.gone_at.is_(None), learnt.is_not(None)))
@@ -236,10 +236,10 @@ async def _prefill_speed(connection: AsyncConnection, pool_id: int) -> float | N
 
 
 def _slices(metric: str, where: Grid, *, mean: bool) -> str:
-    """One row for each column with values in [:start, :end): its start, and the names, values and seconds of its
-    instances.
+    """Return SQL with one row for each column with values in [:start, :end): the column's start, and the names, values
+    and seconds of its instances.
 
-    One row per cell would take four times as long to read.
+    Reading one row per cell would take four times as long.
     """
     if metric not in METRICS:
         raise ValueError(f"{metric!r} is not a metric")

@@ -1,7 +1,7 @@
 """The senders to an instance in a stretch of time, from the routers' records of every finished request.
 
-A record has the request's lengths and a number for its session (`fairlead.reports.traffic`). Names are recovered by
-computing the numbers of all session names in the pool's bindings and decisions.
+A record has the request's lengths and a number derived from its session's name (`fairlead.reports.traffic`). Names are
+recovered by computing the numbers of all session names in the pool's bindings and decisions.
 """
 
 from collections.abc import Sequence
@@ -17,15 +17,15 @@ from fairlead_api import tables
 from fairlead_client.resources.load_explanations import Senders, SenderShare
 
 READ = 50_000
-"""Maximum number of requests that one answer reads (the newest of the stretch), and of names whose
-numbers it computes.
+"""Maximum number of requests that one answer reads (the newest of the stretch), and of session names whose numbers it
+computes.
 """
 TOP = 10
 LONGEST_WAIT = 600.0
 """Maximum seconds from a request's arrival to its sending; requests that waited longer are not found."""
 WHOLE_SHARE = 0.9
-"""If a smaller share of the sent requests is recorded, as before most of them end, the sample of decisions is used
-instead.
+"""Share of recorded requests below which the sample of decisions is used instead. The share is low before most sent
+requests end.
 """
 
 _SUMS = """
@@ -61,19 +61,21 @@ class RecordedSenders:
     rows: Sequence[Any]
 
     def is_whole(self, sent: int) -> bool:
-        """Whether the record covers nearly all `sent` requests, and not just a sample."""
+        """Return whether the record covers nearly all `sent` requests, and not just a sample."""
         return bool(self.rows) and min(row.sample_rate for row in self.rows) >= 1 and self.recorded >= WHOLE_SHARE * sent
 
 
 async def recorded_senders(connection: AsyncConnection, pool: int, instance: str, start: datetime, end: datetime) -> RecordedSenders:
-    """The record of the requests sent to the instance in the stretch."""
+    """Return the recorded requests that were sent to the instance in the stretch."""
     values = {"pool": pool, "instance": instance, "start": start, "end": end, "most": READ, "wait": LONGEST_WAIT}
     rows = (await connection.execute(text(_SUMS), values)).all()
     return RecordedSenders(begun=rows[0].begun if rows else start, recorded=sum(int(row.requests) for row in rows), rows=rows)
 
 
 async def whole_senders(connection: AsyncConnection, pool: int, instance: str, found: RecordedSenders, end: datetime, sent: int) -> Senders:
-    """The exact sums of each session over the recorded part of the `sent` requests, with known names."""
+    """Return the exact sums of each session over the recorded part of the `sent` requests, with names where they are
+    known.
+    """
     names = await _names(connection, pool, instance, found.begun, end) if any(row.session is not None for row in found.rows) else {}
     tokens = sum(int(row.prompt_tokens) for row in found.rows)
     to_prefill = sum(int(row.prefill_tokens) for row in found.rows)
@@ -93,7 +95,7 @@ async def whole_senders(connection: AsyncConnection, pool: int, instance: str, f
 
 
 async def _names(connection: AsyncConnection, pool: int, instance: str, start: datetime, end: datetime) -> dict[int, str]:
-    """Names of sessions by their numbers."""
+    """Return the names of sessions by their numbers."""
     uid = (await connection.execute(select(tables.pools.c.uid).where(tables.pools.c.id == pool))).scalar_one()
     salt, values = salt_of(uid), {"pool": pool, "instance": instance, "start": start, "end": end, "most": READ}
     return {session_number(salt, name): name for (name,) in await connection.execute(text(_NAMES), values)}

@@ -1,4 +1,4 @@
-"""What happened around one instance in a stretch of time: load of all instances, senders, moves, changes.
+"""Events around one instance in a stretch of time: load of all instances, senders, moves, changes.
 
 Every statement uses an index and reads a bounded number of rows.
 """
@@ -32,7 +32,7 @@ REVISIONS = 200
 """Number of newest revisions among which changes are searched."""
 CHANGES = 20
 NOT_KNOWN = 1 << 62
-"""Stands for an unknown number of sent requests: so large that the record counts as incomplete."""
+"""A number that stands for an unknown number of sent requests, so large that the record counts as incomplete."""
 
 _SEEN = """
 SELECT at, chosen, session, priority_class, reason, prompt_tokens, sample_rate, (
@@ -46,7 +46,9 @@ _SENT = (
     (21_600, "load_rollups_10s", "bucket", "requests_total"),
     (float("inf"), "load_rollups_1m", "bucket", "requests_total"),
 )
-"""For each table: the longest stretch in seconds for which it is read, its time column and its count."""
+"""The tables that count sent requests: the longest stretch in seconds for which a table is read, its name, its time
+column and its count.
+"""
 
 _COUNTS = ("requests_total", "prompt_tokens", "hit_tokens", "output_tokens")
 
@@ -124,7 +126,7 @@ class PostgresLoadWindows:
             )
 
     async def seen(self, pool: PoolKey, start: datetime, end: datetime) -> SeenRequests:
-        """The newest recorded requests of [start, end), the nodes of instances, and the pool's revisions. Raises
+        """Return the newest recorded requests of [start, end), the nodes of instances, and the pool's revisions. Raises
         NotFound.
         """
         instances, revisions = tables.instances, tables.pool_revisions
@@ -160,7 +162,7 @@ def _seen(row: Any) -> Seen:
 
 
 def _figures(source: str) -> str:
-    """All metrics and counts of all instances, by column (`place`)."""
+    """Return SQL for all metrics and counts of all instances, by column (`place`)."""
     if source == "1s":
         parts = [f"max({metric}) AS {metric}_max, sum({metric}) AS {metric}_sum, count({metric}) AS {metric}_n" for metric in METRICS]
         parts += [f"coalesce(sum({SUMMED[name]}), 0) AS {name}" for name in _COUNTS]
@@ -191,8 +193,8 @@ def _stretch(item: Any) -> Stretch:
 
 
 async def _senders(connection: AsyncConnection, pool: int, instance: str, start: datetime, end: datetime) -> Senders:
-    """The senders, from the record of all requests if there is one, else from the kept decisions,
-    which are a sample.
+    """Return the senders, from the record of all requests if it exists, otherwise from the kept decisions, which are a
+    sample.
     """
     known = await recorded_senders(connection, pool, instance, start, end)
     if known.rows:
@@ -224,7 +226,7 @@ async def _senders(connection: AsyncConnection, pool: int, instance: str, start:
 
 
 Shares = tuple[float | None, float | None]
-"""A share of the prompt tokens, and a share of the tokens to prefill."""
+"""The share of the prompt tokens, and the share of the tokens to prefill; None if unknown."""
 
 
 def _exact(row: Any) -> Shares:
@@ -256,7 +258,9 @@ def _sender(row: Any, shares: Callable[[Any], Shares]) -> SenderShare:
 
 
 async def _sent(connection: AsyncConnection, pool: int, instance: str, start: datetime, end: datetime) -> int | None:
-    """Requests sent to the instance, from the finest table that still has the stretch; None if no table has it."""
+    """Return the number of requests sent to the instance, from the finest table that still covers the stretch; None if
+    no table covers it.
+    """
     for longest, table, at, total in _SENT:
         if (end - start).total_seconds() > longest:
             continue
@@ -273,7 +277,7 @@ async def _sent(connection: AsyncConnection, pool: int, instance: str, start: da
 async def _moved(
     connection: AsyncConnection, table: Table, pool: int, instance: str, ends: tuple[str, str], between: tuple[datetime, datetime]
 ) -> Moved:
-    """Moves that have the instance at the first of `ends`, grouped by the instance at the other end."""
+    """Return the moves with the instance at the first of `ends`, grouped by the instance at the other end."""
     here, there = (table.c[name] for name in ends)
     query = (
         select(there)
@@ -304,7 +308,7 @@ async def _revisions(connection: AsyncConnection, pool: int, start: datetime, en
 
 
 def _paths(diff: list[dict[str, Any]]) -> str:
-    """Changed paths in words: `/spec/slo/ttft` from 5s to 3s → `slo.ttft from 5s to 3s`; only the first two changes."""
+    """Return the first two changed paths in words: `/spec/slo/ttft` from 5s to 3s → `slo.ttft from 5s to 3s`."""
     told = [_change(one) for one in diff]
     more = len(told) - 2
     return "; ".join(told[:2]) + (f" and {more} more" if more > 0 else "") if told else "nothing that is compared"

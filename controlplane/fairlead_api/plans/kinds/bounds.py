@@ -1,4 +1,4 @@
-"""Changes the least and the most instances of a role, and how many of those that are too many sleep."""
+"""Changes the minimum and maximum number of instances of a role, and how many surplus instances sleep."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _WARM = "warm"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundsQuestion(SpecQuestion):
-    """Asks for the effect of other bounds, and of the declared number if that follows them."""
+    """Asks for the effect of other bounds, and of the declared number if the bounds change it."""
 
     scaled: Question | None
 
@@ -37,7 +37,7 @@ class BoundsQuestion(SpecQuestion):
 
 
 def bounds_in_words(spec: PoolSpec) -> list[str]:
-    """A sentence for each role."""
+    """Return a sentence for each role."""
     alone = len(spec.roles) == 1
     return [
         f"Scaling and schedules keep {'the pool' if alone else role.name.value} between {role.min_replicas} and {role.max_replicas} instances."
@@ -52,8 +52,8 @@ async def _change(asked: Asked) -> Change:
 
 
 def bounds_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
-    """The merge patch of the pool's spec. A declared number outside the bounds becomes the nearest one within them,
-    because the pool would be refused otherwise. Raises InvalidInput.
+    """Return the merge patch of the pool's spec. A declared number outside the bounds becomes the nearest number within
+    them, because the pool would be refused otherwise. Raises InvalidInput.
     """
     wanted = {name: _asleep(value) if name == _WARM else _bound(name, value) for name, value in (request.fields or {}).items()}
     roles = [dict(role) for role in spec.get("roles") or [{"name": Role.BOTH.value}]]
@@ -72,7 +72,7 @@ def bounds_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
 
 
 def _asleep(value: Any) -> dict[str, Any] | None:
-    """The section `warm` of a role; None to take it out."""
+    """Return the section `warm` of a role; None to remove the section. Raises InvalidInput."""
     if value is None or value == {"asleep": None}:
         return None
     number = value.get("asleep") if isinstance(value, dict) and len(value) == 1 else None
@@ -102,4 +102,4 @@ def _declared(spec: Spec) -> tuple[Any, ...]:
 
 
 KIND = Kind(name=PlanKind.BOUNDS, change=_change, questions=_questions)
-"""The kind. A change between two specs has no part of this kind: `scale` has the numbers of roles."""
+"""This kind. It is never a part of the change between two specs, because `scale` covers the numbers of roles."""

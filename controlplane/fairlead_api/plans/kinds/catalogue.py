@@ -1,4 +1,4 @@
-"""The kinds of plans: every other module of this package is one, named like the kind and described by its `KIND`."""
+"""The kinds of plans. Every other module of this package is a kind, named like the kind and described by its `KIND`."""
 
 from functools import cache
 from importlib import import_module
@@ -10,6 +10,6 @@ from fairlead_client.resources.plan_kinds import PlanKind
 
 @cache
 def kind_of(name: PlanKind) -> Kind:
-    """The kind of this name, from its module."""
+    """Return the kind with this name, from its module."""
     found: Kind = import_module(f"{kinds.__name__}.{name.value.replace('-', '_')}").KIND
     return found

@@ -25,7 +25,7 @@ class ClassesQuestion(SpecQuestion):
 
 
 def classes_effect(before: Sequence[PriorityClass], after: Sequence[PriorityClass]) -> PlanEffect:
-    """The order of the classes from now on, and what becomes of requests that name a class that goes."""
+    """Return the new order of the classes, and the effect on requests that name a removed class."""
     order = ", ".join(one.name for one in sorted(after, key=lambda one: -one.priority))
     gone = [one.name for one in before if one.name not in {other.name for other in after}]
     return PlanEffect(
@@ -40,7 +40,7 @@ async def _change(asked: Asked) -> Change:
 
 
 def classes_patch(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that replaces the list. Raises InvalidInput."""
+    """Return the merge patch that replaces the list of classes. Raises InvalidInput."""
     for name, value in fields.items():
         if name != FIELD:
             raise InvalidInput(f"fields.{name}", value, f"remove it; a plan of kind classes takes {FIELD}")

@@ -16,7 +16,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class CordonQuestion(MarkQuestion):
-    """Asks for the effect of cordoning an instance, or of ending that."""
+    """Asks for the effect of cordoning or uncordoning an instance."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return (cordon_effect if self.is_set else uncordon_effect)(known.use, self.instance, known.policies)
@@ -26,9 +26,10 @@ class CordonQuestion(MarkQuestion):
 
 
 def cordon_effect(pool: PoolUse, instance: str, policies: PolicyCatalogue) -> PlanEffect:
-    """A cordoned instance keeps its requests in flight and gets no new ones: its sessions move with their next request.
+    """Return the effect of cordoning: the instance keeps its requests in flight and gets no new ones, and its sessions
+    move with their next request.
 
-    It is not replaced, so the other instances take over its load. Raises NotFound.
+    The instance is not replaced, so the other instances take over its load. Raises NotFound.
     """
     one = pool.instance(instance)
     if one.state not in ACCEPTING:
@@ -52,7 +53,9 @@ def cordon_effect(pool: PoolUse, instance: str, policies: PolicyCatalogue) -> Pl
 
 
 def uncordon_effect(pool: PoolUse, instance: str, policies: PolicyCatalogue) -> PlanEffect:
-    """The keys that the instance takes back, and the sessions that follow them. Raises NotFound."""
+    """Return the effect of uncordoning: the keys that the instance takes back, and the sessions that follow them.
+    Raises NotFound.
+    """
     one = pool.instance(instance)
     anchors = pool.facts.anchors_per_instance
     before = [use.entry(anchors) for use in pool.instances]

@@ -1,4 +1,4 @@
-"""Creates a pool. How it is shown, and how it is undone, is that of deleting a pool."""
+"""Creates a pool. A creation is shown and undone like the deletion of a pool."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from fairlead_client.resources.plan_kinds import PlanKind
 
 
 async def _change(asked: Asked) -> Change:
-    """The change of an object that does not exist yet. Raises Conflict (pool-exists), InvalidInput."""
+    """Return the change of an object that does not exist yet. Raises Conflict (pool-exists), InvalidInput."""
     target = Target.of_pool(asked.pool)
     try:
         await asked.cluster.read(target)
@@ -26,9 +26,9 @@ def _nothing() -> ClusterObject:
 
 
 def manifest_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What a stored plan creates."""
+    """Return the manifest that a stored plan creates."""
     return {"labels": {}, "annotations": {}, "spec": dict(spec)}
 
 
 KIND = Kind(name=PlanKind.CREATE, change=_change, questions=lambda _change, _policies: ())
-"""The kind. Its effect is `delete.creation_effect`."""
+"""This kind. Its effect is `delete.creation_effect`."""

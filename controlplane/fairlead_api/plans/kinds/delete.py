@@ -1,4 +1,4 @@
-"""Deleting a pool, and creating it again: what a plan shows, and how the change is made.
+"""Deletes a pool, and creates it again: the content of such a plan, and its writes.
 
 In a stored plan of this kind, `change` is the manifest to create, or empty for a deletion; `inverse` is the opposite.
 """
@@ -32,7 +32,9 @@ async def _change(asked: Asked) -> Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Existence:
-    """This kind's part of a stored plan: what it creates (empty = it deletes), the opposite, and how that is shown."""
+    """This kind's part of a stored plan: the manifest to create (empty = a deletion), the opposite, and how the change
+    is shown.
+    """
 
     change: dict[str, Any]
     inverse: dict[str, Any]
@@ -43,7 +45,7 @@ class Existence:
 
 
 def deletion(target: Target, found: ClusterObject) -> Existence:
-    """Deletes the object; the inverse creates it with the same spec, labels and annotations."""
+    """Return the deletion of the object. The inverse creates it with the same spec, labels and annotations."""
     annotations = {name: value for name, value in found.annotations.items() if name not in _OURS and "kopf" not in name}
     manifest = {"labels": dict(found.labels), "annotations": annotations, "spec": dict(found.spec)}
     return Existence(
@@ -56,13 +58,15 @@ def deletion(target: Target, found: ClusterObject) -> Existence:
 
 
 def creation(target: Target, manifest: dict[str, Any]) -> Existence:
-    """Creates the object that the manifest describes; the inverse deletes it."""
+    """Return the creation of the object that the manifest describes. The inverse deletes it."""
     shown = _shown(target, "create this object", {"spec": manifest["spec"]})
     return Existence(change=manifest, inverse={}, seen={}, diff=diff({}, manifest["spec"], "/spec"), patch=shown)
 
 
 def deletion_effect(pool: PoolUse | None, spec: Mapping[str, Any]) -> PlanEffect:
-    """Every session is lost: no instance is left to take it. `pool` None = its spec was never usable."""
+    """Return the effect of a deletion: every session is lost, because no instance is left for it. `pool` is None if the
+    pool's spec was never usable.
+    """
     notes = [
         "Undoing creates the pool again with the same spec: instances start again, and lost sessions and caches stay lost. "
         "Its records stay, but the revisions for roll-backs are lost."
@@ -89,7 +93,7 @@ def deletion_effect(pool: PoolUse | None, spec: Mapping[str, Any]) -> PlanEffect
 
 
 def creation_effect(spec: Mapping[str, Any]) -> PlanEffect:
-    """Effect of a creation: instances start with empty caches; lost sessions and caches stay lost."""
+    """Return the effect of a creation: instances start with empty caches, and lost sessions and caches stay lost."""
     notes = ["Instances start again, with empty caches. Sessions that were lost stay lost."]
     try:
         wanted: PoolSpec = parse_spec(spec)
@@ -100,7 +104,9 @@ def creation_effect(spec: Mapping[str, Any]) -> PlanEffect:
 
 
 async def delete(cluster: ClusterGateway, target: Target, uid: str, generation: int) -> None:
-    """Deletes the object if it is still as planned; if it is already gone or being deleted, an earlier try did that."""
+    """Delete the object if it is still as planned. If the object is already gone or being deleted, an earlier try did
+    that.
+    """
     for attempt in range(1, _TRIES + 1):
         try:
             found = await cluster.read(target)
@@ -122,7 +128,7 @@ async def delete(cluster: ClusterGateway, target: Target, uid: str, generation: 
 
 
 async def create(cluster: ClusterGateway, target: Target, manifest: Mapping[str, Any], marks: Mapping[str, str | None]) -> ClusterObject:
-    """Creates the object; if it exists with this plan's mark, an earlier try created it."""
+    """Create the object. If it exists with this plan's mark, an earlier try created it."""
     try:
         found = await cluster.read(target)
     except NotFound:
@@ -133,7 +139,7 @@ async def create(cluster: ClusterGateway, target: Target, manifest: Mapping[str,
 
 
 async def absent(cluster: ClusterGateway, target: Target, uid: str) -> None:
-    """Raises Conflict unless the object is gone: `still-deleting`, or `object-changed` for a new object of its name."""
+    """Raises Conflict unless the object is gone: `still-deleting`, or `object-changed` if a new object has its name."""
     try:
         found = await cluster.read(target)
     except NotFound:
@@ -150,4 +156,4 @@ def _shown(target: Target, words: str, rest: dict[str, Any]) -> str:
 
 
 KIND = Kind(name=PlanKind.DELETE, change=_change, questions=lambda _change, _policies: ())
-"""The kind. Its effect is `deletion_effect`, which is also known for a pool whose spec was never usable."""
+"""This kind. Its effect is `deletion_effect`, which is also known for a pool whose spec was never usable."""

@@ -1,4 +1,4 @@
-"""Draining: an instance is emptied and replaced, or a drain is cancelled."""
+"""Drains: an instance is emptied and replaced, or a drain is cancelled."""
 
 from fairlead.instance_marks import DRAIN_ANNOTATION
 from fairlead.instances import ACCEPTING, InstanceState
@@ -12,14 +12,14 @@ from fairlead_client.simulation_jobs import PoolChange
 
 
 class DrainQuestion(MarkQuestion):
-    """Asks for the effect of draining an instance, or of ending that."""
+    """Asks for the effect of draining an instance, or of cancelling its drain."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return (drain_effect if self.is_set else undrain_effect)(known.use, self.instance, replaced=self.replaced)
 
     def tried(self, present: Present) -> Tried:
-        """The drain in the simulation: the simulated instance with the same rank in its role, by drain cost, stands for
-        this one.
+        """Return the drain for the simulation. The simulated instance with the same rank in its role, by drain cost,
+        represents this instance.
         """
         if not self.is_set:
             raise CannotSimulate("sessions that have moved stay where they are")
@@ -35,8 +35,8 @@ class DrainQuestion(MarkQuestion):
 
 
 def drain_effect(pool: PoolUse, instance: str, *, replaced: bool = True) -> PlanEffect:
-    """The sessions that move, and the remaining capacity until the successor serves; if the instance is not `replaced`,
-    permanently. Raises NotFound.
+    """Return the effect of a drain: the sessions that move, and the remaining capacity until the successor serves, or
+    permanently if the instance is not `replaced`. Raises NotFound.
     """
     one = pool.instance(instance)
     if one.state is InstanceState.DRAINING:
@@ -60,7 +60,9 @@ def drain_effect(pool: PoolUse, instance: str, *, replaced: bool = True) -> Plan
 
 
 def _emptied(pool: PoolUse, one: InstanceUse, words: str, *, alone: bool) -> PlanEffect:
-    """Effect on an engine that Fairlead does not stop: it drains, stays empty, and can be put back into service."""
+    """Return the effect on an engine that Fairlead does not stop: it drains, stays empty, and can be put back into
+    service.
+    """
     return PlanEffect(
         sessions_moved=0 if alone else one.bound_sessions,
         sessions_lost=one.bound_sessions if alone else 0,
@@ -74,7 +76,9 @@ def _emptied(pool: PoolUse, one: InstanceUse, words: str, *, alone: bool) -> Pla
 
 
 def undrain_effect(pool: PoolUse, instance: str, *, replaced: bool = True) -> PlanEffect:
-    """Effect of cancelling a drain: sessions that have moved do not come back automatically. Raises NotFound."""
+    """Return the effect of cancelling a drain: sessions that have moved do not come back automatically. Raises
+    NotFound.
+    """
     one = pool.instance(instance)
     if one.state is not InstanceState.DRAINING:
         return PlanEffect(notes=[f"{instance} does not drain yet; it goes on serving."])

@@ -1,4 +1,4 @@
-"""Changes how long an instance that drains may keep its requests."""
+"""Changes how long a draining instance may keep its requests."""
 
 from fairlead.durations import format_duration
 from fairlead_api.plans.changes import SpecQuestion, section_kind
@@ -8,11 +8,11 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class DrainingQuestion(SpecQuestion):
-    """Asks for the effect of another timeout of drains."""
+    """Asks for the effect of another drain timeout."""
 
     async def effect(self, _known: Known) -> PlanEffect:
         longest = format_duration(self.after.drain.timeout_seconds)
-        return PlanEffect(notes=[f"An instance that drains waits for its requests in flight at most {longest}, also one that drains now."])
+        return PlanEffect(notes=[f"An instance that drains waits for its requests in flight at most {longest}, even if it drains already."])
 
     def tried(self, _present: Present) -> Tried:
         raise CannotSimulate("it changes only how long an instance that drains waits")

@@ -1,4 +1,4 @@
-"""Early rejection of requests that would be late."""
+"""Changes the early rejection of requests that would be late."""
 
 from fairlead.percentages import percentage
 from fairlead.tables import EarlyRejectionFacts
@@ -23,7 +23,9 @@ class EarlyRejectionQuestion(SpecQuestion):
 
 
 def rejection_effect(after: EarlyRejectionFacts, refused: Replay | None) -> PlanEffect:
-    """Effect: the share of recorded decisions in which every candidate was predicted to exceed the limit."""
+    """Return the effect of early rejection: the share of recorded decisions in which every candidate was predicted to
+    exceed the limit.
+    """
     if after.mode == "Disabled":
         return PlanEffect(warnings=["Nothing is refused early: under overload requests wait until they time out."])
     notes = ["The estimate does not include refusals because of decoding; Predicted refuses at least as much as Load."]
@@ -39,7 +41,9 @@ def rejection_effect(after: EarlyRejectionFacts, refused: Replay | None) -> Plan
 
 
 def refusing(refused: Replay | None) -> list[str]:
-    """A warning about the share of requests that would be refused, if there is one."""
+    """Return a warning about the share of requests that would be refused; empty below 0.1 %, or if the share is
+    unknown.
+    """
     return [f"{percentage(refused.share)} of requests like those would be refused."] if refused and refused.share >= 0.001 else []
 
 

@@ -31,7 +31,7 @@ _FIELDS = {EngineAction.ADD: ("action", "url", "name", "weight"), EngineAction.R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginesQuestion:
-    """Asks for the effect of adding engines (an entry by name) or removing them (None)."""
+    """Asks for the effect of adding engines (with an entry) or removing them (None)."""
 
     change: Mapping[str, Any]
 
@@ -54,7 +54,7 @@ def _questions(change: Change, _policies: PolicyCatalogue) -> Sequence[Question]
 
 
 def base_url(url: str) -> str:
-    """The engine's address as `http://host:port`. Raises ValueError that says what to write."""
+    """Return the engine's address as `http://host:port`. Raises ValueError whose text describes the expected form."""
     remedy = "write http://HOST:PORT, such as http://10.0.0.7:8000"
     try:
         parts = urlsplit(url)
@@ -85,12 +85,14 @@ def _is_host(host: str) -> bool:
 
 
 def engine_name(url: str) -> str:
-    """The name of an engine that was given none, from its base URL: `http://10.0.0.7:8000` → `10.0.0.7-8000`."""
+    """Return the name of an engine without a given name, from its base URL: `http://10.0.0.7:8000` →
+    `10.0.0.7-8000`.
+    """
     return re.sub(r"[^a-z0-9.]+", "-", url.removeprefix("http://").lower()).strip("-")
 
 
 def engines_patch(fields: Mapping[str, Any], engines: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that adds or removes an engine. Raises InvalidInput for a change that is impossible."""
+    """Return the merge patch that adds or removes an engine. Raises InvalidInput for an impossible change."""
     actions = [action.value for action in EngineAction]
     if fields.get("action") not in actions:
         raise InvalidInput("fields.action", fields.get("action"), f"write {' or '.join(actions)}")
@@ -102,7 +104,7 @@ def engines_patch(fields: Mapping[str, Any], engines: Mapping[str, Any]) -> dict
 
 
 def weighed_engine(name: str, weight: float | None) -> dict[str, Any]:
-    """The merge patch of the engine list that gives an engine another weight; None = no weight of its own."""
+    """Return the merge patch of the engine list that gives an engine another weight; None = no explicit weight."""
     return {ENGINES: {name: {"weight": weight}}}
 
 
@@ -128,7 +130,9 @@ def _removed(fields: Mapping[str, Any], engines: Mapping[str, Any]) -> dict[str,
 
 
 def engines_effect(pool: PoolUse, change: Mapping[str, Any], policies: PolicyCatalogue) -> PlanEffect:
-    """Effect of adding engines (an entry) and removing them (None): keys, sessions and caches that move."""
+    """Return the effect of adding engines (with an entry) and removing them (None): keys, sessions and caches that
+    move.
+    """
     added = [name for name, entry in change.items() if entry is not None]
     victims = [use for use in pool.instances if change.get(use.id, "") is None]
     left = [use for use in pool.instances if use not in victims]

@@ -15,7 +15,7 @@ class FairnessQuestion(SpecQuestion):
         order = (
             "those of the tenant that has had less of the instance's time go first" if fair else "they go in one order, whoever sent them"
         )
-        return PlanEffect(notes=[f"Of waiting requests of a priority class, {order}. No session moves."])
+        return PlanEffect(notes=[f"Waiting requests of a priority class: {order}. No session moves."])
 
     def tried(self, _present: Present) -> Tried:
         raise CannotSimulate("recorded requests do not say which tenant sent them")

@@ -21,7 +21,9 @@ class MigrationsQuestion(SpecQuestion):
 
 
 def migrations_effect(pool: PoolUse, after: TableFacts, policies: PolicyCatalogue) -> PlanEffect:
-    """Effect: what stays where it is from now on, or may move again. The change itself moves no session."""
+    """Return the effect: whether sessions stay where they are or may move from now on. The change itself moves no
+    session.
+    """
     policy, bound = after.routing.policy, pool.sessions
     if after.routing.migrations != MIGRATIONS_PAUSED:
         return PlanEffect(notes=[f"{policy} moves sessions and queued requests again, by its own rules."])

@@ -31,7 +31,9 @@ class SessionQuestion:
 
 
 def session_kind(name: PlanKind) -> Kind:
-    """A kind that makes the request's instance the session's home; without an instance the session is released."""
+    """Return a kind that makes the request's instance the session's home. Without an instance, the session
+    is released.
+    """
     return Kind(name=name, change=_change, questions=_questions)
 
 
@@ -50,7 +52,9 @@ def _questions(change: Change, _policies: PolicyCatalogue) -> Sequence[Question]
 
 
 def session_effect(pool: PoolUse, source: str | None, target: str | None, context_tokens: int) -> PlanEffect:
-    """Effect: the session's context is recomputed at its new home. One session is never a heavy change."""
+    """Return the effect: the session's context is recomputed at its new home. Moving one session is never a heavy
+    change.
+    """
     if target is None:
         notes = ["The policy places its next request like that of a new session, perhaps on the same instance again."]
         return PlanEffect(cache_tokens_lost=0, notes=notes)

@@ -15,7 +15,7 @@ class PaceQuestion(SpecQuestion):
         scaling = self.after.scaling
         notes = [_step("grows", scaling.scale_up), _step("shrinks", scaling.scale_down)]
         if scaling.mode is ScalingMode.FIXED:
-            notes.append("Nothing follows it now: scaling.mode is Fixed.")
+            notes.append("It has no effect now: scaling.mode is Fixed.")
         return PlanEffect(notes=notes)
 
     def tried(self, _present: Present) -> Tried:

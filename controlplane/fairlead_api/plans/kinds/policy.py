@@ -1,4 +1,4 @@
-"""Changes the policy, or its parameters."""
+"""Changes the policy or its parameters."""
 
 from fairlead.pools import TableFacts
 from fairlead.routing.contracts.catalogues import PolicyCatalogue, RingUse
@@ -23,10 +23,10 @@ class PolicyQuestion(SpecQuestion):
 
 
 def policy_effect(pool: PoolUse, after: TableFacts, policies: PolicyCatalogue) -> PlanEffect:
-    """The effect of another policy or other parameters; routers take it over with the next table, without a restart.
+    """Return the effect of another policy or other parameters. Routers apply it with the next table, without a restart.
 
-    If the new policy places every request by the ring, or binds no sessions, all bound sessions count as moving:
-    whether a session's key happens to belong to its home is not recorded.
+    If the new policy places every request by the ring, or binds no sessions, all bound sessions count as moving,
+    because it is not recorded whether a session's key already belongs to its home.
     """
     before, bound = pool.facts.routing.policy, pool.sessions
     wanted = policies.entry(after.routing.policy)

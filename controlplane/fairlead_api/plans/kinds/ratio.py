@@ -1,4 +1,4 @@
-"""The ratio between prefill and decode, and who changes it."""
+"""Changes the ratio between prefill and decode, and whether Fairlead or people set it."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -38,7 +38,7 @@ RATIO_MODES: Mapping[str, str] = MappingProxyType(
 
 
 def ratio_effect(after: PoolSpec) -> PlanEffect:
-    """The effect of the new mode of the ratio."""
+    """Return the effect of the new mode of the ratio."""
     return PlanEffect(notes=[RATIO_MODES[after.ratio.mode]])
 
 

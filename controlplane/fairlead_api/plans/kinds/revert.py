@@ -1,4 +1,4 @@
-"""Restores the whole spec of an earlier revision: the patch, and the kinds of change that it consists of."""
+"""Restores the whole spec of an earlier revision: makes the patch, and finds the kinds of change in it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevertQuestion:
-    """Asks for the effect of an earlier revision of the whole spec, by the questions of its parts."""
+    """Asks for the effect of an earlier revision of the whole spec, by the questions of the change's parts."""
 
     parts: tuple[Question, ...]
 
@@ -44,26 +44,28 @@ def require_possible(change: Change) -> None:
 
 
 def questions_of_parts(change: Change, policies: PolicyCatalogue) -> Sequence[Question]:
-    """One question about a change of several parts of the spec. Raises InvalidInput for a spec that is refused."""
+    """Return one question about a change of several parts of the spec. Raises InvalidInput for a spec that would be
+    refused.
+    """
     checked(change.part, change.patch, policies)
     parts = [one for kind in kinds_in(change.part, change.after) for one in kind.questions(change, policies)]
     return [RevertQuestion(parts=tuple(parts))]
 
 
 def revert_patch(number: int, spec: Mapping[str, Any], former: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that restores a former spec. Raises InvalidInput if the spec is the same already."""
+    """Return the merge patch that restores a former spec. Raises InvalidInput if the present spec is the same."""
     if change := between(spec, former):
         return change
     raise InvalidInput("revision", number, "the spec already has these values; write another")
 
 
 def kinds_in(before: Spec, after: Spec) -> Iterator[Kind]:
-    """The kinds of plans that together would make the change between two specs."""
+    """Yield the kinds of plans that together would make the change between two specs."""
     return (kind for kind in map(kind_of, PLAN_KINDS) if kind.is_part(before, after))
 
 
 def joined(effects: Sequence[PlanEffect]) -> PlanEffect:
-    """The combined effect of several changes. Each moves the same sessions, so the largest number counts."""
+    """Return the combined effect of several changes. They move the same sessions, so the largest number counts."""
     if len(effects) == 1:
         return effects[0]
     predicted = [one for one in effects if one.predicted_attainment is not None or one.predicted_refusals is not None]

@@ -25,13 +25,15 @@ class RingQuestion(SpecQuestion):
 
 
 def ring_effect(pool: PoolUse, after: TableFacts, policies: PolicyCatalogue) -> PlanEffect:
-    """Effect of another number of anchors: the keys that change owner, and the sessions that follow them."""
+    """Return the effect of another number of anchors: the keys that change owner, and the sessions that follow them."""
     new = [use.entry(after.anchors_per_instance) for use in pool.instances]
     return rearranged(pool, new, policies.entry(after.routing.policy))
 
 
 def rearranged(pool: PoolUse, new: Sequence[InstanceEntry], policy: PolicyEntry) -> PlanEffect:
-    """The keys that change owner when the instances have these anchors, and the sessions that follow them."""
+    """Return the effect of new anchors of the instances: the keys that change owner, and the sessions that
+    follow them.
+    """
     old = [use.entry(pool.facts.anchors_per_instance) for use in pool.instances]
     moves = moved_shares(old, new)
     moved_share = sum(moves.values())

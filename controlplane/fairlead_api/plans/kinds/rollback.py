@@ -20,8 +20,8 @@ from fairlead_client.resources.plans import PlanEffect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollback:
-    """The roles whose template changes. `updated` counts, per role, the instances that must be replaced, if all others
-    still have the template to which the pool returns.
+    """The roles whose template changes. `updated` counts, per role, the instances that must be replaced, assuming that
+    all others still have the template that is restored.
     """
 
     roles: tuple[Role, ...]
@@ -58,9 +58,10 @@ def _is_part(before: Spec, after: Spec) -> bool:
 
 
 def rollback_patch(request: PlanRequest, spec: Mapping[str, Any], revisions: Sequence[StoredRevision]) -> dict[str, Any]:
-    """The merge patch that gives the spec the engine and templates of a revision, or one role its template.
+    """Return the merge patch that restores the engine and templates of a revision, or the template of one role.
 
-    Without a number, the newest revision that differs from the spec is used. Raises InvalidInput if there is none.
+    Without a number, the newest revision that differs from the spec is used. Raises InvalidInput if no revision
+    differs.
     """
     names = [role.get("name") for role in spec.get("roles") or ()]
     if request.role is not None and request.role not in names:
@@ -81,8 +82,8 @@ def rollback_patch(request: PlanRequest, spec: Mapping[str, Any], revisions: Seq
 
 
 def rollback_of(pool: str, before: Mapping[str, Any], after: Mapping[str, Any], status: Mapping[str, Any]) -> Rollback:
-    """The instances that a spec with another engine or other templates would replace, according to the
-    pool's status.
+    """Return the instances that a spec with another engine or other templates would replace, according to the pool's
+    status.
     """
     old, new = revision_data(before), revision_data(after)
     templates = {role["name"]: role.get("template") for role in old["roles"]}
@@ -97,8 +98,8 @@ def rollback_of(pool: str, before: Mapping[str, Any], after: Mapping[str, Any], 
 
 
 def rollback_effect(pool: PoolUse, asked: Rollback) -> PlanEffect:
-    """The instances that are replaced, and the sessions that move with them: the share of a role's sessions that moves
-    is assumed to equal the share of its instances.
+    """Return the effect of a rollback: the instances that are replaced, and the sessions that move with them. The share
+    of a role's sessions that moves is assumed to equal the share of its replaced instances.
     """
     replaced, sessions, tokens, found, gone = 0, 0.0, 0.0, [], []
     for role in asked.roles:

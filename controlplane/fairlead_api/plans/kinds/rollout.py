@@ -20,7 +20,7 @@ class RolloutQuestion(SpecQuestion):
 
 
 def rollout_effect(pool: PoolUse, rollout: RolloutSpec) -> PlanEffect:
-    """The effect on the rollout from now on."""
+    """Return the effect on the rollout from now on."""
     if rollout.paused:
         return PlanEffect(notes=["Outdated instances stay; a lost one is replaced with the template it had."])
     present: list[InstanceUse] = [use for use in pool.instances if use.state not in NOT_COUNTED]

@@ -42,7 +42,7 @@ class ScaleQuestion:
 
 
 async def _change(asked: Asked) -> Change:
-    """A change of the pool, or of a role's InferencePoolRole if that declares the number."""
+    """Return a change of the pool, or of a role's InferencePoolRole if the InferencePoolRole declares the number."""
     target, found = await asked.its_pool()
     change = Change(target=target, found=found, patch=replicas_patch(asked.request, found.spec))
     role = scaled_by_its_object(asked.request, found.spec)
@@ -54,7 +54,7 @@ async def _change(asked: Asked) -> Change:
 
 
 def scale_questions(change: Change, policies: PolicyCatalogue) -> Sequence[Question]:
-    """A question for each role whose number changes; for the first one if none does."""
+    """Return a question for each role whose number changes, or for the first role if no number changes."""
     part = change.part
     if change.target.kind is TargetKind.ROLE:
         return [ScaleQuestion(role=Role(part["role"]), before=int(part["replicas"]), after=int(change.patch["replicas"]))]
@@ -70,7 +70,7 @@ def scale_questions(change: Change, policies: PolicyCatalogue) -> Sequence[Quest
 
 
 def replicas_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
-    """The merge patch of the pool's spec for the requested number. Raises InvalidInput."""
+    """Return the merge patch of the pool's spec for the requested number. Raises InvalidInput."""
     if request.replicas is None or not 0 <= request.replicas <= MAX_REPLICAS:
         raise InvalidInput("replicas", request.replicas, f"write 0 to {MAX_REPLICAS}")
     roles = spec.get("roles") or [{"name": Role.BOTH.value}]
@@ -83,7 +83,9 @@ def replicas_patch(request: PlanRequest, spec: Spec) -> dict[str, Any]:
 
 
 def asked_role(request: PlanRequest, roles: Sequence[Mapping[str, Any]]) -> int:
-    """The place of the role that a request names; of the only one, if it names none. Raises InvalidInput."""
+    """Return the index of the role that a request names, or of the role `both` if the request names none. Raises
+    InvalidInput.
+    """
     names = [role.get("name") for role in roles]
     role = Role.BOTH if request.role is None and Role.BOTH in names else request.role
     if role not in names:
@@ -92,7 +94,9 @@ def asked_role(request: PlanRequest, roles: Sequence[Mapping[str, Any]]) -> int:
 
 
 def scaled_by_its_object(request: PlanRequest, spec: Mapping[str, Any]) -> Role | None:
-    """The role that the request scales, if its number is declared by its InferencePoolRole and not by the pool."""
+    """Return the role that the request scales, if the role's InferencePoolRole declares the number instead of the pool;
+    otherwise None.
+    """
     for role in spec.get("roles") or []:
         if role.get("name") == request.role and role.get("replicas") is None:
             return None if request.role is Role.BOTH else request.role
@@ -105,10 +109,10 @@ def _numbers(spec: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def scale_effect(pool: PoolUse, role: Role, before: int, after: int) -> PlanEffect:
-    """The effect of scaling a role from `before` to `after` instances.
+    """Return the effect of scaling a role from `before` to `after` instances.
 
-    The instances removed are those that the operator would choose: first those that do not serve yet, then those with
-    the least bound sessions × cached tokens.
+    The instances that are removed are those that the operator would choose: first instances that do not serve yet, then
+    the instances with the smallest product of bound sessions and cached tokens.
     """
     present = [use for use in pool.instances if use.role is role and use.state not in NOT_COUNTED]
     ranked = sorted(present, key=_worth)
@@ -135,7 +139,7 @@ def _worth(use: InstanceUse) -> tuple[bool, int, int, str]:
 
 
 def _is_too_much(pool: PoolUse, role: Role, instances: int) -> bool:
-    """Whether prompt tokens arrive faster than the measured speed of this number of instances."""
+    """Return whether prompt tokens arrive faster than this number of instances computes them at the measured speed."""
     if role is Role.DECODE or instances == 0 or pool.miss_tokens_per_second is None or pool.prefill_tokens_per_second is None:
         return False
     return pool.miss_tokens_per_second >= instances * pool.prefill_tokens_per_second
@@ -149,7 +153,7 @@ def _warnings(pool: PoolUse, role: Role, before: int, after: int, affected: int)
             found.append(f"{affected:,} of {total:,} sessions are lost with their cache: no instance is left to take them.")
     elif _is_too_much(pool, role, after):
         found.append(
-            "Prompt tokens arrive faster than this number of instances was measured to compute them; the TTFT target would be missed."
+            "Prompt tokens arrive faster than this number of instances computes them at the measured speed; the TTFT target would be missed."
         )
     if affected and after > 0:
         found.append(f"{affected:,} of {total:,} sessions move to other instances and lose their cache there.")

@@ -1,4 +1,4 @@
-"""Automatic scaling: its mode, its target load, and scaling to zero."""
+"""Changes automatic scaling: its mode, its target load, and scaling to zero."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -32,7 +32,7 @@ SCALING_MODES: Mapping[str, str] = MappingProxyType(
 
 
 def scaling_effect(after: PoolSpec) -> PlanEffect:
-    """The effect of the scaling mode from now on, and of zero scaling while the pool has no requests."""
+    """Return the effect of the scaling mode from now on, and of scaling to zero while the pool has no requests."""
     scaling, zero = after.scaling, after.scaling.zero
     goes = scaling.mode is ScalingMode.SLO and all(role.min_replicas == 0 for role in after.roles)
     notes = [SCALING_MODES[scaling.mode]]

@@ -26,7 +26,7 @@ from fairlead_client.resources.plan_kinds import PlanKind, ScheduleAction, role_
 from fairlead_client.resources.plans import PlanEffect
 
 _KEPT = timedelta(days=62)
-"""Skipped and added starts that are older than this are removed from the spec."""
+"""Age above which skipped and added starts are removed from the spec."""
 
 _FIELDS = ("name", "action", "spec", "start", "schedules")
 
@@ -55,7 +55,7 @@ def _is_part(before: Spec, after: Spec) -> bool:
 
 
 def schedule_patch(fields: Mapping[str, Any], spec: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """The merge patch that replaces the list of schedules. Raises InvalidInput for an impossible action."""
+    """Return the merge patch that replaces the list of schedules. Raises InvalidInput for an impossible action."""
     for name, value in fields.items():
         if name not in _FIELDS:
             raise InvalidInput(f"fields.{name}", value, f"remove it; a plan of kind schedule takes {', '.join(_FIELDS)}")
@@ -68,8 +68,8 @@ def schedule_patch(fields: Mapping[str, Any], spec: Mapping[str, Any], now: date
 
 
 def is_for_admins(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether a schedule that differs between two specs sets something, in either of them, that only
-    admins may change.
+    """Return whether a schedule differs between the two specs and, in either of them, sets a value that only admins may
+    change.
     """
     stays = [one for one in _schedules(before) if one in _schedules(after)]
     changed = [one for one in (*_schedules(before), *_schedules(after)) if one not in stays]
@@ -101,7 +101,7 @@ def _changed(before: list[dict[str, Any]], action: ScheduleAction, fields: Mappi
 
 
 def _given(listed: object, prefix: str) -> list[dict[str, Any]]:
-    """The schedules of a list, all of whose names begin with a prefix."""
+    """Return the schedules of a list. Raises InvalidInput unless all their names begin with the prefix."""
     if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
         raise InvalidInput("fields.schedules", listed, "write a list of schedules as a manifest has them")
     found = [read(ScheduleSpec, dict(one), f"fields.schedules[{number}]") for number, one in enumerate(listed)]
@@ -139,18 +139,18 @@ def _start(start: object) -> datetime:
 
 
 def _document(schedule: ScheduleSpec) -> dict[str, Any]:
-    """The schedule as in a manifest, without empty lists; whether it follows a forecast is said only if it does."""
+    """Return the schedule as in a manifest, without empty lists. `followsForecast` is written only if it is true."""
     told = {name: value for name, value in written(schedule).items() if value != []}
     return told if schedule.follows_forecast else {name: value for name, value in told.items() if name != "followsForecast"}
 
 
 _SHOWN = 3
-"""Maximum number of conflicts that are named."""
+"""Maximum number of conflicts that an effect names."""
 
 
 def schedule_effect(after: PoolSpec, now: datetime) -> PlanEffect:
-    """Effect: the values that the schedules of `after` set at once, the time of their next change, and
-    their conflicts.
+    """Return the effect: the values that the schedules of `after` set at once, the time of their next change, and their
+    conflicts.
     """
     schedules = after.scaling.schedules
     found, change = in_force(schedules, now), next_change(schedules, now)

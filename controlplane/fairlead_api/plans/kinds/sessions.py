@@ -1,4 +1,6 @@
-"""Changes how sessions are recognised, how long they keep their homes, and what an instance that leaves keeps."""
+"""Changes how sessions are recognised, how long sessions keep their homes, and what sessions of a leaving instance
+keep.
+"""
 
 from fairlead.durations import format_duration
 from fairlead.pools import TableFacts
@@ -9,7 +11,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 
 class SessionsQuestion(SpecQuestion):
-    """Asks for the effect of other rules of sessions."""
+    """Asks for the effect of other rules for sessions."""
 
     async def effect(self, known: Known) -> PlanEffect:
         return sessions_effect(known.use.sessions, known.use.facts, self.after.facts())
@@ -19,7 +21,7 @@ class SessionsQuestion(SpecQuestion):
 
 
 def sessions_effect(bound: int, before: TableFacts, after: TableFacts) -> PlanEffect:
-    """The effect for the `bound` sessions."""
+    """Return the effect on the `bound` sessions."""
     old, new = before.session, after.session
     notes, warnings = [f"A session keeps its home for {format_duration(new.ttl_seconds)} after its last request."], []
     if new.ttl_seconds < old.ttl_seconds:

@@ -26,8 +26,8 @@ class SloQuestion(SpecQuestion):
 
 
 def slo_effect(pool: PoolUse, after: SloFacts, latencies: Mapping[str, Mapping[int, int]], refused: Replay | None) -> PlanEffect:
-    """Effect: the attainment that the past day's requests would have had and, if requests are refused early, the share
-    refused. `latencies` are counts by cell, for each priority class.
+    """Return the effect: the attainment that the past day's requests would have had and, if requests are refused early,
+    the share refused. `latencies` are counts by cell, for each priority class.
     """
     whole, classes = what_if(latencies, {}, after.ttft_seconds, after.tpot_seconds, after.percentile)
     least, most = whole.attainment_least, whole.attainment_most

@@ -1,4 +1,4 @@
-"""Replaces the whole spec of a pool, as an editor of it sends it."""
+"""Replaces the whole spec of a pool by the spec that an editor sends."""
 
 from fairlead.errors import InvalidInput
 from fairlead_api.plans.changes import Asked, Change, Kind

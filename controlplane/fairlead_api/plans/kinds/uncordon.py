@@ -1,4 +1,4 @@
-"""Ends cordoning: the instance serves again."""
+"""Uncordons an instance, which then serves again."""
 
 from fairlead.instance_marks import CORDONED_ANNOTATION
 from fairlead_api.plans.changes import mark_kind

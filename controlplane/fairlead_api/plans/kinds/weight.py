@@ -23,7 +23,7 @@ from fairlead_client.resources.plans import PlanEffect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightQuestion:
-    """Asks for the effect of another weight of one instance. `stays`: whether the weight is stored where it outlives
+    """Asks for the effect of another weight of one instance. `stays` is true if the weight is stored where it outlives
     the instance.
     """
 
@@ -40,7 +40,7 @@ class WeightQuestion:
 
 
 async def _change(asked: Asked) -> Change:
-    """A change of the instance's pod, or of the list of engines if a file has it."""
+    """Return a change of the instance's pod, or of the list of engines if the instance is defined in a file."""
     target, found = await asked.its_instance()
     weight = wanted_weight(asked.request)
     if target.kind is not TargetKind.ENGINE:
@@ -60,7 +60,7 @@ def _questions(change: Change, _policies: PolicyCatalogue) -> Sequence[Question]
 
 
 def wanted_weight(request: PlanRequest) -> float | None:
-    """The weight that a request of kind `weight` asks for; None = no weight of its own. Raises InvalidInput."""
+    """Return the weight that a request of kind `weight` asks for; None = no explicit weight. Raises InvalidInput."""
     fields = request.fields or {}
     for name, value in fields.items():
         if name != "weight":
@@ -74,10 +74,10 @@ def wanted_weight(request: PlanRequest) -> float | None:
 
 
 def weight_effect(pool: PoolUse, instance: str, before: float, after: float, policies: PolicyCatalogue, *, stays: bool) -> PlanEffect:
-    """The effect of another weight of one instance on the ring; an instance that is still warming keeps its present
-    part of the full weight.
+    """Return the effect of another weight of one instance on the ring. An instance that is still warming keeps its
+    present fraction of the full weight.
 
-    `stays`: whether the weight is stored where it outlives the instance. Raises NotFound, and InvalidInput for an
+    `stays` is true if the weight is stored where it outlives the instance. Raises NotFound; InvalidInput for an
     instance that never has keys.
     """
     one = pool.instance(instance)

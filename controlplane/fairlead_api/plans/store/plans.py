@@ -32,7 +32,7 @@ from fairlead_client.resources.plans import HandOverResult, Plan, PlanState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFilter:
-    """Filter of plans; the range selects by their creation time."""
+    """Filter of plans; the range selects plans by their creation time."""
 
     pool: str | None = None
     kind: PlanKind | None = None
@@ -44,7 +44,7 @@ class PlanFilter:
 plans, pools = tables.plans, tables.pools
 _PLANS = select(plans, (pools.c.namespace + "/" + pools.c.name).label("pool")).join(pools, pools.c.id == plans.c.pool_id)
 _LOOKED_BACK = timedelta(days=7)
-"""How long the API may have been down and still close plans that it left open."""
+"""Maximum downtime of the API after which it still closes plans that it left open."""
 _MOST = 100
 
 
@@ -192,7 +192,9 @@ class PostgresPlans:
 
 
 async def _row_of(connection: AsyncConnection, pool: PoolKey) -> Any:
-    """The pool's row, even if the pool was deleted: a plan may create it again. Raises NotFound."""
+    """Return the pool's row, even if the pool was deleted, because a plan may create the pool again. Raises
+    NotFound.
+    """
     row = (await connection.execute(select(pools.c.id).where(pools.c.namespace == pool.namespace, pools.c.name == pool.name))).one_or_none()
     if row is None:
         raise NotFound("pool", str(pool))
@@ -200,7 +202,9 @@ async def _row_of(connection: AsyncConnection, pool: PoolKey) -> Any:
 
 
 async def _remember(connection: AsyncConnection, pool: PoolKey, now: datetime) -> None:
-    """Stores a pool that is only planned like one that was deleted: plans name it, and nothing else shows it."""
+    """Store the row of a pool that is only planned, marked as deleted. Plans refer to the row, and nothing else shows
+    the pool.
+    """
     await connection.execute(new_pool(namespace=pool.namespace, name=pool.name, uid="", created_at=now, observed_at=now, deleted_at=now))
 
 
@@ -235,7 +239,7 @@ class PostgresPlanList:
             )
 
     async def hand_over(self, plan: Plan) -> HandOverResult:
-        """What sessions kept since a plan was applied."""
+        """Return how much sessions kept of their caches since a plan was applied."""
         result = HandOverResult(plan=plan.id, expected=plan.effect.hand_over)
         if plan.applied_at is None:
             return result

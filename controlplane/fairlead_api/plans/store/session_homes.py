@@ -1,4 +1,4 @@
-"""Homes of sessions as plans change them: reads homes, moves a session for a person, and releases it."""
+"""Homes of sessions, as plans change them: reads a session's home, moves the session for a person, and releases it."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -25,7 +25,7 @@ from fairlead_api.plans.objects import ClusterObject, Target
 from fairlead_api.sessions.store.rows import SessionRow, bind, lock_sessions, save_sessions
 
 WRITER = "control-api"
-"""The author, in place of a router, of a change that a person makes."""
+"""The author of a change by a person, in place of a router's name."""
 
 
 class PostgresSessionHomes:
@@ -79,7 +79,7 @@ class PostgresSessionHomes:
 
 
 def _move(row: SessionRow, instance: str, plan: str, now: datetime) -> None:
-    """Makes `instance` the session's home from now on. The migration is complete when a request of the session has gone
+    """Make `instance` the session's home from now on. The migration is complete when a request of the session was sent
     there.
     """
     source, rank = row.held.instance, row.held.rank

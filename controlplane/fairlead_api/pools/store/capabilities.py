@@ -44,30 +44,32 @@ SELECT percentile_cont(ARRAY[0.1, 0.5, 0.9]) WITHIN GROUP (ORDER BY seconds) AS 
   extract(epoch FROM CAST(:now AS timestamptz) - max(at)) AS age
 FROM (SELECT * FROM seen WHERE whole AND at IS NOT NULL ORDER BY at DESC LIMIT 20) AS last
 """)
-"""SQL for the start times of the last twenty instances that were seen to start, each until it first served. A start
+"""SQL for the times between creation and first service of the twenty newest instances that were seen to start. A start
 takes fewer than ten transitions.
 """
 
 
 async def read_capability(connection: AsyncConnection, row: Any, now: datetime) -> EngineCapability:
-    """The capability of a pool's engines; `row` is of the table pools."""
+    """Return the capability of a pool's engines; `row` is from the table pools."""
     known = measured(await learnt_figures(connection, row.id, None))
     found = capability_of(known, _remembered(row), engine_kind(row.spec), await stored_fit(connection, row.id), engine_of(row), now)
     return replace(found, start_seconds=await start_figure(connection, row.id, now))
 
 
 def engine_of(row: Any) -> EngineFigures:
-    """The engine that a row of the table pools declares; default values before any valid spec was seen."""
+    """Return the engine that a row of the table pools declares; default values before any valid spec was seen."""
     return EngineFigures() if row.facts is None else msgspec.convert(row.facts, MirroredFacts).table.engine
 
 
 def remembered_capability(row: Any, now: datetime) -> EngineCapability:
-    """The remembered measurements that still apply to the present engines; `row` is of the table pools."""
+    """Return the remembered measurements that still apply to the present engines; `row` is from the table pools."""
     return still_known(_remembered(row), engine_kind(row.spec), now.timestamp())
 
 
 async def engine_memory(connection: AsyncConnection, row: Any, table: RoutingTable, now: datetime) -> EngineMemory | None:
-    """The engine figures with which a router may start, measured or fitted, or None; `row` is of the table pools."""
+    """Return the measured or fitted engine figures with which a router may start; None if there are none. `row` is from
+    the table pools.
+    """
     told, before, kind = await learnt_figures(connection, row.id, None), _remembered(row), engine_kind(row.spec)
     fit, at = await stored_fit(connection, row.id), now.timestamp()
     found = observed_of(measured(told), before, kind, fit, now)
@@ -76,14 +78,18 @@ async def engine_memory(connection: AsyncConnection, row: Any, table: RoutingTab
 
 
 async def measured_to_remember(connection: AsyncConnection, row: Any, spec: Mapping[str, Any], now: datetime) -> dict[str, Any] | None:
-    """The new value of the column `measured`, updated with the measurements of live routers."""
+    """Return the new value of the column `measured`, updated with the measurements of live routers; None if nothing was
+    ever measured.
+    """
     told, at = await learnt_figures(connection, row.id, None), now.timestamp()
     found = remembering(measured(told), _remembered(row), engine_kind(spec), at, line_of(told, at))
     return None if found is None else msgspec.to_builtins(found)
 
 
 async def learnt_figures(connection: AsyncConnection, pool_id: int, instance: str | None) -> list[LearntOfEngines]:
-    """What each live router has measured, on the instance or over all instances, by quantity and router name."""
+    """Return the measurements of each live router, on the instance or over all instances, by quantity and
+    router name.
+    """
     routers = tables.routers
     learnt = routers.c.learnt_figures[str(pool_id)][instance or ""]
     rows = await connection.execute(select(routers.c.id, learnt).where(IS_LIVE, learnt.is_not(None)))
@@ -92,13 +98,13 @@ async def learnt_figures(connection: AsyncConnection, pool_id: int, instance: st
 
 
 async def stored_fit(connection: AsyncConnection, pool_id: int) -> EngineFit | None:
-    """The fit that simulations of the pool use."""
+    """Return the fit that simulations of the pool use."""
     found = (await connection.execute(select(tables.engine_fits.c.fit).where(tables.engine_fits.c.pool_id == pool_id))).scalar_one_or_none()
     return None if found is None else msgspec.convert(found, EngineFit)
 
 
 async def start_figure(connection: AsyncConnection, pool_id: int, now: datetime) -> Figure:
-    """Seconds from the creation of an instance until it serves; unknown before any start was seen."""
+    """Return the seconds from the creation of an instance until it serves; unknown before any start was seen."""
     found = (await connection.execute(_STARTS, {"pool": pool_id, "now": now})).one()
     if not found.starts:
         return Figure()
@@ -108,8 +114,8 @@ async def start_figure(connection: AsyncConnection, pool_id: int, now: datetime)
 
 
 def engine_kind(spec: Mapping[str, Any] | None) -> str:
-    """A value that is equal for specs whose instances run the same engine; measurements of other
-    engines do not apply.
+    """Return a value that is equal for specs whose instances run the same engine. Measurements apply only to the same
+    engine.
     """
     spec = spec or {}
     roles = spec.get("roles")

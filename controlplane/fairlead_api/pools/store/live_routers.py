@@ -1,4 +1,4 @@
-"""Which routers are live, by the database's clock, and which tables they have acknowledged."""
+"""Live routers, by the database's clock, and the tables that they have acknowledged."""
 
 from sqlalchemy import BigInteger, Text, and_, bindparam, cast, func, select, text
 
@@ -8,12 +8,12 @@ from fairlead_api.infra.database import ROUTER_LIVE_FOR
 _ROUTERS = tables.routers.c
 
 IS_LIVE = and_(_ROUTERS.gone_at.is_(None), _ROUTERS.last_seen_at > func.now() - text(ROUTER_LIVE_FOR))
-"""SQL: reported in the last `FAIRLEAD_ROUTER_LIVE_SECONDS`, and has not signed off since."""
+"""SQL for whether a router reported in the last `FAIRLEAD_ROUTER_LIVE_SECONDS` and has not signed off since."""
 
 COUNT_LIVE = select(func.count()).select_from(tables.routers).where(IS_LIVE)
 
 CAN_BE_ASKED = select(_ROUTERS.id, _ROUTERS.asked_at).where(IS_LIVE, _ROUTERS.asked_at.is_not(None)).order_by(_ROUTERS.id)
-"""SQL for the addresses at which other routers can ask each live router."""
+"""SQL for the addresses of live routers at which other routers can query them."""
 
 SHARES_OF_LIVE = select(_ROUTERS.id, func.extract("epoch", func.now() - _ROUTERS.last_seen_at), _ROUTERS.shares).where(
     IS_LIVE, _ROUTERS.shares != text("'{}'::jsonb")
@@ -23,4 +23,4 @@ SHARES_OF_LIVE = select(_ROUTERS.id, func.extract("epoch", func.now() - _ROUTERS
 NEWEST_ACKNOWLEDGED = select(
     func.max(cast(_ROUTERS.acknowledged.op("->>", return_type=Text())(bindparam("pool", type_=Text)), BigInteger))
 ).where(IS_LIVE)
-"""SQL for the newest version of a pool's table that a live router uses; `pool` is the pool's number as text."""
+"""SQL for the newest version of a pool's table that a live router uses; `pool` is the pool's id as text."""

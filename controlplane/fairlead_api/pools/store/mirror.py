@@ -1,4 +1,4 @@
-"""The mirror of pools: takes state and events from the operator and returns observations.
+"""The mirror of pools: stores state and events from the operator, and returns observations.
 
 Instances are stored with a transition for every change of state, inside the transaction of the pool's state.
 """
@@ -49,7 +49,7 @@ from fairlead_client.resources.audit import OPERATOR_EVENT, AuditAction
 async def store_events(
     connection: AsyncConnection, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime
 ) -> list[AuditDraft]:
-    """Stores events not stored before, with their notices, and returns their audit drafts. Raises NotFound."""
+    """Store the events that are not stored yet, with their notices, and return their audit drafts. Raises NotFound."""
     pool_id = (
         await connection.execute(
             select(tables.pools.c.id).where(tables.pools.c.namespace == pool.namespace, tables.pools.c.name == pool.name)
@@ -103,9 +103,7 @@ _LOCK_POOL = select(_POOLS).where(_POOLS.c.namespace == bindparam("namespace"), 
 
 
 class PostgresPools:
-    """The pools as the operator reports them; each call is one transaction. `shares` is the function that computes a
-    ring's key shares.
-    """
+    """The pools as the operator reports them; each call is one transaction. `shares` computes a ring's key shares."""
 
     def __init__(self, database: Database, shares: Shares, lost_commits: LostCommits) -> None:
         self._database = database
@@ -114,10 +112,10 @@ class PostgresPools:
         self._measuring = Measuring()
 
     async def mirror(self, pool: PoolKey, state: PoolState, now: datetime) -> PoolObservations:
-        """Stores the state, unbinds sessions of instances that are gone, and makes a new table if its content changed.
+        """Store the state, unbind sessions of instances that are gone, and make a new table if its content changed.
 
         Returns the resulting observations from routers and the database. Raises InvalidInput if the spec is invalid and
-        the operator did not report it, Conflict if the state is older than the stored one.
+        the operator did not report it as invalid, Conflict if the state is older than the stored one.
         """
         facts = facts_of(state)
         spec = parse_spec(state.spec) if state.problem is None else None
@@ -165,12 +163,14 @@ class PostgresPools:
         return replace(found, canary=canary, ended=tuple(gone), record_lacks=self._lost_commits.words)
 
     async def held_pools(self) -> tuple[PoolKey, ...]:
-        """The pools for which live routers hold requests."""
+        """Return the pools for which live routers hold requests."""
         async with self._database.reading() as connection:
             return await read_held_pools(connection)
 
     async def unheard_pools(self, before: datetime) -> tuple[PoolKey, ...]:
-        """The living pools whose last state is older, except those that `fairlead serve` reports."""
+        """Return the pools whose last state was reported before `before`, except deleted pools and those of `fairlead
+        serve`.
+        """
         columns = (_POOLS.c.namespace, _POOLS.c.name, _POOLS.c.annotations)
         query = select(*columns).where(_POOLS.c.deleted_at.is_(None), _POOLS.c.observed_at <= before).order_by(*columns[:2])
         async with self._database.reading() as connection:
@@ -178,8 +178,8 @@ class PostgresPools:
         return tuple(PoolKey(namespace=row.namespace, name=row.name) for row in rows if engines_file(row.annotations) is None)
 
     async def add_events(self, pool: PoolKey, events: Sequence[PoolEvent], actor: str, now: datetime) -> None:
-        """Stores events not stored before, each with its audit entry. Raises NotFound for a pool whose state was never
-        sent.
+        """Store the events that are not stored yet, each with its audit entry. Raises NotFound for a pool whose state
+        was never reported.
         """
 
         async def work(connection: AsyncConnection) -> None:
@@ -189,8 +189,8 @@ class PostgresPools:
         await self._database.writing(work)
 
     async def delete(self, pool: PoolKey, actor: str, now: datetime) -> None:
-        """The pool is gone: its instances become Gone, its sessions are unbound, and routers are notified. Repeating it
-        changes nothing.
+        """Record that the pool is gone: its instances become Gone, its sessions are unbound, and routers are notified.
+        Repeating the call changes nothing.
         """
 
         async def work(connection: AsyncConnection) -> None:
@@ -224,8 +224,8 @@ class PostgresPools:
 
 
 async def _locked(connection: AsyncConnection, pool: PoolKey, state: PoolState, now: datetime) -> Any:
-    """The pool's locked row; created first if the pool is new. Raises Conflict for a state that is
-    older than the row.
+    """Lock and return the pool's row, which is created if the pool is new. Raises Conflict if the state is older than
+    the row.
     """
     key = {"namespace": pool.namespace, "name": pool.name}
     row = (await connection.execute(_LOCK_POOL, key)).one_or_none()
@@ -259,8 +259,8 @@ async def _save_pool(
     of_engines: dict[str, Any],
     now: datetime,
 ) -> None:
-    """Write the state's changes into the pool's row; `numbers` are the resulting versions, and `of_engines` what
-    routers know of its engines.
+    """Write the state's changes into the pool's row. `numbers` are the resulting versions, and `of_engines` the
+    routers' knowledge of the pool's engines.
     """
     pools = tables.pools
     model = state.spec.get("model")
@@ -297,9 +297,10 @@ async def note_instances(
     now: datetime,
     why: str = "no longer reported by the operator",
 ) -> tuple[list[EndedInstance], list[InstanceReport]]:
-    """Stores instances as reported, with a transition for every change of state; those not reported become Gone.
+    """Store instances as reported, with a transition for every change of state. Instances that are not reported become
+    Gone.
 
-    Returns those that became Gone, as they were before, and those that became Lost.
+    Returns the instances that became Gone, in their earlier state, and those that became Lost.
     """
     instances = tables.instances
     rows = await connection.execute(select(instances).where(instances.c.pool_id == pool_id, instances.c.gone_at.is_(None)))

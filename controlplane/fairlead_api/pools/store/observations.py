@@ -48,7 +48,7 @@ _IDLE_ELSEWHERE = select(func.min(_UNHEARD_SECONDS + case((_ROUTERS.gone_at.is_n
 async def read_observations(
     connection: AsyncConnection, pool_id: int, table_version: int, facts: MirroredFacts | None, measuring: Measuring, now: datetime
 ) -> PoolObservations:
-    """The observations of routers and the database about a pool with this table and these facts."""
+    """Return the observations of routers and the database about a pool with this table and these facts."""
     routers = await live_routers(connection, pool_id)
     found = (await connection.execute(_INSTANCES, {"pool": pool_id})).all()
     instances = [
@@ -88,7 +88,7 @@ async def _traffic(connection: AsyncConnection, pool_id: int, now: datetime) -> 
 
 
 async def live_routers(connection: AsyncConnection, pool_id: int) -> list[RouterView]:
-    """The live routers: see `IS_LIVE`."""
+    """Return the live routers: see `IS_LIVE`."""
     rows = await connection.execute(_LIVE_ROUTERS, {"pool": str(pool_id)})
     views = []
     for acknowledged, in_flight, use, troubled, unheard_seconds in rows:
@@ -102,7 +102,9 @@ async def live_routers(connection: AsyncConnection, pool_id: int) -> list[Router
 
 
 async def read_stalled(connection: AsyncConnection, pool_id: int, living: Container[str]) -> dict[str, str]:
-    """Living instances whose engines, or ranks of them, have stalled, as live routers say, each with their words."""
+    """Return the living instances with a stalled engine or rank according to live routers, each with a
+    router's words.
+    """
     query = select(_TROUBLED).where(IS_LIVE, _TROUBLED.is_not(None))
     rows: Any = await connection.execute(query, {"pool": str(pool_id)})
     found = [one for (troubled,) in rows for one in troubled]
@@ -110,8 +112,8 @@ async def read_stalled(connection: AsyncConnection, pool_id: int, living: Contai
 
 
 def _trouble(instance: str, trouble: str, words: str, seconds: float = 0.0, *_: object) -> InstanceTrouble:
-    """A trouble as a router reported it. Rows of an earlier version have no seconds; rows of a newer one may have
-    further fields.
+    """Return a trouble as a router reported it. Rows of an earlier version have no seconds; rows of a newer version may
+    have further fields.
     """
     return InstanceTrouble(instance=instance, trouble=trouble, words=words, seconds=seconds)
 
@@ -122,7 +124,7 @@ def _use(told: list[float], unheard_seconds: float) -> PoolUseView:
 
 
 async def read_held_pools(connection: AsyncConnection) -> tuple[PoolKey, ...]:
-    """The pools for which live routers hold requests."""
+    """Return the pools for which live routers hold requests."""
     pools = tables.pools
     used = func.jsonb_each(_ROUTERS.use).table_valued("key", column("value", JSONB)).lateral()
     holding = (
@@ -137,7 +139,7 @@ async def read_held_pools(connection: AsyncConnection) -> tuple[PoolKey, ...]:
 
 
 async def _idle_elsewhere(connection: AsyncConnection, pool_id: int) -> float | None:
-    """Seconds since a router that is not live had a request of the pool.
+    """Return the seconds since a router that is not live had a request of the pool.
 
     A router that signed off reported that time. A router that stopped reporting may have had a request until its last
     report.

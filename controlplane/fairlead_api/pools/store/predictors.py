@@ -1,4 +1,4 @@
-"""Models that routers trained: stored in versions per pool, the content of the newest few only."""
+"""Models that routers trained, stored in versions per pool; only the newest few keep their content."""
 
 from datetime import datetime
 
@@ -30,7 +30,7 @@ class PostgresPredictors:
         self._policies = policies
 
     async def store(self, model: TrainedModel, now: datetime) -> None:
-        """Store a model as the pool's next version, once however often it is sent. Raises NotFound."""
+        """Store a model as the pool's next version. A model that is sent again is stored once. Raises NotFound."""
 
         async def work(connection: AsyncConnection) -> None:
             pool = (await pool_row(connection, model.pool)).id
@@ -52,7 +52,7 @@ class PostgresPredictors:
         await self._database.writing(work)
 
     async def newest(self, pool: PoolKey) -> SharedModel:
-        """The newest model whose content is kept. Raises NotFound for an unknown pool."""
+        """Return the newest model whose content is kept. Raises NotFound for an unknown pool."""
         async with self._database.reading() as connection:
             key = (await pool_row(connection, pool)).id
             query = select(models.c.version, models.c.content).where(models.c.pool_id == key, models.c.content.is_not(None))
@@ -60,7 +60,7 @@ class PostgresPredictors:
         return SharedModel() if row is None else SharedModel(version=row.version, content=row.content)
 
     async def predictor(self, pool: PoolKey) -> Predictor:
-        """The newest models, newest first. Raises NotFound."""
+        """Return the pool's newest models, newest first. Raises NotFound."""
         size = func.length(models.c.content).label("stored_bytes")
         async with self._database.reading() as connection:
             row = await pool_row(connection, pool)

@@ -50,7 +50,7 @@ from fairlead_client.resources.pools import PoolDetail, PoolEventItem, PoolRevis
 
 
 class PostgresPoolHistory:
-    """Revisions and events of a pool, the newest first. Raises NotFound for a pool that does not exist."""
+    """Revisions and events of a pool, the newest first. Methods raise NotFound for a pool that does not exist."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -89,13 +89,13 @@ class PostgresPoolHistory:
 
 
 class PostgresRings:
-    """Reads the data from which a ring is shown."""
+    """Reads the data for the display of a ring."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def ring(self, pool: PoolKey) -> tuple[RoutingTable, int, dict[str, int]]:
-        """The present table, anchors per instance, and bound sessions by instance.
+        """Return the present table, anchors per instance, and bound sessions by instance.
 
         Raises NotFound, also for a pool without a table yet.
         """
@@ -115,7 +115,7 @@ class PostgresRings:
 
 
 class PostgresPoolReads:
-    """Pools and their instances in their present state. Single reads raise NotFound."""
+    """Pools and their instances in their present state. Methods about one pool or instance raise NotFound."""
 
     def __init__(self, database: Database, shared: Shared, last_minutes: LastMinutes) -> None:
         self._database = database
@@ -126,7 +126,7 @@ class PostgresPoolReads:
         return await self._shared.get(("pools", span), lambda: self._pools(span, now))
 
     async def pool(self, pool: PoolKey, now: datetime, *, instances: bool = True) -> PoolDetail:
-        """A pool; without `instances`, its list of instances is empty."""
+        """Return a pool. Without `instances`, its list of instances is empty."""
         return await self._shared.get(("pool", pool, instances), lambda: self._pool(pool, now, instances=instances))
 
     async def instances(self, pool: PoolKey, span: Span, now: datetime) -> Page[InstanceSummary]:
@@ -247,7 +247,7 @@ class PostgresScalingFigures:
         self._database = database
 
     async def read(self, now: datetime) -> ScalingFigures:
-        """The current figures."""
+        """Return the current figures."""
         async with self._database.reading() as connection:
             rows = list(await connection.execute(select(tables.pools).where(tables.pools.c.deleted_at.is_(None))))
             advised = await _advised(connection, rows)
@@ -263,7 +263,7 @@ class PostgresScalingFigures:
 
 
 async def _advised(connection: AsyncConnection, rows: list[Any]) -> dict[int, dict[str, int]]:
-    """The newest recommendation by pool and role, of pools that are only advised."""
+    """Return the newest recommendation by pool and role, for pools in mode Advise."""
     asked = [(row.id, role) for row in rows if _is_advised(row.spec) for role in desired_of(row)]
     found: dict[int, dict[str, int]] = {}
     if asked:
@@ -291,7 +291,7 @@ async def _headroom(connection: AsyncConnection, rows: list[Any], now: datetime)
 
 
 async def _task_headroom(connection: AsyncConnection, row: Any, now: datetime) -> dict[str, float]:
-    """By priority class, of the tasks that were over in the last hour."""
+    """Return the headroom by priority class, of the tasks that were over in the last hour."""
     goals = {one.name: one.percentile / 100 for one in slo_of(row).task}
     seen = await tasks_of_late(connection, row.id, now)
     return {one.name: one.in_time / one.tasks - goals[one.name] for one in seen if one.tasks and one.name in goals}

@@ -1,5 +1,6 @@
 """Summaries of pools: state, and traffic, latencies, refusals and moves of the last five minutes; and of instances:
-state, newest load, hits and latency of the same minutes. Figures from rollups are unknown while these are behind.
+state, newest load, and hits and latency of the last five minutes. Figures from rollups are unknown while the rollups
+lag behind.
 
 Percentiles of TTFT, exact over every stored sample, and hit rates of instances are the most expensive part of a pool's
 page, and hardly change within seconds, so they are cached (`LastMinutes`).
@@ -57,7 +58,7 @@ WHERE pool_id = :pool AND bucket > CAST(:now AS timestamptz) - interval '5 minut
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfInstance:
-    """An instance's seconds to the first token, and its cached share of prompt tokens; None if unknown."""
+    """An instance's TTFT in seconds, and its cached share (0-1) of prompt tokens; None if unknown."""
 
     ttft_p95: float | None = None
     hit_rate: float | None = None
@@ -67,16 +68,16 @@ NOTHING = OfInstance()
 
 
 class LastMinutes:
-    """Figures by pool and by instance, at most as old as `recent` allows."""
+    """Cached figures of the last minutes by pool and by instance, at most as old as `recent` allows."""
 
     def __init__(self, database: Database, recent: Recent) -> None:
         self._database = database
         self._recent = recent
 
     async def latencies(self, pools: Sequence[int], shares: Sequence[float], now: datetime) -> dict[int, list[float | None]]:
-        """TTFT in seconds at the median, at p95 and at each pool's SLO percentile, for pools that had requests.
+        """Return TTFTs in seconds at the median, at p95 and at each pool's SLO percentile, for pools that had requests.
 
-        `shares` are those percentiles, 0-1, in the order of `pools`.
+        `shares` are the SLO percentiles, 0-1, in the order of `pools`.
         """
 
         async def read() -> dict[int, list[float | None]]:
@@ -87,7 +88,7 @@ class LastMinutes:
         return await self._recent.get(("pools", *pools, *shares), read)
 
     async def of_instances(self, pool: int, now: datetime) -> dict[str, OfInstance]:
-        """The figures of a pool's instances that had requests. A single instance would take as long to read."""
+        """Return the figures of a pool's instances that had requests. Reading a single instance would take as long."""
 
         async def read() -> dict[str, OfInstance]:
             values = {"pool": pool, "now": now}
@@ -126,7 +127,7 @@ FROM instances WHERE pool_id = ANY(:pools) AND gone_at IS NULL GROUP BY pool_id
 
 
 async def pool_summaries(last_minutes: LastMinutes, connection: AsyncConnection, rows: list[Any], now: datetime) -> list[PoolSummary]:
-    """The summaries, in the order of `rows`, which are rows of the table pools."""
+    """Return the summaries of pools, in the order of `rows`, which are from the table pools."""
     ids = [row.id for row in rows]
     if not ids:
         return []
@@ -159,7 +160,9 @@ async def _by_pool(connection: AsyncConnection, query: str, pools: list[int], no
 def _summary(
     row: Any, traffic: Any, latency: Any, refused: Any, moved: Any, states: Any, behind: float, idle: float | None, now: datetime
 ) -> PoolSummary:
-    """A pool's summary. `idle` is the request rate of a pool without traffic: zero, or unknown without a report."""
+    """Return a pool's summary. `idle` is the request rate of a pool without traffic: zero, or None if no router
+    reports.
+    """
     facts = msgspec.convert(row.facts, MirroredFacts) if row.facts else None
     ready = ready_condition(conditions_of(row), row.problem)
     p50, p95, at_percentile = latency if latency else (None, None, None)
@@ -205,20 +208,20 @@ def _summary(
 
 
 def _digest(row: Any, instances: str) -> str:
-    """Eight hex digits that change with everything that a page shows of the pool, except rates and latencies."""
+    """Return eight hex digits that change with everything that a page shows of the pool, except rates and latencies."""
     seen = (row.generation, row.table_version, row.problem, row.conditions, row.desired, instances)
     return f"{zlib.crc32(msgspec.json.encode(seen)):08x}"
 
 
 def desired_of(row: Any) -> dict[str, int]:
-    """The desired instances per role, from a row of the table pools."""
+    """Return the desired instances per role, from a row of the table pools."""
     return row.desired or declared_by(row.spec)
 
 
 def declared_by(spec: Mapping[str, Any]) -> dict[str, int]:
-    """The instances that a spec declares, per role; unreadable parts are left out.
+    """Return the instances that a spec declares, per role; unreadable parts are left out.
 
-    Used while a pool's status has no number: a new pool has none yet, and an older operator never sets one.
+    Used while a pool's status has no number: a new pool has no number yet, and an older operator never sets one.
     """
     roles = [role for role in spec.get("roles") or () if isinstance(role, Mapping) and role.get("name") != Role.BOTH]
     declared = {str(role.get("name")): role.get("replicas") or max(1, role.get("minReplicas") or 0) for role in roles}
@@ -264,7 +267,7 @@ _NO_LOAD, _NONE_BOUND = (0, 0, 0, None), (0,)
 
 
 async def known_caches(connection: AsyncConnection, pool_id: int, instance: str) -> list[CacheKnowledge]:
-    """What each live router knows about the instance's prefix cache, by router name."""
+    """Return what each live router knows about the instance's prefix cache, by router name."""
     routers = tables.routers
     known = routers.c.known_caches[str(pool_id)][instance]
     rows = await connection.execute(select(routers.c.id, known).where(IS_LIVE, known.is_not(None)).order_by(routers.c.id))
@@ -272,8 +275,8 @@ async def known_caches(connection: AsyncConnection, pool_id: int, instance: str)
 
 
 async def engine_conditions(connection: AsyncConnection, pool_id: int, instance: str) -> list[EngineCondition]:
-    """The troubles that live routers report about the engine, each once, in the words of the router that last reported
-    it.
+    """Return the troubles that live routers report about the engine, each once, in the words of the router that
+    reported it last.
     """
     routers = await live_routers(connection, pool_id)
     found = [one for router in routers for one in router.troubled_engines if one.instance == instance]
@@ -286,14 +289,14 @@ async def engine_conditions(connection: AsyncConnection, pool_id: int, instance:
 
 
 async def rank_loads(connection: AsyncConnection, pool_id: int, instance: str, now: datetime) -> list[RankLoad]:
-    """The data-parallel ranks that routers reported in the last seconds."""
+    """Return the data-parallel ranks that routers reported in the last seconds."""
     rows = await connection.execute(text(_RANKS), {"pool": pool_id, "instance": instance, "now": now})
     return [read(RankLoad, row) for row in rows]
 
 
 async def instance_counts(connection: AsyncConnection, pool_id: int) -> list[InstanceCount]:
-    """How many living instances each role has in each state. States with names that only a newer, rolled-back version
-    knows are left out.
+    """Return how many living instances each role has in each state. States that only a newer, rolled-back version knows
+    are left out.
     """
     instances = tables.instances.c
     known = instances.role.in_(list(Role)), instances.state.in_(list(InstanceState))
@@ -307,7 +310,7 @@ async def instance_counts(connection: AsyncConnection, pool_id: int) -> list[Ins
 async def instance_summaries(
     last_minutes: LastMinutes, connection: AsyncConnection, pool: Any, now: datetime, only: Sequence[str] | None = None
 ) -> list[InstanceSummary]:
-    """Summaries of living instances by id, or of those named, even if they are gone."""
+    """Return summaries of living instances by id; or with `only`, of the named instances, even if they are gone."""
     instances = tables.instances
     query = select(instances).where(instances.c.pool_id == pool.id).order_by(instances.c.id)
     rows = (await connection.execute(query.where(instances.c.gone_at.is_(None) if only is None else instances.c.id.in_(only)))).all()

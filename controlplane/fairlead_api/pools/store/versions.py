@@ -1,6 +1,6 @@
 """Revisions of a pool's spec and versions of its SLO, each stored once, with an audit entry naming who changed it; and
-its routing tables. A table gets a new version when its content changes (recorded with the changed instances), or when a
-router has a version that this database never issued.
+the pool's routing tables. A table gets a new version when its content changes (recorded with the changed instances), or
+when a router has a version that this database never issued.
 """
 
 from dataclasses import replace
@@ -35,7 +35,7 @@ _ACTIVE_SLO = select(_SLO.ttft_seconds, _SLO.tpot_seconds, _SLO.percentile, _SLO
 async def note_revision(
     connection: AsyncConnection, row: Any, pool: PoolKey, state: PoolState, drafts: list[AuditDraft], now: datetime
 ) -> int:
-    """The number of the spec's revision; if the spec changed, a new one with an audit entry."""
+    """Return the number of the spec's revision. If the spec changed, a new revision is stored with an audit entry."""
     recreated = row.uid != state.uid or row.deleted_at is not None
     if row.revision and not recreated and (row.spec == state.spec or as_stored(row.spec) == as_stored(state.spec)):
         return int(row.revision)
@@ -79,8 +79,8 @@ async def note_revision(
 
 
 async def note_slo(connection: AsyncConnection, row: Any, facts: MirroredFacts | None, revision: int, now: datetime) -> int:
-    """The version of the pool's SLO; a new one if its targets or classes changed, by `revision` of the spec or by a
-    window of a schedule. Without facts the last version stays in force.
+    """Return the version of the pool's SLO. A new version is stored if its targets or classes changed, by `revision` of
+    the spec or by a window of a schedule. Without facts, the last version stays in force.
     """
     if facts is None:
         return int(row.slo_version)
@@ -113,7 +113,7 @@ _ROUTING = tables.routing_tables.c
 _LAST_IF_OTHER = select(
     case((_ROUTING.content_hash == bindparam("hash", type_=_ROUTING.content_hash.type), None), else_=_ROUTING.content).label("content")
 ).where(_ROUTING.pool_id == bindparam("pool"), _ROUTING.version == bindparam("present"))
-"""SQL for the content of the last table, null if it has this hash."""
+"""SQL for the content of the last table; null if the table has this hash."""
 
 
 async def note_table(
@@ -127,11 +127,11 @@ async def note_table(
     drafts: list[AuditDraft],
     now: datetime,
 ) -> int:
-    """The present version of the pool's table; a new one if its content changed.
+    """Return the present version of the pool's table. A new version is stored if the table's content changed.
 
-    A live router that has acknowledged a newer version than the database has shows that the database was restored from
-    a backup, or lost what it had committed; an audit entry says so. Routers take no version below their own, so the
-    table goes out again above theirs, and every instance waits for its acknowledgement.
+    If a live router has acknowledged a newer version than the database has, the database was restored from a backup or
+    lost committed data; an audit entry reports this. Routers accept no version below their own, so the table is sent
+    again with a version above theirs, and every instance waits for its acknowledgement.
     """
     ahead = int((await connection.execute(NEWEST_ACKNOWLEDGED, {"pool": str(row.id)})).scalar_one() or 0)
     lost = ahead > row.table_version

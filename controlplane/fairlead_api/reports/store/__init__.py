@@ -1,1 +1,1 @@
-"""Reports in Postgres: each is claimed once, then stored row by row."""
+"""Reports in Postgres: each report is claimed once, then stored row by row."""

@@ -49,7 +49,7 @@ _ADD = _added.on_conflict_do_update(index_elements=_PLACE, set_={name: _use.c[na
 
 
 async def save_key_use(connection: AsyncConnection, report: Report, ignored: Counter[str]) -> None:
-    """Adds the report's counts to those stored; rows of unknown keys are not stored, only counted.
+    """Add the report's counts to the stored ones. Rows of unknown keys are only counted as ignored.
 
     The caller stores each report once, so each count is added once.
     """
@@ -75,8 +75,10 @@ async def save_key_use(connection: AsyncConnection, report: Report, ignored: Cou
 
 
 LATEST = timedelta(seconds=20)
-"""No state arrives this much after a newer one, unless a clock was set. It is less than the difference from which times
-of routers are corrected (`plausibility.CLOCK_TOLERANCE_SECONDS`), so that no correction makes a new state look old."""
+"""Maximum delay with which a state may arrive after a newer one, unless a clock was set. It is shorter than the
+difference from which routers' times are corrected (`plausibility.CLOCK_TOLERANCE_SECONDS`), so that no correction makes
+a new state look old.
+"""
 
 ROWS = tuple(ROW_KINDS)
 OF_POOLS = [name for name, kind in ROW_KINDS.items() if kind.of_pools]
@@ -89,7 +91,7 @@ FIGURE_FIELDS = tuple(item.name for item in fields(LearntFigure) if item.name no
 """The fields of a LearntFigure that are stored under its pool and instance."""
 
 UNSTORABLE = (DataError, psycopg.DataError, UnicodeError, OverflowError, struct.error)
-"""Errors raised for a row that Postgres or its driver cannot take."""
+"""Errors raised for a row that Postgres or its driver cannot store."""
 
 _log = logging.getLogger(__name__)
 
@@ -163,7 +165,7 @@ class PostgresReports:
         stored.lost_moves.update(applied.lost_moves)
 
     async def _store_what_can_be(self, connection: AsyncConnection, report: Report, stored: _Stored) -> None:
-        """Halves a report that cannot be stored until the bad rows are isolated, and counts these."""
+        """Halve a report that cannot be stored until the bad rows are isolated, and count the bad rows."""
         part = _Stored()
         try:
             async with connection.begin_nested():
@@ -192,7 +194,7 @@ class PostgresReports:
         await self._database.writing(work)
 
     async def _claim(self, connection: AsyncConnection, reports: Sequence[Report]) -> dict[str, ReportReceipt]:
-        """Claims the reports' ids for their router.
+        """Claim the reports' ids for their router.
 
         Returns the receipts of reports claimed earlier, after waiting for the transactions that claimed them.
         """
@@ -233,8 +235,8 @@ class PostgresReports:
         return {pool: self._pool_ids[pool] for pool in wanted if pool in self._pool_ids}
 
     async def _note_router(self, connection: AsyncConnection, report: Report) -> None:
-        """Marks the router live. Its state is replaced only by a newer one, unless it was silent for 10 s (its clock
-        may have been set back).
+        """Mark the router as live. Its state is replaced only by a newer state, unless the router was silent for 10 s,
+        since its clock may have been set back.
         """
         ids = await self._ids(connection, report)
         acknowledged = {str(ids[ack.pool]): ack.version for ack in report.acknowledged if ack.pool in ids}
@@ -278,7 +280,9 @@ class PostgresReports:
 
 
 def _note() -> "ReturningInsert[tuple[str]]":
-    """Stores a router's state unless a newer one is stored; returns the router's id if it did."""
+    """Return the statement that stores a router's state unless a newer one is stored. It returns the router's id if it
+    stored the state.
+    """
     routers = tables.routers
     row = upsert(routers).values(last_seen_at=func.now())
     set_back = row.excluded.sent_at + LATEST
@@ -294,17 +298,17 @@ _NOTE_ROUTER = _note()
 
 
 async def _can_be_asked(connection: AsyncConnection) -> dict[str, AskAddress]:
-    """All live routers that can be asked, by name."""
+    """Return the addresses of all live routers that other routers can query, by name."""
     return {router: msgspec.convert(address, AskAddress) for router, address in await connection.execute(CAN_BE_ASKED)}
 
 
 _TRANSFER = ("cache", "transfer_seconds", "predicted_transfer_seconds", "transfer_bytes")
-"""Columns of a move that say whether its KV blocks were transferred."""
+"""Columns of a move that describe whether and how its KV blocks were transferred."""
 
 
 def _settle(moves: Table) -> Update:
-    """Stores outcomes of moves. The first outcome stays: a router that receives a person's move again also reports the
-    session's next request.
+    """Return the statement that stores outcomes of moves. The first outcome stays, because a router that receives a
+    person's move again also reports the session's next request.
     """
     known = [moves.c[name] for name in ("id", "actual_ttft_seconds", "outcome", *_TRANSFER)]
     source = recordset([*known, Column("came", BigInteger)])
@@ -340,12 +344,12 @@ def _outcome_row(outcome: MigrationOutcome) -> dict[str, Any]:
 
 
 def _rows(report: Report) -> int:
-    """Number of rows to store in the report."""
+    """Return the number of rows to store in the report."""
     return sum(len(getattr(report, name)) for name in ROWS)
 
 
 def _merged(reports: Sequence[Report]) -> Report:
-    """One report with the rows of all reports, in order; an empty one for none."""
+    """Return one report with the rows of all reports, in order; an empty report if there are none."""
     if len(reports) == 1:
         return reports[0]
     if not reports:
@@ -361,8 +365,8 @@ def _receipt(report: Report, lost: dict[str, Binding]) -> ReportReceipt:
 
 
 def _halves(report: Report) -> Iterable[Report]:
-    """The report in two halves, each migration together with its binding. Nothing for a report of one row (or one such
-    pair).
+    """Return the report in two halves, keeping each migration together with its binding. Empty for a report of one row,
+    or of one such pair.
     """
     records = {record.id: record for record in report.migrations}
     pairs = {change.id for change in report.bindings} & records.keys()

@@ -1,4 +1,4 @@
-"""Stores by COPY the rows of a report that daily tables take unchanged, such as loads and decisions."""
+"""Stores by COPY the rows of a report that are stored unchanged in daily tables, such as loads and decisions."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -44,17 +44,17 @@ _due = upsert(tables.rollup_queue)
 _DUE = _due.on_conflict_do_update(index_elements=["pool_id", "bucket", "router"], set_={"router": _due.excluded.router})
 
 ROLLUP_SECONDS = 10
-"""The shortest bucket to which loads and SLO samples are rolled up."""
+"""Length in seconds of the shortest bucket to which loads and SLO samples are rolled up."""
 
 Row = TypeVar("Row")
 
 _place: Callable[[Any], tuple[str, str]] = attrgetter("pool.namespace", "pool.name")
 _second: Callable[[Any], tuple[str, str, int]] = attrgetter("pool.namespace", "pool.name", "second")
-"""Pairs of words are compared many times as fast as the dataclass of a pool's name."""
+"""Getters of sort keys. Tuples of strings are compared many times as fast as the dataclass of a pool's name."""
 
 
 async def save_samples(connection: AsyncConnection, report: Report, ids: Mapping[PoolKey, int], ignored: Counter[str]) -> None:
-    """Stores the samples of a report; rows of unknown pools are not stored, only counted."""
+    """Store the samples of a report. Rows of unknown pools are only counted as ignored."""
     numbers = {(pool.namespace, pool.name): number for pool, number in ids.items()}
     sent: dict[str, Sequence[Any]] = {name: getattr(report, name) for name in _WRITINGS}
     sent["decisions"] = list({decision.id: decision for decision in report.decisions}.values())
@@ -77,5 +77,5 @@ async def save_samples(connection: AsyncConnection, report: Report, ids: Mapping
 
 
 def _known(rows: Sequence[Row], numbers: Mapping[tuple[str, str], int]) -> Sequence[Row]:
-    """The rows whose pools are known."""
+    """Return the rows whose pools are known."""
     return rows if set(map(_place, rows)) <= numbers.keys() else [row for row in rows if _place(row) in numbers]

@@ -1,4 +1,4 @@
-"""The figures of a range, for instances, pools and all pools; the tiles, legends and sentences of pages show them."""
+"""The figures of a range, for instances, pools and all pools. Tiles, legends and sentences of pages show them."""
 
 # ruff: noqa: S608 (statements are put together from this module's own constants; values are always bound)
 
@@ -41,7 +41,7 @@ _COUNTS = {
         "hit_tokens": "hit_tokens",
     },
 }
-"""For each table of rollups, the column of each figure."""
+"""The column of each figure in each table of rollups."""
 _LOST = f"SELECT pool_id, CAST(sum(moves) AS bigint) AS lost_moves FROM lost_moves WHERE {_WITHIN.format(at='minute')} GROUP BY pool_id"
 _LATENCIES = f"""
 SELECT r.pool_id, c.cell / {WIDTH} AS ttft, c.cell % {WIDTH} AS tpot, CAST(sum(c.requests) AS bigint) AS requests
@@ -59,7 +59,7 @@ SELECT {_INSTANCE_COUNTS}
 FROM generate_series(CAST(:start AS timestamptz), CAST(:last AS timestamptz), interval '1 minute') AS b(at)
 JOIN LATERAL (SELECT * FROM load_rollups_1m r WHERE r.pool_id = :pool AND r.bucket = b.at AND r.instance = :instance) r ON true
 """
-"""A look-up by primary key for each minute: reading the range would read all instances."""
+"""SQL with one look-up by primary key for each minute, because reading the range would read all instances."""
 _BY_INSTANCE = f"""
 SELECT instance, {_INSTANCE_COUNTS} FROM load_rollups_1m WHERE pool_id = :pool AND bucket >= :start AND bucket < :end GROUP BY instance
 """
@@ -67,7 +67,7 @@ SELECT instance, {_INSTANCE_COUNTS} FROM load_rollups_1m WHERE pool_id = :pool A
 
 @dataclass(slots=True)
 class _Sums:
-    """The sums of a pool's rows, and requests by latency step."""
+    """Sums of a pool's rows, and requests by latency step."""
 
     counts: dict[str, float] = field(default_factory=dict)
     ttft: dict[int, int] = field(default_factory=dict)
@@ -81,14 +81,16 @@ class PostgresFigures:
         self._database = database
 
     async def figures(self, subject: Subject, where: Covered, now: datetime) -> RangeFigures:
-        """Over these steps. Raises NotFound for a pool that does not live."""
+        """Return the figures over these steps. Raises NotFound for a pool that does not exist."""
         async with self._database.reading() as connection:
             pools = list(await pools_of(connection, subject))
             percentile = FLEET_PERCENTILE if subject.pool is None else slo_of(await pool_row(connection, subject.pool)).percentile
             return (await read_figures(connection, pools, {}, where, now, percentile))[None]
 
     async def instance_figures(self, subject: Subject, where: Covered, now: datetime) -> InstanceFigures:
-        """Over these steps. Raises NotFound for a pool that does not live, and for an instance that it never had."""
+        """Return the figures of an instance over these steps. Raises NotFound for a pool that does not exist, and for
+        an instance that the pool never had.
+        """
         async with self._database.reading() as connection:
             (pool,) = await pools_of(connection, subject)
             await known_instance(connection, pool, subject)
@@ -114,7 +116,7 @@ def _instance_counts(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _bounds(connection: AsyncConnection, pool: int, where: Covered, now: datetime) -> dict[str, Any]:
-    """The range of a pool's instances, and the time up to which it is rolled up."""
+    """Return the range of a pool's instances, and the time up to which the range is rolled up (None = completely)."""
     behind, end = (await complete_until(connection, [pool], now)).get(pool), min(where.end, now)
     return {"start": where.start, "end": end, "complete_until": behind if behind and behind < end else None}
 
@@ -127,7 +129,9 @@ async def read_figures(
     now: datetime,
     of_all: float = FLEET_PERCENTILE,
 ) -> dict[int | None, RangeFigures]:
-    """Figures of each pool in `percentiles`, with its TTFT at that percentile, and of all `pools` together (None)."""
+    """Return the figures of each pool in `percentiles`, with its TTFT at that percentile, and of all `pools` together
+    (None).
+    """
     ids = sorted({*pools, *percentiles})
     values = {"pools": ids, "start": where.start, "end": where.end}
     base, sums = rollup_of(where.seconds), defaultdict[int, _Sums](_Sums)

@@ -22,7 +22,7 @@ from fairlead_client.resources.series import Annotation, AnnotationKind, Annotat
 MOST = 200
 """Maximum number of annotations of each kind."""
 LONGEST_COMMENT = 200
-"""Characters of a comment beside a chart."""
+"""Maximum number of characters of a comment beside a chart."""
 
 _ROWS = {
     AnnotationKind.SCALED: "SELECT pool_id, at, CAST(NULL AS timestamptz) AS until, CAST(NULL AS text) AS instance, role AS a, "
@@ -42,8 +42,8 @@ _ROWS = {
     'author AS a, text AS b, plan AS c FROM comments WHERE pool_id = ANY(:pools) AND start < :end AND "end" >= :start '
     "AND start >= CAST(:start AS timestamptz) - interval '92 days' ORDER BY start DESC LIMIT :most",
 }
-"""Windows of schedules that began up to a day before the range and last into it are included, and comments on any range
-that touches it: the longest has 92 days.
+"""SQL for the events of each kind. It includes windows of schedules that began up to a day before the range and last
+into it, and comments on any range that touches it, which may be 92 days long.
 """
 
 
@@ -102,8 +102,8 @@ _MODELS = text(
 
 
 async def read_serving(connection: AsyncConnection, row: Any, since: datetime) -> Mapping[str, Changes]:
-    """For each role, serving instances, computed backwards from the present; `row` is from the table pools. Nothing is
-    known from before the pool existed.
+    """Return the serving instances of each role, computed backwards from the present; `row` is from the table pools.
+    Nothing is known of the time before the pool existed.
     """
     values = {"pool": row.id, "since": since}
     now = {one.role: int(one.instances) for one in await connection.execute(_NOW_SERVING, values)}
@@ -122,7 +122,7 @@ async def read_serving(connection: AsyncConnection, row: Any, since: datetime) -
 
 
 async def read_wanted(connection: AsyncConnection, pool: int, since: datetime) -> Mapping[str, Changes]:
-    """For each role, the last change of the desired number before `since`, and later ones."""
+    """Return for each role the last change of the desired number before `since`, and the later changes."""
     found: dict[str, list[tuple[datetime, float | None]]] = defaultdict(list)
     for row in await connection.execute(_WANTED, {"pool": pool, "since": since}):
         found[row.role].append((row.at, float(row.replicas)))
@@ -130,7 +130,7 @@ async def read_wanted(connection: AsyncConnection, pool: int, since: datetime) -
 
 
 async def read_goals(connection: AsyncConnection, pool: int, kind: str, since: datetime) -> Changes:
-    """A column of the versions of the SLO; None if none was in force."""
+    """Return a column of the SLO's versions over time; None while no version was in force."""
     slo = tables.slo_configs.c
     query = select(slo.active_from, slo.active_until, slo[kind].label("value")).where(
         slo.pool_id == pool, or_(slo.active_until.is_(None), slo.active_until > since)
@@ -144,7 +144,7 @@ async def read_goals(connection: AsyncConnection, pool: int, kind: str, since: d
 
 
 async def read_decisions(connection: AsyncConnection, pool: int, where: Steps) -> Mapping[tuple[str, str], Mapping[int, float]]:
-    """The last decision of each step and role: its number, and the loads of its signals, by metric and role."""
+    """Return the last decision of each step and role: its number, and the loads of its signals, by metric and role."""
     found: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for row in await connection.execute(_DECIDED, _where(pool, where)):
         found["instances_recommended", row.role][row.step] = float(row.recommended)
@@ -156,7 +156,7 @@ async def read_decisions(connection: AsyncConnection, pool: int, where: Steps) -
 
 
 async def read_models(connection: AsyncConnection, pool: int, where: Steps, kind: str) -> Mapping[str, Mapping[int, float]]:
-    """One figure of the newest model of each step and router."""
+    """Return one figure of the newest model of each step and router."""
     found: dict[str, dict[int, float]] = defaultdict(dict)
     for row in await connection.execute(_MODELS, {**_where(pool, where), "kind": kind}):
         if row.value is not None:

@@ -33,7 +33,7 @@ _HOLD_POOLS = text("SELECT id FROM pools WHERE id = ANY(:pools) ORDER BY id FOR 
 class Applied:
     """The result of applying changes.
 
-    `lost` has, for each change that lost its race, the present binding of its session; `lost_moves` counts the
+    `lost` has, for each change that lost its race, the present binding of the change's session; `lost_moves` counts the
     migrations that were not stored for that reason.
     """
 
@@ -42,7 +42,7 @@ class Applied:
 
 
 async def apply_bindings(connection: AsyncConnection, report: Report, ids: Mapping[PoolKey, int], ignored: Counter[str]) -> Applied:
-    """Judges the report's changes in order. A migration is stored exactly when its change binds."""
+    """Apply the report's changes in order. A migration is stored exactly when its change binds."""
     changes = [change for change in report.bindings if change.pool in ids]
     if len(changes) < len(report.bindings):
         ignored["unknown-pool"] += len(report.bindings) - len(changes)
@@ -71,7 +71,7 @@ async def apply_bindings(connection: AsyncConnection, report: Report, ids: Mappi
 
 
 class _Judging:
-    """The changes of one report by session, and the new content of the rows."""
+    """The changes of one report by session, and the resulting content of the rows."""
 
     def __init__(self, report: Report, changes: Sequence[BindingChange], ids: Mapping[PoolKey, int], alive: set[Key]) -> None:
         self.pools = {pool_id: pool for pool, pool_id in ids.items()}
@@ -89,7 +89,7 @@ class _Judging:
         self.unknown = sum((pool_id, change.instance) not in alive for (pool_id, _), group in self.changes.items() for change in group)
 
     def judge(self, rows: dict[Key, SessionRow], absent: Any) -> None:
-        """Applies the changes to existing rows, and to new rows for sessions that are absent."""
+        """Apply the changes to existing rows, and to new rows for sessions that are absent."""
         for key in absent:
             rows[key] = self._new_row(key)
         for key, row in rows.items():
@@ -136,18 +136,18 @@ class _Judging:
 
 
 async def _hold_pools(connection: AsyncConnection, pools: Collection[int]) -> None:
-    """Waits for transactions that change the instances of these pools, and blocks others until this one ends.
+    """Wait for transactions that change the instances of these pools, and block others until this one ends.
 
     Otherwise an instance could disappear, and its sessions be unbound, between the check that it is alive and the
-    binding of a session to it. This is the lock that storing a row of a pool takes anyway. It is taken before the
-    sessions' locks, as in transactions that unbind sessions.
+    binding of a session to it. The lock is the same as for storing a row of a pool. It is taken before the sessions'
+    locks, as in transactions that unbind sessions.
     """
     if pools:
         await connection.execute(_HOLD_POOLS, {"pools": list(pools)})
 
 
 async def _alive(connection: AsyncConnection, instances: set[str]) -> set[Key]:
-    """The named instances that exist and are not gone, with their pools."""
+    """Return the named instances that exist and are not gone, with their pools."""
     if not instances:
         return set()
     table = tables.instances

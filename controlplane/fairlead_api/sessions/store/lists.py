@@ -1,4 +1,4 @@
-"""Sessions as the public API shows them: the instance that holds each, and earlier ones; and the sessions of an
+"""Sessions as the public API shows them: the present and earlier instances of each session; and the sessions of an
 instance, ranked by the size of their context.
 """
 
@@ -23,7 +23,7 @@ from fairlead_client.resources.sessions import BindingHistoryItem, SessionDetail
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFilter:
-    """`q` is any part of a session's name."""
+    """Filter of sessions; `q` is any part of a session's name."""
 
     pool: str | None = None
     instance: str | None = None
@@ -34,7 +34,7 @@ TOP = 10
 
 
 async def sessions_held(connection: AsyncConnection, pool_id: int, instance: str) -> SessionsHeld:
-    """If the instance holds many sessions, only the most recently seen ones count."""
+    """Return the sessions that the instance holds. If there are many, only the most recently seen ones are counted."""
     columns = sessions.c
     newest = RowsWithin(
         select(columns.session, columns.context_tokens, columns.bound_at, columns.last_seen_at, columns.reason, columns.migrations)
@@ -57,7 +57,7 @@ async def sessions_held(connection: AsyncConnection, pool_id: int, instance: str
 
 
 NAMED = 1_000
-"""Up to this many sessions found by a part of their name are sorted by the time they were last seen."""
+"""Maximum number of sessions found by a part of their name that are sorted by the time they were last seen."""
 
 TRIGRAM = 3
 """Length, in characters, of the shortest part of a name that the index of names can find."""
@@ -67,7 +67,9 @@ SESSION_KEYS = (sessions.c.last_seen_at, sessions.c.pool_id, sessions.c.session)
 """The order of the list."""
 
 WHOLE_KEYS = (sessions.c.pool_id, sessions.c.session)
-"""The order of the whole list, ascending: in the usual order, a busy session would change its place during the read."""
+"""The order of the whole list, ascending. In the usual order, a busy session would change its place while the list is
+read.
+"""
 
 
 class PostgresSessions:
@@ -96,7 +98,7 @@ class PostgresSessions:
             return await self._lists.page(connection, (query, also), keys, _summary, replace(span, reverse=span.reverse != span.whole))
 
     async def session(self, pool: PoolKey, session: str) -> SessionDetail:
-        """One session. Raises NotFound."""
+        """Return a session. Raises NotFound."""
         async with self._lists.database.reading() as connection:
             of_pool = sessions.c.pool_id == await self._lists.pool_id(connection, str(pool))
             query = select(sessions).where(of_pool, sessions.c.session == session, sessions.c.version > 0)
@@ -117,7 +119,7 @@ class PostgresSessions:
 
 
 async def _few(connection: AsyncConnection, named: "Select[Any]") -> bool:
-    """Whether few enough sessions match the name to be sorted.
+    """Return whether few enough sessions match the name to be sorted.
 
     If many match, the newest are found sooner by reading the list itself.
     """

@@ -37,22 +37,22 @@ class SessionRow:
     migrations: int
     context_tokens: int
     shared_at: datetime | None = None
-    """When its name was last found to be shared by several conversations."""
+    """When the session's name was last found to be shared by several conversations."""
     ended_at: datetime | None = None
-    """When its last holder was released, if no instance holds it."""
+    """When the session's last holder was released, if no instance holds the session."""
     new: bool = False
-    """Whether the table has no row for it yet."""
+    """Whether the table has no row for the session yet."""
     holders: list[dict[str, Any]] = field(default_factory=list)
     released: dict[int, datetime] = field(default_factory=dict)
     moves: list[MigrationRecord] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
-    """Ids of changes that lost their race."""
+    """Ids of the changes that lost their race."""
     touched: bool = False
     changed: bool = False
 
     @classmethod
     def stored(cls, row: Any, pool: PoolKey) -> "SessionRow":
-        """A session's row, as read from the table `sessions`."""
+        """Return a session's row, as read from the table `sessions`."""
         return read(cls, row, pool=pool, held=read(Held, row))
 
     def binding(self) -> Binding:
@@ -72,13 +72,13 @@ class SessionRow:
 
 
 SHARED_SECONDS = 30.0
-"""A binding that arrives within this many seconds after its name was found to be shared comes from a router that does
-not know that yet.
+"""Seconds after a name was found to be shared, within which an arriving binding comes from a router that does not know
+about the sharing yet.
 """
 
 
 def give_up(row: SessionRow, change: BindingChange) -> None:
-    """The session's name was found to be shared: release it from its instance."""
+    """Release the session from its instance, because its name was found to be shared."""
     at = max(moment(change.at), row.bound_at)
     if row.held.instance is not None:
         _release(row, at)
@@ -96,10 +96,10 @@ def _release(row: SessionRow, at: datetime) -> None:
 
 
 def bind(row: SessionRow, change: BindingChange, router: str, record: MigrationRecord | None) -> None:
-    """Gives the session its new home: adds history and, for a move, its migration.
+    """Give the session its new home: add history and, for a move, its migration.
 
-    The migration is the router's record, or one created here if the router sent none. Routers' clocks differ, and
-    history must not run backwards: a binding begins no earlier than the previous one.
+    The migration is the router's record, or a record created here if the router sent none. Routers' clocks differ, and
+    history must not run backwards, so a binding begins no earlier than the previous one.
     """
     at = max(moment(change.at), row.ended_at or (row.bound_at if row.held.version else _BEGINNING))
     source, rank = row.held.instance, row.held.rank
@@ -135,7 +135,9 @@ def bind(row: SessionRow, change: BindingChange, router: str, record: MigrationR
 
 
 def bare_record(change: BindingChange, source: str, rank: int | None) -> MigrationRecord:
-    """A migration of which only the binding is known. Like a router's record, it has the id of the binding change."""
+    """Return a migration of which only the binding is known. Like a router's record, it has the id of the binding
+    change.
+    """
     return MigrationRecord(
         id=change.id,
         pool=change.pool,
@@ -198,7 +200,9 @@ _END_HOLDERS = (
 
 
 async def lock_sessions(connection: AsyncConnection, keys: Sequence[tuple[int, str]], pools: Mapping[int, PoolKey]) -> list[SessionRow]:
-    """The existing rows of these (pool id, session), locked in the same order everywhere so that no deadlock arises."""
+    """Return the existing rows of these (pool id, session) pairs, locked in the same order everywhere, so that no
+    deadlock arises.
+    """
     if not keys:
         return []
     found = await connection.execute(_LOCK, bound([{"pool_id": pool, "session": session} for pool, session in sorted(keys)]))
@@ -206,7 +210,9 @@ async def lock_sessions(connection: AsyncConnection, keys: Sequence[tuple[int, s
 
 
 async def add_sessions(connection: AsyncConnection, rows: Sequence[SessionRow]) -> set[tuple[int, str]]:
-    """Writes new rows, without their holders; returns the keys of rows that another writer has created meanwhile."""
+    """Write new rows, without their holders. Returns the keys of rows that another writer has created in
+    the meantime.
+    """
     if not rows:
         return set()
     added = await connection.execute(_ADD, bound([_row(row) for row in rows]))
@@ -215,7 +221,7 @@ async def add_sessions(connection: AsyncConnection, rows: Sequence[SessionRow]) 
 
 
 async def save_sessions(connection: AsyncConnection, rows: Sequence[SessionRow]) -> None:
-    """Writes rows back with their new holders and the ends of the old ones, in three statements in all."""
+    """Write rows back with their new holders and the ends of the old ones, with three statements in total."""
     changed = [_row(row) for row in rows if not row.new]
     if changed:
         await connection.execute(_SAVE, bound(changed))
@@ -236,17 +242,18 @@ def _row(row: SessionRow) -> dict[str, Any]:
 
 
 AT_ONCE = 20_000
-"""Maximum number of sessions per statement, so that it stays within its time limit."""
+"""Maximum number of sessions per statement, so that a statement stays within its time limit."""
 
 
 async def unbind(connection: AsyncConnection, pool_id: int, now: datetime, instances: Collection[str] | None = None) -> None:
-    """Unbinds the pool's sessions that these instances, or any, hold; history says until when each was held.
+    """Unbind the pool's sessions that these instances hold, or all sessions if `instances` is None. The history records
+    until when each session was held.
 
-    Routers receive no notice: each remembers a session's last home, and the session's next request says where it came
-    from and why.
+    Routers receive no notice: each remembers a session's last home, and reports that home and the reason with the
+    session's next request.
 
-    The sessions do not leave the database: there may be hundreds of thousands. They are locked in the order in which
-    reports lock them; reports wait for the pool's row meanwhile.
+    The sessions stay in the database, because there may be hundreds of thousands. They are locked in the order in which
+    reports lock them; in the meantime, reports wait for the pool's row.
     """
     if instances is not None and not instances:
         return

@@ -49,7 +49,7 @@ from fairlead_client.simulation_jobs import JobRun, RunFigures, SimulatedTarget
 runs, requests, pools, instances = tables.simulations, tables.recorded_requests, tables.pools, tables.instances
 
 SILENCE = text("interval '15 seconds'")
-"""A runner that is silent for this long has ended or hangs; another one may then claim its simulation."""
+"""Time of silence after which a runner counts as ended or hanging, so that another runner may claim its simulation."""
 MOST_ATTEMPTS = 2
 
 _AT_WORK = runs.c.state.in_([SimulationState.QUEUED, SimulationState.RUNNING])
@@ -164,8 +164,8 @@ class PostgresSimulations:
         return await self._database.writing(work)
 
     async def claim(self, runner: str) -> Claimed | None:
-        """Claims for this runner the oldest simulation without a runner, plans' first and those for advice last. A
-        simulation whose runner fell silent twice fails, as does an automatic one that can no longer be useful.
+        """Claim the oldest simulation without a runner, plans' simulations first and those for advice last. A
+        simulation whose runner fell silent twice fails; so does an automatic simulation that can no longer be useful.
         """
         silent = (runs.c.state == SimulationState.RUNNING) & (runs.c.heard_at < func.now() - SILENCE)
 
@@ -197,7 +197,7 @@ class PostgresSimulations:
         return await self._database.writing(work)
 
     async def traffic(self, claimed: Claimed) -> Traffic:
-        """The requests to simulate, oldest first."""
+        """Return the requests to simulate, oldest first."""
         async with self._database.reading() as connection:
             if claimed.window is None:
                 trace = (await connection.execute(select(runs.c.trace).where(runs.c.id == claimed.id))).scalar_one()
@@ -216,7 +216,7 @@ class PostgresSimulations:
         return Traffic.recorded(rows[::-1])
 
     async def go_on(self, claimed: Claimed, runner: str, done: int, total: int | None = None) -> bool:
-        """Reports that the runner lives; returns whether it should go on."""
+        """Report that the runner is alive; return whether it should go on."""
         values = {"heard_at": func.now(), "done": done} | ({} if total is None else {"total": total})
         return await self._end(claimed, runner, values)
 
@@ -250,7 +250,7 @@ class PostgresSimulations:
         await self._end(claimed, runner, {**_done(notes), **{name: msgspec.to_builtins(value) for name, value in values.items()}})
 
     async def _trialled(self, claimed: Claimed, figures: Sequence[RunFigures], traffic: Traffic) -> Trialled:
-        """The trial, with the recorded figures of the requests that the runs measured."""
+        """Return the trial's figures, with the recorded figures of the requests that the runs measured."""
         half = traffic.second_half
         recorded = Recorded()
         if half is not None:
@@ -303,7 +303,7 @@ def _done(notes: Sequence[str]) -> dict[str, Any]:
 
 
 def _simulated(spec: Mapping[str, Any] | None) -> SimulatedSpec | None:
-    """The simulated engines; None if the engines are real, or if the object's newest spec is invalid."""
+    """Return the simulated engines' spec; None if the engines are real, or if the object's newest spec is invalid."""
     try:
         return parse_spec(spec or {}).simulated
     except InvalidInput:

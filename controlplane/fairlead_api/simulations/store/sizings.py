@@ -1,5 +1,5 @@
-"""Automatic simulations in Postgres, for plans and for pools that miss their objectives; and the results of those for
-advice, as pools' situations, refusals and plans use them.
+"""Automatic simulations in Postgres, for plans and for pools that miss their objectives; and the results of simulations
+for advice, for pools' situations, refusals and plans.
 """
 
 from collections.abc import Collection
@@ -26,7 +26,7 @@ from fairlead_client.simulation_jobs import JobRun
 runs = tables.simulations
 
 USEFUL_SECONDS = 1200
-"""A result older than this says nothing about the present."""
+"""Age in seconds above which a result says nothing about the present."""
 _NEWEST = text(f"""
 SELECT DISTINCT ON (pool_id) pool_id, state, error, sizing, extract(epoch FROM CAST(:now AS timestamptz) - created_at) AS age
 FROM simulations WHERE pool_id = ANY(:pools) AND sizing IS NOT NULL
@@ -40,8 +40,8 @@ AND created_at > CAST(:now AS timestamptz) - interval '{USEFUL_SECONDS} seconds'
 
 
 async def sizings(connection: AsyncConnection, pools: dict[int, SloFacts], now: datetime) -> dict[int, SeenSizing]:
-    """For each pool, the newest simulation for advice, and the result of the newest finished one; for the present
-    targets.
+    """Return, for each pool, the newest simulation for advice, and the result of the newest finished one, compared with
+    the present targets.
     """
     values = {"pools": list(pools), "now": now}
     found = {row.pool_id: row for row in await connection.execute(_FOUND, values)}
@@ -75,7 +75,7 @@ def _targets(slo: SloFacts) -> tuple[float, float, float]:
 
 
 async def kept_sizing(connection: AsyncConnection, pool_id: int, simulation: str) -> KeptSizing | None:
-    """A finished simulation for advice."""
+    """Return a finished simulation for advice."""
     of_it = (runs.c.id == simulation, runs.c.pool_id == pool_id, runs.c.sized.is_not(None))
     row = (await connection.execute(select(runs).where(*of_it))).one_or_none()
     if row is None:

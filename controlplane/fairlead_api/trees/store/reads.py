@@ -23,16 +23,16 @@ from fairlead_client.resources.slo import SloTasks
 from fairlead_client.resources.trees import SessionTree, TaskFigures, TaskList, ThinkTime, ThinkTimes, TreeSession, TreeTurn
 
 MOST_SESSIONS = 200
-"""Sessions of a tree that are shown: the first ones."""
+"""Maximum number of sessions of a tree, the first ones, that are shown."""
 MOST_TURNS = 2_000
-"""Turns of a tree that are shown: the newest ones."""
+"""Maximum number of turns of a tree, the newest ones, that are shown."""
 MOST_TASKS = 100
 MOST_RECENT = 1_000
-"""The newest pairs of session and task of each pool among which tasks are found."""
+"""Maximum number of pairs of session and task of each pool, the newest ones, in which tasks are found."""
 MOST_COUNTED = 10_000
-"""Sessions of a tree that are counted."""
+"""Maximum number of sessions of a tree that are counted."""
 MOST_WAITED = 20_000
-"""The newest turns of a pool that think times are of."""
+"""Maximum number of turns of a pool, the newest ones, from which think times are computed."""
 
 
 class PostgresTrees:
@@ -42,7 +42,9 @@ class PostgresTrees:
         self._lists = Lists(database)
 
     async def tasks(self, pool: str | None, sight: Sight, now: datetime) -> TaskList:
-        """The tasks with the newest turns, of all visible pools or of one. Each has the sums of all its turns."""
+        """Return the tasks with the newest turns, of all visible pools or of one. Each has the sums of all
+        its turns.
+        """
         newest = (
             select(task_turns.c.task, task_turns.c.ended_at, session_trees.c.root)
             .select_from(joined)
@@ -63,14 +65,16 @@ class PostgresTrees:
             return TaskList(tasks=await self._figures(connection, keys, now))
 
     async def slo_tasks(self, pool: PoolKey, start: datetime, end: datetime, now: datetime) -> SloTasks:
-        """How the tasks that were over in a range did by the targets of their classes. Raises NotFound."""
+        """Return how the tasks that were over in a range did by the targets of their classes. Raises NotFound."""
         async with self._lists.database.reading() as connection:
             number = (await pool_row(connection, pool)).id
             found = await judged_tasks(connection, number, start, end, now)
         return SloTasks(pool=str(pool), start=start, end=end, since=found.since, shares=found.shares)
 
     async def _figures(self, connection: AsyncConnection, keys: Sequence[tuple[int, str, bool]], now: datetime) -> list[TaskFigures]:
-        """The figures of these tasks, in the same order. A key has the pool, the name, and whether clients named it."""
+        """Return the figures of these tasks, in the same order. A key has the pool, the task's name, and whether
+        clients named the task.
+        """
         found: dict[tuple[int, str, bool], Any] = {}
         for named in {named for _, _, named in keys}:
             own = [(pool, name) for pool, name, kind in keys if kind is named]
@@ -81,8 +85,8 @@ class PostgresTrees:
         return [_task(found[key], pool_names[key[0]], named=key[2]) for key in keys if key in found]
 
     async def tree(self, pool: PoolKey, session: str, now: datetime) -> SessionTree:
-        """The tree of a session: without sessions, if none of its requests is recorded. Raises NotFound for a session
-        that nobody knows, and for the pool.
+        """Return the tree of a session. The tree has no sessions if no request of the session is recorded. Raises
+        NotFound for the pool, and for a session that is not known at all.
         """
         async with self._lists.database.reading() as connection:
             number = (await pool_row(connection, pool)).id
@@ -103,7 +107,7 @@ class PostgresTrees:
         return _tree(str(pool), root, rows, counted, sums, turns, tasks)
 
     async def think_times(self, pool: PoolKey) -> ThinkTimes:
-        """How long sessions waited between turns, of the pool's newest recorded requests. Raises NotFound."""
+        """Return how long sessions waited between turns, from the pool's newest recorded requests. Raises NotFound."""
         columns = recorded_requests.c
         async with self._lists.database.reading() as connection:
             number = (await pool_row(connection, pool)).id
@@ -119,7 +123,7 @@ class PostgresTrees:
 
 
 async def _unrecorded(connection: AsyncConnection, pool: PoolKey, number: int, session: str) -> SessionTree:
-    """The tree of a session that exists, and of which no request is recorded. Raises NotFound."""
+    """Return the empty tree of a session that exists but has no recorded request. Raises NotFound."""
     known = select(sessions.c.session).where(sessions.c.pool_id == number, sessions.c.session == session)
     if (await connection.execute(known)).first() is None:
         raise NotFound("session", session)
@@ -131,7 +135,7 @@ def _is_any(column: Any, values: Sequence[str], name: str) -> Any:
 
 
 def _seconds(row: Any) -> dict[str, Any]:
-    """The sums of a row as `TurnSums` has them."""
+    """Return the sums of a row in the form of `TurnSums`, with times in seconds."""
     whole = {name: int(getattr(row, name)) for name in FIGURE_NAMES}
     queued, model = whole.pop("queued_microseconds"), whole.pop("model_microseconds")
     return {**whole, "queued_seconds": queued / 1e6, "model_seconds": model / 1e6}
@@ -168,13 +172,13 @@ async def _sums_of(connection: AsyncConnection, pool: int, names: Sequence[str])
 
 
 def _tasks_of(sums: Sequence[Any], root: str) -> list[tuple[str, bool]]:
-    """Names of the tasks of a tree, newest first, and whether clients named them."""
+    """Return the names of the tasks of a tree, newest first, and whether clients named them."""
     ordered = sorted(sums, key=lambda row: row.ended_at, reverse=True)
     return list(dict.fromkeys((row.task or root, row.task != "") for row in ordered))
 
 
 async def _turns_of(connection: AsyncConnection, pool: int, rows: Sequence[Any]) -> list[Any]:
-    """The newest recorded requests of these sessions, in the order of their arrival."""
+    """Return the newest recorded requests of these sessions, in the order of their arrival."""
     columns = recorded_requests.c
     numbers = bindparam("numbers", [row.number for row in rows], type_=ARRAY(BigInteger))
     query = select(recorded_requests).where(
@@ -211,7 +215,7 @@ def _tree(
 
 
 def _with_tools(task: TaskFigures, root: str, notes: Mapping[str, list[tuple[Any, StoredTurn, Told]]], *, complete: bool) -> TaskFigures:
-    """The task with the time between its turns, if all of them are here."""
+    """Return the task with the total time between its turns, if all turns are present; otherwise unchanged."""
     own = [note for found in notes.values() for _, turn, note in found if (turn.task == task.task if task.named else turn.task is None)]
     if not complete or len(own) != task.turns or task.root != root:
         return task

@@ -65,15 +65,15 @@ SUMMED = {True: _summed(NAMES[True], task_turns.c.task != ""), False: _summed(NA
 
 
 def _targets(of: Any) -> Any:
-    """The targets in a column of `slo_configs`, as rows."""
+    """Return the targets in a column of `slo_configs`, as rows."""
     names = ("turn_time_seconds", "wall_time_seconds", "percentile", "idle_seconds")
     columns = (column("name", Text), *(column(name, Double) for name in names))
     return func.jsonb_to_recordset(of).table_valued(*columns, name="target").render_derived(name="target", with_types=True)
 
 
 def judged(sums: Any, now: datetime) -> "Select[Any]":
-    """The sums, each with the version and target that judge it, when it is or was over, and its verdict: None without a
-    target.
+    """Return a query for the sums, each with the version and target that judge the task, the time at which the task is
+    over, and the verdict, which is None without a target.
     """
     task = sums.subquery("task")
     then = (
@@ -119,7 +119,7 @@ class JudgedTasks:
 async def judged_tasks(
     connection: AsyncConnection, pool: int, start: datetime, end: datetime, now: datetime, most: int = MOST_JUDGED
 ) -> JudgedTasks:
-    """How the pool's tasks that were over from `start` to `end` (exclusive) did, among the `most` newest."""
+    """Return how the pool's tasks that were over from `start` to `end` (exclusive) did, among the `most` newest."""
     idle = await _longest_idle(connection, pool)
     if idle is None:
         return JudgedTasks(shares=[], since=None)
@@ -141,12 +141,14 @@ async def judged_tasks(
 
 
 def _one_of(column_: Any, names: "Select[Any]") -> Any:
-    """The names are an array, for which Postgres uses the index; for a sub-query it would read the whole table."""
+    """Return a condition on an array of names, as Postgres uses the index for an array; for a sub-query it would read
+    the whole table.
+    """
     return column_ == func.any(func.array(names.distinct().scalar_subquery()))
 
 
 async def tasks_of_late(connection: AsyncConnection, pool: int, now: datetime) -> tuple[TaskObservation, ...]:
-    """The tasks that were over in the last hour, by class, among the newest."""
+    """Return the tasks that were over in the last hour, by class, among the newest."""
     found: dict[str, Counter[str]] = {}
     for one in (await judged_tasks(connection, pool, now - LATELY, now, now, MOST_LATELY)).shares:
         counts = {"tasks": one.tasks, "in_time": one.in_time, "broken_off": one.broken_off}
@@ -155,7 +157,7 @@ async def tasks_of_late(connection: AsyncConnection, pool: int, now: datetime) -
 
 
 async def _longest_idle(connection: AsyncConnection, pool: int) -> float | None:
-    """The longest time after which a task of the pool was over, in seconds; None if no version has targets of tasks."""
+    """Return the longest idle time of the pool's targets of tasks, in seconds; None if no version has any."""
     target = _targets(slo_configs.c.task)
     query = select(func.max(target.c.idle_seconds)).select_from(slo_configs.join(target, true())).where(slo_configs.c.pool_id == pool)
     found: float | None = (await connection.execute(query)).scalar_one()

@@ -1,7 +1,8 @@
-"""Adds a report's requests to trees and sums, in the transaction that stores the report, so each counts once.
+"""Adds a report's requests to trees and sums, in the transaction that stores the report, so that each request counts
+once.
 
-Sums are added and times widened by Postgres, so the order of reports does not matter. A session's place is decided
-once, under a lock of its pool: two reports cannot make each other's session the parent.
+Postgres adds to the sums and widens the times, so the order of reports does not matter. A session's place in a tree is
+decided once, under a lock of its pool. So two reports cannot make each other's session the parent.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -22,7 +23,9 @@ from fairlead_api.tables import task_turns
 from fairlead_api.trees.growing import Grown, Growth, grown, wants_place
 
 MOST_SOUGHT = 20_000
-"""Maximum number of blocks of one report that are looked up for forks; sessions with further ones are roots."""
+"""Maximum number of blocks of one report that are looked up for forks. A session whose blocks exceed it
+becomes a root.
+"""
 _LOCK_SPACE = 0x7472_6565
 """Advisory lock space (the letters `tree`); the second key is the pool's id."""
 
@@ -66,7 +69,7 @@ _ADD = _sums.on_conflict_do_update(
 
 _moved = recordset([trees.c.pool_id, trees.c.session, trees.c.root])
 _JOIN = update(trees).where(trees.c.pool_id == _moved.c.pool_id, trees.c.root == _moved.c.session).values(root=_moved.c.root)
-"""Sessions below one that got a parent have its root."""
+"""SQL that gives the sessions below a session that got a parent the parent's root."""
 
 
 async def save_turns(connection: AsyncConnection, report: Report, ids: Mapping[PoolKey, int]) -> None:
@@ -96,7 +99,7 @@ async def _known(connection: AsyncConnection, pool: int, names: Collection[str])
 
 
 async def _forked(connection: AsyncConnection, pool: int, new: Iterable[RecordedRequest]) -> dict[int, list[Grown]]:
-    """The sessions that reach beyond their beginning and end with a block of these prompts, by that block."""
+    """Return the sessions that reach beyond their beginning and end with a block of these prompts, by that block."""
     sought: dict[int, None] = {}
     for turn in new:
         if len(sought) + len(turn.blocks) <= MOST_SOUGHT:

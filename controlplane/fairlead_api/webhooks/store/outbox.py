@@ -1,4 +1,4 @@
-"""Writes notices inside the transaction of what they report: they exist exactly if it commits."""
+"""Writes notices inside the transaction of the reported change, so that they are stored only if it commits."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from fairlead_api.webhooks.events import Event
 
 QUIET_MINUTES = 10
-"""Minutes in which a webhook gets no second notice of the same subject, if its kind comes and goes."""
+"""Minutes in which a webhook gets no second notice of the same subject, for kinds that may occur every few seconds."""
 
 # A webhook that is deleted at this moment is left out: its row is locked, and read again.
 _ADD = text("""
@@ -26,7 +26,7 @@ FOR KEY SHARE OF w
 
 
 async def write(connection: AsyncConnection, events: Sequence[Event], now: datetime) -> None:
-    """A notice of each event for each webhook that wants it, due at once."""
+    """Write a notice of each event for each webhook that wants it, due at once."""
     if events:
         rows = [{**msgspec.to_builtins(event), "quiet": event.comes_and_goes} for event in events]
         given = {"events": msgspec.json.encode(rows).decode(), "now": now, "minutes": QUIET_MINUTES}

@@ -1,5 +1,5 @@
 """Webhooks and notices: as people see them, where every write appends its audit entry in the same transaction; and as
-they are claimed to be delivered.
+they are claimed for delivery.
 """
 
 from collections.abc import Sequence
@@ -29,9 +29,11 @@ from fairlead_client.resources.webhooks import NoticeAttempt, NoticeKind, Notice
 webhooks, notices = tables.webhooks, tables.notices
 
 MOST_WEBHOOKS = 100
-"""Each event is compared with all of them."""
+"""Maximum number of webhooks. Each event is compared with all of them."""
 _COUNTING = 0x7768_6B00
-"""Advisory lock (the letters `whk`) for counting and adding webhooks: two requests at once must not pass the bound."""
+"""Advisory lock (the letters `whk`) for counting and adding webhooks, so that simultaneous requests cannot exceed
+MOST_WEBHOOKS.
+"""
 
 _NEWEST = text("""
 SELECT w.id, (SELECT count(*) FROM notices n WHERE n.webhook = w.id AND n.state = 'waiting') AS waiting, last.attempts, done.at AS delivered_at
@@ -44,7 +46,7 @@ WHERE w.id = ANY(:ids)
 
 
 class PostgresWebhooks:
-    """Webhooks in the database. Reads raise NotFound where they name one."""
+    """Webhooks in the database. Methods about one webhook or notice raise NotFound."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -69,7 +71,7 @@ class PostgresWebhooks:
         return _notice(row)
 
     async def add(self, webhook: Webhook, url: str, caller: Caller, now: datetime) -> Webhook:
-        """Stores a webhook. Raises Conflict if there are MOST_WEBHOOKS already."""
+        """Store a webhook. Raises Conflict if there are already MOST_WEBHOOKS."""
 
         async def work(connection: AsyncConnection) -> Webhook:
             await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _COUNTING})
@@ -86,7 +88,7 @@ class PostgresWebhooks:
         return await self._database.writing(work)
 
     async def delete(self, webhook_id: str, caller: Caller, now: datetime) -> None:
-        """Deletes a webhook with its notices; those that wait are not sent."""
+        """Delete a webhook with its notices. Waiting notices are not sent."""
 
         async def work(connection: AsyncConnection) -> None:
             row = (await connection.execute(delete(webhooks).where(webhooks.c.id == webhook_id).returning(webhooks))).one_or_none()
@@ -98,7 +100,7 @@ class PostgresWebhooks:
         await self._database.writing(work)
 
     async def test(self, webhook_id: str, notice_id: str, caller: Caller, now: datetime) -> WebhookNotice:
-        """Adds a test notice to a webhook, due at once."""
+        """Add a test notice to a webhook, due at once."""
 
         async def work(connection: AsyncConnection) -> WebhookNotice:
             row = (
@@ -127,7 +129,7 @@ class PostgresWebhooks:
 
 
 def _about(webhook: Webhook) -> dict[str, Any]:
-    """What the audit log keeps of a webhook: nothing secret."""
+    """Return the fields of a webhook that the audit log keeps, none of which is secret."""
     found = msgspec.to_builtins(webhook)
     return {name: found[name] for name in ("name", "origin", "form", "kinds", "pools")}
 

@@ -1,10 +1,10 @@
-"""Mooncake's system-level forecast: the mean decode load of a pool at a later instant, from what decodes now and what
-will finish its prefill by then.
+"""Mooncake's system-level forecast: the mean decode load of a pool at a later instant. The forecast counts the requests
+that decode now and those whose prefill will have finished by that instant.
 
-Requests that finish prefilling by the instant are spread evenly over the decode instances, and as many decodes have
-ended as the measured lifetimes say. (The paper assumes that every decode lasts the same time; otherwise that assumption
-forgets all decodes that are older than the mean.) As a step's time is linear in context tokens and requests, the mean
-over instances needs only their totals.
+Requests that finish prefilling by the instant are spread evenly over the decode instances, and the measured lifetimes
+say how many decodes will have ended. (The paper assumes that every decode lasts the same time; otherwise that
+assumption forgets all decodes that are older than the mean.) As a step's time is linear in context tokens and requests,
+the mean over instances needs only the totals.
 """
 
 from collections.abc import Iterator
@@ -47,14 +47,16 @@ class DecodeForecast:
         self._tokens[slot] = tokens
 
     def begin(self, request_id: str, now: float, tokens: int) -> None:
-        """The request starts to decode now."""
+        """Record that the request starts to decode now."""
         slot = self._slot(request_id)
         self._expected[slot] = inf
         self._began[slot] = now
         self._tokens[slot] = tokens
 
     def end(self, request_id: str, now: float, *, finished: bool) -> None:
-        """The request has left; a `finished` decode adds to the known lengths of decodes. Unknown ids are ignored."""
+        """Record that the request has ended. The duration of a `finished` decode joins the measured durations. Unknown
+        ids are ignored.
+        """
         slot = self._slots.pop(request_id, None)
         if slot is None:
             return
@@ -68,7 +70,9 @@ class DecodeForecast:
         self._lifetimes.forget_older(now)
 
     def totals_at(self, at: float, now: float) -> tuple[float, float]:
-        """Requests expected to decode at `at` (not before now) and their context tokens, over the whole pool."""
+        """Return the number of requests expected to decode at `at` (not before now) and their context tokens, over the
+        whole pool.
+        """
         decoding, coming = self._began <= now, self._expected <= at
         stay = self._lifetimes.remaining(now - self._began[decoding], at - now)
         begun = np.maximum(self._expected[coming], now)  # what is late begins now at the earliest
@@ -77,8 +81,8 @@ class DecodeForecast:
         return float(stay.sum() + come.sum()), float(tokens)
 
     def load_at(self, at: float, now: float, view: PoolView) -> float:
-        """Mean decode load of the pool at `at`: 0 when most likely nothing decodes then, infinite when no
-        instance can.
+        """Return the mean decode load of the pool at `at`: 0 if probably nothing decodes then, infinite if no instance
+        decodes.
         """
         instances = len(view.decode_candidates())
         if not instances:

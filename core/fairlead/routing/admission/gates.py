@@ -1,17 +1,18 @@
 """Gates: the early rejection modes of a pool, asked when a request arrives and again when its prompt is computed.
 
     Disabled     refuses nothing
-    Load         at arrival: no instance meets the TTFT SLO, or none the TPOT SLO as loaded now
+    Load         at arrival: no instance meets the TTFT SLO, or no instance meets the TPOT SLO at its present load
     Predicted    at arrival: the same for TTFT, and the decode load forecast for when the request would begin to decode
     AfterPrefill at arrival for TTFT only; for the decode load when the prefill is already done, and wasted, before its
     decode instance gets it (Mooncake's baseline)
 
-A load above `headroom` is refused; at arrival, above the share of it that the request's priority class may use, while
-no instance is idle. How long decode steps take is said by modelled facts, which a real pool has none of,
-else learned from finished requests while a gate weighs decoding; until then decode loads are 0.
+A gate refuses a request if the load is above `headroom`; at arrival, the request's priority class may use only its
+share of `headroom`. Decode loads refuse nothing while an instance is idle. The duration of decode steps comes from the
+table's modelled facts; a real pool has no such facts, so its gates learn the duration from finished requests. Until it
+is known, decode loads are 0.
 
-A refusal by a gate is an opinion that rests on estimates. It does not stand while an instance is idle, whichever gate
-it comes from (`fairlead.routing.scheduling.trying`).
+A refusal by a gate rests on estimates. It does not stand while an instance is idle, whichever gate it comes from
+(`fairlead.routing.scheduling.trying`).
 """
 
 from collections.abc import Callable
@@ -31,7 +32,7 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.contracts.schedulers import Refusal
 
 LEAST_TOLD_SECONDS = 0.05
-"""Shorter times would be shown as 0.0 s in a sentence, so they are left out."""
+"""The shortest time in seconds that a sentence mentions; shorter times would be shown as 0.0 s."""
 
 DECODE_SECONDS = 20.0
 """Assumed seconds of a decode while no forecast has measured it."""
@@ -61,11 +62,11 @@ class Gate(Protocol):
     def decoding(
         self, request: RoutingRequest, ttft_seconds: float, view: PoolView, now: float, share: float = 1.0, *, pool: PoolView | None = None
     ) -> Refusal | None:
-        """The part of `at_arrival` that is about decoding."""
+        """Do the part of `at_arrival` that concerns decoding."""
 
     def after_prefill(self, request: RoutingRequest, decodes_on: InstanceLoad, view: PoolView, now: float) -> Refusal | None:
-        """A refusal of a request whose prefill is complete, because the load of its decode instance has changed; else
-        None.
+        """Return a refusal if the load of the decode instance no longer allows this request, whose prefill is complete;
+        else None.
         """
 
 
@@ -134,7 +135,7 @@ class PredictedGate(DisabledGate):
 
 
 class AfterPrefillGate(DisabledGate):
-    """Mooncake's baseline: notices only after the prefill that the decode has no room."""
+    """Mooncake's baseline: checks the decode load only after the prefill."""
 
     weighs_decode = True
 
@@ -197,9 +198,9 @@ def late_first_token(request: RoutingRequest, ttft_seconds: float, view: PoolVie
 
 
 def someone_idles(view: PoolView) -> bool:
-    """Whether an instance has nothing to do and may decode. Such an instance is not crowded, whatever its predicted
-    step: if a wrong estimate refused requests on an idle instance, it would never be corrected, and a TPOT target that
-    no engine can meet would stop the pool.
+    """Return whether an instance has nothing to do and may decode. Such an instance is not crowded, whatever step time
+    is predicted for it: if a wrong estimate refused requests on an idle instance, the estimate would never be
+    corrected, and a TPOT target that no engine can meet would stop the pool.
     """
     return any(load.is_idle for load in view.decode_candidates())
 
@@ -240,8 +241,9 @@ def no_room_to_decode(request: RoutingRequest, view: PoolView, decode_seconds: f
 
 
 def _seconds_to_room(request: RoutingRequest, limit: float, view: PoolView) -> float:
-    """Seconds until some instance should take the request: when it would be in time there, or, if it is too long for
-    that, when the instance is idle. The remaining length of answers is unknown. Infinite without candidates.
+    """Return the seconds until some instance should take the request: until the request would be in time on the
+    instance or, if the request is too long for that, until the instance is idle. The remaining length of answers is
+    unknown. Infinite without candidates.
     """
     hits = view.hit_vector(request)
     alone, ttfts = view.prefill_vector(request, hits), view.ttft_vector(request, hits)
@@ -250,7 +252,9 @@ def _seconds_to_room(request: RoutingRequest, limit: float, view: PoolView) -> f
 
 
 def _not_counted(request: RoutingRequest, view: PoolView) -> str:
-    """Says which waiting prefills the prediction leaves out, because they go after the request."""
+    """Name the predicted seconds of waiting prefills that the prediction leaves out because they go after the
+    request.
+    """
     overtaken = view.overtaken_seconds(request)
     most = 0.0 if overtaken is None else float(overtaken.max(initial=0.0))
     return f"; not counting up to {most:.1f} s of prefills that wait there and go after it" if most >= LEAST_TOLD_SECONDS else ""

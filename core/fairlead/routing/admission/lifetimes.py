@@ -14,7 +14,7 @@ import numpy as np
 from fairlead.routing.contracts.vectors import FloatVector
 
 KEPT = 200
-"""Finished decodes that are remembered; they start as this many decodes of the assumed time."""
+"""Number of finished decodes that are remembered; they start as this many decodes of the assumed time."""
 
 
 LONGEST_SECONDS = 86_400.0
@@ -41,8 +41,8 @@ class DecodeLifetimes:
         return sum(self._ordered) / KEPT
 
     def observe(self, seconds: float, now: float = 0.0) -> None:
-        """A decode finished after this many seconds. Impossible times are ignored, and a longer one counts as
-        `LONGEST_SECONDS`.
+        """Record that a decode finished after this many seconds. Impossible times are ignored, and a longer time than
+        `LONGEST_SECONDS` counts as `LONGEST_SECONDS`.
         """
         if not 0 <= seconds < inf:
             return

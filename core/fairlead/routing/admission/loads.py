@@ -1,7 +1,7 @@
-"""Loads: a predicted latency over its SLO, per instance and per pool, as Mooncake uses them for admission. Above 1 is
-overloaded.
+"""Loads: a predicted latency divided by its SLO, per instance and per pool, as Mooncake uses them for admission. A load
+above 1 is overload.
 
-A pool's load for admission is the smallest of its instances' ("can any instance serve it?"); the load shown is the
+A pool's load for admission is the smallest load of its instances ("can any instance serve it?"); the load shown is the
 mean.
 """
 
@@ -43,7 +43,7 @@ def decode_loads(view: PoolView) -> Sequence[float]:
 
 
 def pool_loads(view: PoolView) -> PoolLoads:
-    """Loads of the pool now.
+    """Return the present loads of the pool.
 
     A prefill load is the time that the pending work would take, over the TTFT SLO; without instances loads are
     infinite.

@@ -11,7 +11,7 @@ from fairlead.tables import PoolKey, RoutingTable
 LONGEST_RETRY_AFTER_SECONDS = 600.0
 
 CLOSED_RETRY_AFTER_SECONDS = 60.0
-"""The Retry-After if a pool has no instances and it is not known when it will have some."""
+"""The Retry-After of a pool without instances if it is not known when the pool will have some."""
 
 
 def whole_seconds(seconds: float) -> float:
@@ -42,7 +42,7 @@ def refuse(
 
 def queue_full(request: RoutingRequest, pool: PoolKey, limit: int, drain_seconds: float, *, in_turn: bool = False) -> Refusal:
     """429: the queues of all instances that could take this request are full. If tenants take turns (`in_turn`), only
-    other tenants' requests that go first are counted.
+    those requests of other tenants that go before this request are counted.
     """
     message = f"{limit} requests already wait for each instance of pool {pool} that could take this one" + " and go before it" * in_turn
     return refuse(request, RejectionReason.QUEUE_FULL, retry_after_seconds=drain_seconds, message=message)
@@ -97,7 +97,7 @@ def scaled_to_zero(request: RoutingRequest, table: RoutingTable, now: float) -> 
 
 
 def why_closed(table: RoutingTable, now: float) -> tuple[str, float]:
-    """The sentence for a client of a pool that is scaled to zero, and the Retry-After, which may be hours."""
+    """Return the sentence for a client of a pool that is scaled to zero, and the Retry-After, which may be hours."""
     message = f"pool {table.pool} is scaled to zero instances"
     if table.opens_at is None or table.opens_at <= now:
         return message, CLOSED_RETRY_AFTER_SECONDS
@@ -106,8 +106,8 @@ def why_closed(table: RoutingTable, now: float) -> tuple[str, float]:
 
 
 def upstream_failed(request: RoutingRequest, pool: PoolKey, tried: tuple[str, ...], *, alike: bool = False) -> Refusal:
-    """502: every instance that could be tried failed before its first byte; `alike`: they fail on this request but
-    serve others.
+    """502: every instance that could be tried failed before its first byte. `alike` says that the instances fail on
+    this request but serve other requests.
     """
     if alike:
         message = (

@@ -1,9 +1,9 @@
-"""DualMap's batch migration: which queued requests of overloaded instances go to the other instance of their
-pair (sections 1.5 and 1.6).
+"""DualMap's batch migration: which queued requests of overloaded instances go to the other instance of their pair
+(sections 1.5 and 1.6).
 
-One run plans on copies of the counters, so that each move sees the ones before it. A request moves at most once
-per run, only within its pair, only to where it is predicted to meet the SLO, and only while some request left
-behind is predicted to miss it.
+One run plans on copies of the counters, so that each move takes the earlier moves into account. A request moves at most
+once per run, only within its pair, only to an instance on which it is predicted to meet the SLO, and only while some
+request left behind is predicted to miss the SLO.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,8 +20,8 @@ from fairlead.routing.contracts.requests import QueuedRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationRules:
-    """TTFT SLO; how long without a first token is a decode bottleneck (infinite: never); how many queued requests of an
-    instance are examined.
+    """Rules of a run: the TTFT SLO; the time without a first token that counts as a decode bottleneck (infinite:
+    never); and the number of an instance's queued requests that are examined.
     """
 
     slo_seconds: float
@@ -32,7 +32,7 @@ class MigrationRules:
 def plan_moves(
     overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float, rules: MigrationRules
 ) -> tuple[QueuedMove, ...]:
-    """Moves to make, in order.
+    """Return the moves to make, in order.
 
     `queues` hold requests in the order they will be sent; only instances whose queue can be relieved are examined.
     """
@@ -44,10 +44,11 @@ def plan_moves(
 
 
 def decode_delay_seconds(load: InstanceLoad, now: float, bottleneck_seconds: float, speed: float) -> float:
-    """Time to add to every TTFT prediction of an instance whose prefills are held up by decodes, else 0.
+    """Return the seconds to add to every TTFT prediction of an instance whose prefills are held up by decodes, else 0.
 
-    That is the time since its last first token (or since it got work, if later), when it has queued work and the time
-    exceeds both the bottleneck time and what the prefills in flight should take.
+    The delay is the time since the instance's last first token, or since it got work if that was later. It applies only
+    if the instance has queued work, and if that time exceeds both the bottleneck time and the predicted time of the
+    prefills in flight.
     """
     if bottleneck_seconds == inf:
         return 0.0
@@ -72,8 +73,8 @@ class _Run:
         self._moved: set[str] = set()
 
     def can_move_any(self) -> bool:
-        """Whether some instance could still compute at least one token in time. If none can, the run need not look at
-        any queue.
+        """Return whether some instance could still compute at least one token in time. If not, the run examines no
+        queue.
         """
         least = min([load.pending_prefill_tokens for load in self._view.candidates()], default=None)
         return least is not None and self._seconds(least + 1) < self._rules.slo_seconds
@@ -107,10 +108,11 @@ class _Run:
             self._make(moved, instance, delay, delay + self._seconds(tokens + moved.queued.miss_tokens))
 
     def _movable(self, queue: Sequence[QueuedRequest], load: InstanceLoad, delay: float) -> list["_Movable"]:
-        """The queued requests that could be in time, and sooner, on the other instance of their pair; in queue order.
+        """Return the queued requests that would be in time, and earlier, on the other instance of their pair; in queue
+        order.
 
-        Moves only shorten the queue here and lengthen the pending work there, so no other request can become movable in
-        this run.
+        A move only shortens the queue of this instance and lengthens the pending work of the other, so no further
+        request can become movable in this run.
         """
         targets: dict[str, tuple[InstanceLoad, float, float] | None] = {}
         movable: list[_Movable] = []
@@ -192,8 +194,8 @@ class _Run:
 
 @dataclass(slots=True)
 class _Movable:
-    """A queued request that may be moved. `ahead` are the tokens to be computed before its first token here, including
-    its own.
+    """A queued request that may be moved. `ahead` is the number of tokens to be computed on its present instance until
+    its first token, its own tokens included.
     """
 
     queued: QueuedRequest

@@ -1,4 +1,4 @@
-"""Session homes: why work cannot stay on an instance, and why a session's place on a ring changed."""
+"""Reasons for which work cannot stay on an instance, and for which a session's place on a ring changed."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,9 +10,9 @@ from fairlead.tables import InstanceEntry
 
 
 def reason_to_leave(instance: str, view: PoolView, now: float) -> BindingReason:
-    """Why work cannot stay on an instance: `drain`, even if the drained instance is already gone; `instance-lost`, also
-    when the decode instances that it needs are lost; `engine-stalled`; or `ring-change` if the instance still accepts
-    requests.
+    """Return why work cannot stay on an instance: `drain`, even if the drained instance is already gone;
+    `instance-lost`, also when the decode instances that it needs are lost; `engine-stalled`; or `ring-change` if the
+    instance still accepts requests.
     """
     if view.has_drained(instance):
         return BindingReason.DRAIN
@@ -29,8 +29,8 @@ def reason_to_leave(instance: str, view: PoolView, now: float) -> BindingReason:
 
 
 class RingAge:
-    """The age of a policy's ring, to tell whether a session moves because the ring changed or because
-    its key changed.
+    """The age of a policy's ring. It shows whether a session moves because the ring changed or because the session's
+    key changed.
     """
 
     def __init__(self) -> None:
@@ -40,13 +40,13 @@ class RingAge:
         self.is_new = True
 
     def rebuilt(self, instances: Sequence[InstanceEntry]) -> None:
-        """Note the instances from which the ring was built."""
+        """Record the instances from which the ring was built."""
         members = tuple(sorted((entry.id, anchors) for entry in instances if (anchors := anchor_count(entry))))
         self.is_new = self.is_new or members != self._members
         self._members = members
 
     def settle(self, now: float) -> None:
-        """Note the time of the first decision on a new ring."""
+        """Record the time of the first decision on a new ring."""
         if self._started_at is None:
             self._started_at = now
         else:
@@ -54,11 +54,11 @@ class RingAge:
         self.is_new = False
 
     def reason(self, home: Binding, is_other_key: Callable[[], bool]) -> BindingReason:
-        """Why the session no longer belongs on `home`.
+        """Return why the session no longer belongs on `home`.
 
         The ring changed if the binding is older than the ring's last change, or is older than this policy and nothing
         shows another cause. The key changed if another key of the request leads to `home`. Otherwise `home` was chosen
-        off the ring: the ring's instance took no requests then, or a person chose it.
+        off the ring: the instance on the ring took no requests at that time, or a person chose `home`.
         """
         if home.bound_at < self._changed_at:
             return BindingReason.RING_CHANGE

@@ -14,10 +14,10 @@ from fairlead.routing.contracts.vectors import FloatVector, IntVector
 from fairlead.routing.contracts.weighing import ONLY_INSTANCE
 
 FALLBACKS = 3
-"""How many other instances a decision names for retries."""
+"""Number of other instances that a decision names for retries."""
 
 FEW = 32
-"""Up to this many instances, ties among fallbacks are worth breaking by load."""
+"""Up to this many instances, ties among fallbacks are broken by load."""
 
 
 def score(
@@ -56,7 +56,7 @@ def weighed(
     limits: dict[str, float] | None = None,
     passed_over: str | None = None,
 ) -> Callable[[], Weighing]:
-    """The record of a choice among named instances, best first; instances unknown to the view are left out."""
+    """Return the record of a choice among named instances, best first; instances unknown to the view are left out."""
 
     def weigh() -> Weighing:
         speed = view.prefill_speed
@@ -82,8 +82,8 @@ def weighing(
     passed_over: str | None = None,
     considered: int | None = None,
 ) -> Weighing:
-    """A record of these scores. With a single candidate, the rule is "only instance". `considered` None = the whole
-    pool was considered.
+    """Return a record of these scores. With a single candidate, the rule is "only instance". `considered` None = the
+    whole pool was considered.
     """
     serving = len(view.candidates())
     return Weighing(
@@ -101,7 +101,7 @@ def virtual_load(one: CandidateScore) -> int:
 
 
 def nothing(load: InstanceLoad) -> None:
-    """The total for policies that compare nothing."""
+    """Return None: the total of policies that compare no total."""
 
 
 def less_loaded(load: InstanceLoad) -> tuple[int, int, str]:
@@ -148,8 +148,8 @@ def ordered_decision(
     ttft_seconds: float | None = None,
     home: str | None = None,
 ) -> Decision:
-    """The decision for the first of `order` (indexes into the candidates, best first), the next ones its fallbacks,
-    chosen by a rule of the policy.
+    """Return the decision for the first instance of `order` (indexes into the candidates, best first), chosen by a rule
+    of the policy. The next instances of `order` are the fallbacks.
 
     It records the compared `totals`, the `terms` of an index, `limits`, the index passed over, the `home` of the
     request's session, and the policy's own predictions if it made any (`ttfts`). Other arguments are as in `Decision`.
@@ -173,7 +173,7 @@ def decision_in_order(
     transfer_from: str | None = None,
     ttft_seconds: float | None = None,
 ) -> Decision:
-    """The decision for the first of `order`, the next ones its fallbacks."""
+    """Return the decision for the first instance of `order`, with the next instances as its fallbacks."""
     chosen = [candidates[index].entry.id for index in order[: FALLBACKS + 1]]
     return Decision(
         instance=chosen[0],
@@ -200,7 +200,9 @@ def weighed_in_order(
     ttfts: Callable[[int], float] | None,
     home: str | None,
 ) -> Weighing:
-    """The record of such a decision; it must be requested while the view is still that of the decision."""
+    """Return the record of a decision by `ordered_decision`; valid only while the view is still that of the
+    decision.
+    """
     candidates, speed = view.candidates(), view.prefill_speed
     compared = [*order[: FALLBACKS + 1]]
     if passed_over is not None and passed_over not in compared:

@@ -1,11 +1,11 @@
 """Batch migration as in DualMap's published code; nearly every rule differs from the paper's.
 
-An instance is overloaded when more than a threshold of uncached tokens is pending there, or its oldest queued request
-has waited too long. If it has at least two queued requests, the one that gains most goes to the other instance of its
-pair. If that one is overloaded, or would be, the request goes to a neighbour outside the pair. The run ends when the
-tokens above the threshold have left, or when no request gains. It checks neither whether a request meets the SLO at its
-target nor whether it would have met it without moving. TTFTs follow the code's queue order: most cached tokens first,
-then arrival.
+An instance is overloaded when more uncached tokens than a threshold are pending on it, or when its oldest queued
+request has waited too long. If it has at least two queued requests, the request that gains most goes to the other
+instance of its pair. If that other instance is overloaded, or would be, the request goes to a neighbour outside the
+pair. The run ends when the tokens above the threshold have left, or when no request gains. It checks neither whether a
+request meets the SLO at its target nor whether the request would have met the SLO without moving. TTFTs follow the
+code's queue order: most cached tokens first, then arrival.
 """
 
 from bisect import bisect_left
@@ -25,8 +25,8 @@ Place = tuple[int, float, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodedRules:
-    """The threshold in pending tokens, the wait from which an instance is overloaded, and the number of its queued
-    requests to examine.
+    """Rules of a run: the threshold in pending tokens, the wait from which an instance is overloaded, and the number of
+    its queued requests to examine.
     """
 
     threshold_tokens: float
@@ -41,7 +41,9 @@ Pair = Callable[[RoutingRequest], Sequence[str]]
 def coded_moves(
     queues: Mapping[str, Sequence[QueuedRequest]], pair: Pair, view: PoolView, now: float, rules: CodedRules
 ) -> list[QueuedMove]:
-    """Moves to make, in order. `queues` lists all queues: an instance missing from it has none."""
+    """Return the moves to make, in order. `queues` lists all queues; an instance that is missing from it has
+    no queue.
+    """
     run = _Run(queues, pair, view, now, rules)
     for instance in queues:
         run.relieve(instance)
@@ -50,7 +52,7 @@ def coded_moves(
 
 @dataclass(slots=True)
 class _Line:
-    """A queue in sending order, and the tokens up to and including each request."""
+    """A queue in sending order, with the running sum of tokens up to and including each request."""
 
     entries: list[tuple[Place, QueuedRequest, int]]
     sums: list[int]
@@ -60,14 +62,14 @@ class _Line:
         return cls(entries, list(accumulate(miss for _, _, miss in entries)))
 
     def ahead(self, place: Place) -> int:
-        """Tokens of the requests that would be sent before one inserted at this place."""
+        """Return the tokens of the requests that would be sent before a request inserted at this place."""
         index = bisect_left(self.entries, place, key=lambda entry: entry[0])
         return self.sums[index - 1] if index else 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """The request at `index` of its queue could go to `target`. TTFTs in seconds."""
+    """A possible move of the request at `index` of its queue to `target`. TTFTs in seconds."""
 
     index: int
     target: str
@@ -102,7 +104,7 @@ class _Run:
             moved += self._make(best, source, cause)
 
     def _possible(self, source: str) -> Iterator["_Move"]:
-        """The moves that the loads of their targets allow."""
+        """Yield the moves that the loads of their targets allow."""
         line, load = self._line(source), self._loads[source]
         for index, (_, queued, _) in enumerate(line.entries[: self._rules.max_examined]):
             found = self._target(queued.request, source)
@@ -137,7 +139,9 @@ class _Run:
         return miss_here
 
     def _cause(self, source: str) -> MoveCause:
-        """Why the queue must be relieved: the tokens pending there, or else the age of its oldest request."""
+        """Return why the queue must be relieved: the tokens pending on the instance, or else the age of its oldest
+        request.
+        """
         pending, threshold = float(self._pending[source]), self._rules.threshold_tokens
         if pending > threshold:
             return MoveCause(trigger=BindingReason.HOTSPOT, crossed=pending, threshold=threshold, unit=Unit.TOKENS)
@@ -147,7 +151,9 @@ class _Run:
         )
 
     def _target(self, request: RoutingRequest, source: str) -> tuple[str, int, Place] | None:
-        """Where the request may go, how many of its tokens are not cached there, and its place in that queue."""
+        """Return the instance to which the request may go, the number of its tokens that are not cached on that
+        instance, and its place in that instance's queue; None if the request may go nowhere.
+        """
         other = next((name for name in self._pair(request) if name != source), source)
         after = self._names[(self._names.index(source) + 1) % len(self._names)]
         if after in (source, other) and other in self._loads:

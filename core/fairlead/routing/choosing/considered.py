@@ -40,7 +40,7 @@ class Considered:
 
     @staticmethod
     def of(request: RoutingRequest, view: PoolView, now: float) -> "Considered":
-        """All candidates of the view."""
+        """Return all candidates of the view."""
         vectors = view.vectors()
         return Considered(
             request=request,
@@ -59,7 +59,7 @@ class Considered:
         return len(self.loads)
 
     def only(self, kept: BoolVector) -> "Considered":
-        """These instances without the ones that the filter excludes."""
+        """Return these instances without those that the filter excludes."""
         return Considered(
             request=self.request,
             view=self.view,
@@ -84,8 +84,8 @@ class Considered:
         return (min(tokens, most_tokens) if most_tokens else tokens) // self.block_tokens
 
     def matched_blocks(self) -> IntVector:
-        """Leading blocks of the prompt that each holds. The last block matches although its last token is always
-        computed.
+        """Return the number of leading blocks of the prompt that each instance holds. The last block counts as held
+        although the last token is always computed.
         """
         block = self.block_tokens
         return (self.hits + block - 1) // block

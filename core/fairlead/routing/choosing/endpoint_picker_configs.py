@@ -1,6 +1,7 @@
 """Reads an `EndpointPickerConfig` (`llm-d.ai/v1alpha1`) into a profile.
 
-Each part of the file is obeyed, refused by name in one line, or reported as a note if Fairlead does it in its own way.
+Each part of the file is obeyed, or refused by name in one line, or reported as a note if Fairlead does the same in
+another way.
 """
 
 # ruff: noqa: RUF009 (the calls return dataclasses.field(...), which ruff knows only by name)
@@ -30,7 +31,7 @@ API_VERSIONS = ("llm-d.ai/v1alpha1", "inference.networking.x-k8s.io/v1alpha1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginSpec:
-    """A plugin of the file."""
+    """A plugin that the file declares."""
 
     type: str = text("Type of the plugin.", max_length=253)
     name: str = text("Name that profiles refer to; default: the type.", "", max_length=253)
@@ -44,7 +45,7 @@ class PluginSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfilePlugin:
-    """A plugin of a profile."""
+    """A plugin that a profile uses."""
 
     plugin_ref: str = text("Name of a plugin.", max_length=253)
     weight: float | None = number("Weight of a scorer; default: 1.", None, minimum=-1e6, maximum=1e6)
@@ -52,7 +53,7 @@ class ProfilePlugin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingProfile:
-    """A profile of the file."""
+    """A scheduling profile of the file."""
 
     name: str = text("Name of the profile.", max_length=253)
     plugins: tuple[ProfilePlugin, ...] = listing(ProfilePlugin, "Its plugins.", REQUIRED, key="plugin_ref", max_items=MOST)
@@ -60,7 +61,7 @@ class SchedulingProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginReference:
-    """A plugin by name."""
+    """A reference to a plugin by its name."""
 
     plugin_ref: str = text("Name of a plugin.", max_length=253)
 
@@ -77,7 +78,7 @@ class DataSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataLayer:
-    """Where llm-d's plugins get their data from."""
+    """The part of the file that says where llm-d's plugins get their data."""
 
     inject_defaults: bool = truth("Whether the usual metrics are read.", True)
     sources: tuple[DataSource, ...] = listing(DataSource, "Sources.", (), key="plugin_ref", max_items=MOST)
@@ -85,7 +86,7 @@ class DataLayer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointPickerDocument:
-    """The file."""
+    """The whole configuration file."""
 
     api_version: str = text("Version `llm-d.ai/v1alpha1`.", enum=API_VERSIONS)
     kind: str = text("Kind `EndpointPickerConfig`.", enum=("EndpointPickerConfig",))
@@ -129,9 +130,9 @@ class EndpointPickerPlan:
 
     profile: Profile
     keeps_homes: bool
-    """Whether a plugin uses a session's former home."""
+    """Whether a plugin reads the home that a session had before the request."""
     expected_seconds: float
-    """How long a prompt's blocks are expected before events report them; 0 = no blocks are expected."""
+    """Seconds for which a prompt's blocks are expected before events report them; 0 = no blocks are expected."""
     notes: tuple[str, ...]
     """A line for each plugin that Fairlead implements differently."""
 
@@ -251,7 +252,7 @@ def _check_used(named: Sequence[tuple[_Plugin, float | None]], plugins: Mapping[
 
 
 def _picker(named: Sequence[tuple[_Plugin, float | None]], plugins: Mapping[str, _Plugin], path: str) -> Picker:
-    """The profile's picker; else the only picker of the file, as in llm-d; else max-score."""
+    """Return the profile's picker; else the only picker of the file, as in llm-d; else a max-score picker."""
     pickers = [one for one, _ in named if one.type.part is Part.PICKER] or [one for one in plugins.values() if one.type.part is Part.PICKER]
     if len(pickers) > 1:
         raise InvalidInput(f"{path}.schedulingProfiles", [one.spec.reference for one in pickers], "name one picker in the profile")

@@ -1,8 +1,8 @@
-"""The plugins that an `EndpointPickerConfig` may name, by llm-d's types, and their equivalents here.
+"""The plugins that an `EndpointPickerConfig` may name, by llm-d's types, and their equivalents in Fairlead.
 
 Names, parameters and defaults are those of llm-d-router at ebab687 (2026-08-22), which took over the endpoint picker of
-the Gateway API Inference Extension. A file may name, and refer to, things that Fairlead always does (reading metrics,
-tokenizing, following KV events); if they have parameters that Fairlead ignores, a note says so.
+the Gateway API Inference Extension. A file may also name plugins for work that Fairlead always does (reading metrics,
+tokenizing, following KV events); if such a plugin has parameters that Fairlead ignores, a note says so.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,14 +41,18 @@ class ApproximateMatches:
 class PreciseMatches:
     """The parameters of `precise-prefix-cache-producer` that are obeyed."""
 
-    speculative_indexing: bool = truth("Whether a prompt's blocks count as held where it was sent before events say so.", False)
+    speculative_indexing: bool = truth("Whether an instance counts as holding a prompt's blocks from dispatch on.", False)
     speculative_ttl_seconds: float = duration(
-        "At most this long after the request's prefill.", "2s", minimum=0.0, maximum=60.0, document_name="speculativeTTL"
+        "Longest time after the prefill that blocks count without a KV event.",
+        "2s",
+        minimum=0.0,
+        maximum=60.0,
+        document_name="speculativeTTL",
     )
 
     @property
     def expected_seconds(self) -> float:
-        """How long blocks are expected; 0 = no blocks are expected."""
+        """Return the seconds for which blocks are expected; 0 = no blocks are expected."""
         return self.speculative_ttl_seconds if self.speculative_indexing else 0.0
 
 
@@ -63,10 +67,10 @@ class InFlightLoad:
 class PluginType:
     """A type of plugin.
 
-    `parameters` reads its parameters; `build` makes the part of a profile from them and from the number of leading
-    prompt tokens to compare (0 = all). `otherwise` explains llm-d's parameters that Fairlead refuses: where to set the
-    same, or why it is impossible. `unneeded` explains parameters that only describe how llm-d works: how Fairlead does
-    it.
+    `parameters` is the class that reads the plugin's parameters; `build` makes the part of a profile from them and from
+    the number of leading prompt tokens to compare (0 = all). `otherwise` maps each parameter of llm-d that Fairlead
+    refuses to an explanation: where to set the same, or why it is impossible. `unneeded` maps each parameter that only
+    describes how llm-d works to how Fairlead does the same.
     """
 
     part: Part
@@ -175,4 +179,4 @@ NOT_OFFERED: Mapping[str, str] = {
     "always-disagg-pd-decider": "the pool's roles decide which requests are divided",
     "encode-filter": "a pool has no instances that only encode",
 }
-"""Types of llm-d that people will try, and why they are refused."""
+"""Types of llm-d's plugins that Fairlead lacks but people may try, each with the reason why it is refused."""

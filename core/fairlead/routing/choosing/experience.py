@@ -1,5 +1,5 @@
-"""Experience: the outcomes that a learning policy saw for its own choices, kept until a learner takes them, and the
-error of its predictions.
+"""Experience: the outcomes of a learning policy's own choices, kept until a learner takes them, and the error of the
+policy's predictions.
 """
 
 from collections import Counter, deque
@@ -15,7 +15,7 @@ SAMPLES_KEPT = 20_000
 """Maximum number of samples that wait for a learner; beyond it the oldest are dropped."""
 
 RECENT = 500
-"""Number of recent samples by which errors and drift are judged."""
+"""Number of recent samples from which errors and drift are computed."""
 
 JUDGED_AFTER = 100
 """Number of predictions that a model makes before it is compared with the formula."""
@@ -23,12 +23,12 @@ JUDGED_AFTER = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """When a model's predictions are used: its mean error is compared with that of the router's own formula for the
-    same requests.
+    """The limits within which a model's predictions are used: the model's mean error is compared with that of the
+    router's own formula for the same requests.
 
-    The model is dropped once it errs by more than `lost` times as much, and used again once it errs by less than
-    `regained` times as much, so that model and formula do not alternate. `unproven`: a model is also unused until it
-    has been compared, as is the successor of a model that lost.
+    The model is dropped once its error exceeds `lost` times the formula's, and used again once its error is below
+    `regained` times the formula's; the gap keeps model and formula from alternating. `unproven` models are not used
+    before they have been compared; this includes the successor of a model that lost.
     """
 
     lost: float
@@ -37,16 +37,16 @@ class Trust:
 
 
 HARDLY_WORSE = Trust(lost=2.0, regained=1.8, unproven=True)
-"""Limits for policies that fall back on a heuristic without predictions: even a model that errs a little more than the
-formula places better.
+"""Limits for policies that fall back on a heuristic without predictions: even a model with a slightly larger error than
+the formula places requests better than the heuristic.
 """
 BETTER = Trust(lost=1.0, regained=0.95, unproven=False)
 """Limits for policies that fall back on the formula itself."""
 
 
 class Comparison:
-    """The errors of a model and of the router's own formula over the same recent requests, and whether the model is the
-    worse of the two.
+    """The errors of a model and of the router's own formula over the same recent requests, and whether the model's
+    error is too large.
     """
 
     def __init__(self, trust: Trust) -> None:
@@ -76,8 +76,8 @@ class Comparison:
             self.judged = self._model / len(self._errors), self._formula / len(self._errors)
 
     def another_model(self) -> None:
-        """Start judging a new model by its own predictions. Until there are enough of them, it inherits the verdict on
-        the previous model.
+        """Start judging a new model by its own predictions. Until there are enough of them, the verdict on the previous
+        model applies.
         """
         self._errors.clear()
         self._model = self._formula = 0.0
@@ -101,15 +101,15 @@ class Experience:
         self.samples = 0
 
     def chose(self, reason: HeuristicReason | None) -> None:
-        """A choice was made: by the model (None), or by the heuristic."""
+        """Record a choice: made by the model (None), or by the heuristic for this reason."""
         if reason is None:
             self._learned_choices += 1
         else:
             self._heuristic_choices[reason] += 1
 
     def saw(self, row: Floats, predicted_seconds: float | None, formula_seconds: float, ttft_seconds: float) -> None:
-        """The observed result of a choice, and the predictions of the model in use, if any, and of the router's own
-        formula.
+        """Record the observed result of a choice, the prediction of the model in use, if any, and the prediction of the
+        router's own formula.
         """
         self.samples += 1
         self._dropped += len(self._rows) == SAMPLES_KEPT
@@ -122,7 +122,7 @@ class Experience:
             self.comparison.saw(*errors)
 
     def take(self) -> Samples:
-        """The samples not taken yet, oldest first."""
+        """Return the samples that have not been taken yet, oldest first."""
         if not self._rows:
             return Samples.none(self._width)
         taken = Samples.of(tuple(self._rows), tuple(self._ttfts))
@@ -131,7 +131,7 @@ class Experience:
         return taken
 
     def report(self, model: Model | None, samples_behind: int) -> LearningReport:
-        """A report of samples, counts and errors, with the model in use."""
+        """Return a report of samples, counts and errors, with the model in use."""
         judged = len(self._errors)
         error, formula_error, mean_ttft = (sum(column) / judged for column in zip(*self._errors, strict=True)) if judged else (None,) * 3
         return LearningReport(

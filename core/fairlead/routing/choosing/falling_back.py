@@ -9,11 +9,13 @@ from fairlead.reports.decisions import Weighing
 from fairlead.routing.contracts.weighing import TOTAL, Comparison, DecisionRule, PolicyTerms
 
 OTHER_TOTAL = "requests"
-"""The name under which the heuristic's total is recorded, because the policy's own total is a different quantity."""
+"""The name under which the heuristic's total is recorded, because the policy's total is a different quantity."""
 
 
 def rules_for(reasons: Mapping[str, str], heuristic: PolicyTerms) -> tuple[DecisionRule, ...]:
-    """A rule for each pair of a reason (code → words) and a rule of the heuristic, such as `cold-start-imbalanced`."""
+    """Return a rule for each pair of a reason (code → words) and a rule of the heuristic, such as
+    `cold-start-imbalanced`.
+    """
     return tuple(
         replace(
             rule,
@@ -31,7 +33,7 @@ def rules_for(reasons: Mapping[str, str], heuristic: PolicyTerms) -> tuple[Decis
 def as_fallback(
     weigh: Callable[[], Weighing], code: str, only_instance: str, terms: Callable[[str], dict[str, float]]
 ) -> Callable[[], Weighing]:
-    """The heuristic's comparison, under the rule for `code`; `terms` are added to those of each instance."""
+    """Return the heuristic's comparison, under the rule for `code`; `terms` are added to those of each instance."""
 
     def weighed() -> Weighing:
         plain = weigh()

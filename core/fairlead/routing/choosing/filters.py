@@ -89,8 +89,8 @@ class PrefixCacheAffinity:
 
 
 class PrefixCacheAffinityFilter:
-    """`prefix-cache-affinity-filter`: keeps instances that hold nearly all of the prompt, unless they are too busy to
-    be worth it. Only the first `most_tokens` of a prompt are compared; 0 = all.
+    """`prefix-cache-affinity-filter`: keeps the instances that hold nearly all of the prompt, unless these are too busy
+    for the saving. Only the first `most_tokens` of a prompt are compared; 0 = all.
     """
 
     def __init__(self, parameters: PrefixCacheAffinity, most_tokens: int = 0) -> None:

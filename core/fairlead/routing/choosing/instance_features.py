@@ -24,9 +24,9 @@ FEATURES = (
     "paced_ttft_seconds",
     "prompt_tokens",
 )
-"""Requests sent and unfinished · requests queued · uncached prompt tokens to compute · context tokens being decoded ·
-used share of the KV cache · prefill time over its prediction (pace) · cached share of this prompt · the router's own
-TTFT prediction times the pace · the prompt's length.
+"""The features of a row: requests sent and unfinished · requests queued · uncached prompt tokens to compute · context
+tokens being decoded · used share of the KV cache · prefill time over its prediction (pace) · cached share of this
+prompt · the router's own TTFT prediction times the pace · the prompt's length.
 """
 
 OF_THE_FORMULA = FEATURES.index("paced_ttft_seconds")
@@ -34,11 +34,11 @@ OF_THE_REQUEST = FEATURES.index("prompt_tokens")
 
 
 def expected_ttfts(model: Model, features: Floats) -> FloatVector:
-    """The expected TTFT in seconds for each row [n, 9]: [n].
+    """Return the expected TTFT in seconds for each row [n, 9]: [n].
 
-    Outside the training range, it is the model's answer for the nearest row inside, plus the difference between the two
-    rows by the router's own formula. If instances outside the range were excluded, they would never be chosen and never
-    appear in the training data.
+    Outside the training range, the result is the model's prediction for the nearest row inside, plus the difference
+    between the two rows by the router's own formula. If instances outside the range were excluded, they would never be
+    chosen and never appear in the training data.
     """
     known = model.nearest(features)
     beyond = features[:, OF_THE_FORMULA] - known[:, OF_THE_FORMULA]
@@ -46,7 +46,7 @@ def expected_ttfts(model: Model, features: Floats) -> FloatVector:
 
 
 def instance_features(request: RoutingRequest, view: PoolView, hits: IntVector) -> Floats:
-    """A row of `FEATURES` per candidate: [n, 9]."""
+    """Return a row of `FEATURES` per candidate: [n, 9]."""
     vectors = view.vectors()
     rows = np.empty((len(hits), len(FEATURES)), dtype=np.float32)
     rows[:, 0] = vectors.requests - vectors.waiting

@@ -19,8 +19,8 @@ from fairlead.routing.contracts.vectors import FloatVector
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """The model's prediction for a request on each candidate: rows of `features` [n, d] and TTFTs in seconds [n], None
-    without a model. `distrust` says why the prediction is not used; None if it is used.
+    """A model's predictions for one request: `features` [n, d] has a row per candidate, and the TTFTs in seconds are
+    [n], or None without a model. `distrust` says why the predictions are not used; None if they are used.
     """
 
     features: Floats
@@ -38,9 +38,9 @@ class Expectation:
 
 
 class LearntTtfts:
-    """One model at a time, and the experience by which it is judged; each learning policy has one.
+    """The one current model of a learning policy, and the experience by which the model is judged.
 
-    After `stale_samples` samples without a new model, its trainer is assumed to be dead.
+    After `stale_samples` samples without a new model, the trainer is assumed to be dead.
     """
 
     def __init__(self, settings: LearnerSettings, stale_samples: int, trust: Trust) -> None:
@@ -56,8 +56,9 @@ class LearntTtfts:
         return self._experience.comparison.judged
 
     def expect(self, features: Floats, *, whole_pool: bool = False) -> Expectation:
-        """The prediction for these rows, one per candidate of one request. It is not used if features lie outside the
-        training data: with `whole_pool` any feature of any candidate, otherwise only the request's own features.
+        """Return the prediction for these rows, one per candidate of one request. The prediction is not used if
+        features lie outside the training data: with `whole_pool` any feature of any candidate, otherwise only the
+        request's own features.
         """
         ttfts = None if self.model is None else expected_ttfts(self.model, features)
         return Expectation(features=features, ttfts=ttfts, distrust=self._distrust(features, ttfts, whole_pool))
@@ -118,7 +119,7 @@ class LearntTtfts:
 
 
 class LearnsTtfts:
-    """Base of policies that predict TTFTs with a model; it makes the policy one that `LearnsOnline`."""
+    """Base of policies that predict TTFTs with a model; it implements `LearnsOnline` for them."""
 
     def __init__(self, learnt: LearntTtfts) -> None:
         self._learnt = learnt

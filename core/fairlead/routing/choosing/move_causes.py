@@ -12,8 +12,8 @@ def listed(weighed: Weighing, instance: str | None) -> CandidateScore | None:
 
 
 def stay_and_go(weighed: Weighing, home: str | None) -> tuple[CandidateScore, CandidateScore]:
-    """The values compared for the session's home, which could have taken the request, and for the chosen instance.
-    Raises LookupError if the policy did not compare the home.
+    """Return the values compared for the session's home, which could have taken the request, and for the chosen
+    instance. Raises LookupError if the policy did not compare the home.
     """
     here = listed(weighed, home)
     if here is None:
@@ -22,7 +22,7 @@ def stay_and_go(weighed: Weighing, home: str | None) -> tuple[CandidateScore, Ca
 
 
 def by_hits(here: CandidateScore, there: CandidateScore) -> MoveCause:
-    """Cause: the request went to the larger hit or, among equal hits, to the less loaded instance."""
+    """Return the cause "the request went to the larger hit" or, among equal hits, "to the less loaded instance"."""
     if there.hit_tokens != here.hit_tokens:
         hits = float(there.hit_tokens), float(here.hit_tokens)
         return MoveCause(trigger=BindingReason.PREFIX_AFFINITY, crossed=hits[0], threshold=hits[1], unit=Unit.TOKENS)
@@ -31,7 +31,9 @@ def by_hits(here: CandidateScore, there: CandidateScore) -> MoveCause:
 
 
 def by_cost(here: CandidateScore, there: CandidateScore, unit: Unit) -> MoveCause:
-    """Cause: the request went to the lower cost, where fewer, equally many or more of its prompt tokens are cached."""
+    """Return the cause "the request went to the lower cost". It says whether fewer, equally many or more of the
+    prompt's tokens are cached on the new instance.
+    """
     if there.hit_tokens > here.hit_tokens:
         return by_hits(here, there)
     trigger = BindingReason.PREFIX_EQUAL if there.hit_tokens == here.hit_tokens else BindingReason.PREFIX_OUTWEIGHED
@@ -39,13 +41,13 @@ def by_cost(here: CandidateScore, there: CandidateScore, unit: Unit) -> MoveCaus
 
 
 def by_score(here: CandidateScore, there: CandidateScore) -> MoveCause:
-    """Cause: the request went to the higher score."""
+    """Return the cause "the request went to the higher score"."""
     return MoveCause(trigger=BindingReason.BEST_SCORE, crossed=there.total, threshold=here.total, unit=Unit.SCORE)
 
 
 def endangered(here: CandidateScore, target_seconds: float, measured: float, limit: float, unit: Unit) -> MoveCause:
-    """Cause: a figure was above a limit that protects the TTFT target: staying was predicted to be late, or the
-    instance is hot.
+    """Return the cause "a figure exceeded a limit that protects the TTFT target": staying was predicted to be late, or
+    the home is hot.
     """
     stay = here.predicted_ttft_seconds
     if stay >= target_seconds:

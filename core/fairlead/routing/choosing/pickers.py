@@ -1,7 +1,7 @@
 """Pickers: choose the instance for the request by the sums of its scores. The classes are llm-d's plugins of these
 names.
 
-`order` gives indexes into the sums: first the picked ones, then the next best, for the record.
+`order` returns indexes into the sums: the picked instances first, then the next best ones, for the record.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ BEST, DRAWN_BY_SCORE, DRAWN = "best-score", "drawn-by-score", "drawn"
 
 
 def best(totals: FloatVector, count: int, dice: Dice) -> Sequence[int]:
-    """The indexes of the `count` (at least 1) highest sums, best first, ties shuffled."""
+    """Return the indexes of the `count` (at least 1) highest sums, best first, ties shuffled."""
     scores: list[float] = totals.tolist()
     count = min(max(1, count), len(scores))
     least = float(np.partition(totals, -count)[-count])

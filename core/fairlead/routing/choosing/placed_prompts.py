@@ -14,8 +14,8 @@ from fairlead.routing.contracts.vectors import IntVector, PoolVectors
 
 
 class PlacedPrompts:
-    """Prompts and their instances, keyed by the last block, which every longer prompt also contains; forgotten once
-    computed, or after `seconds`.
+    """Prompts and the instances where they were placed, keyed by the last block, which every longer prompt also
+    contains. A prompt is forgotten when it has been computed, or after `seconds`.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -35,13 +35,15 @@ class PlacedPrompts:
             self._placed[request.blocks[-1]] = now, instance
 
     def computed(self, request: RoutingRequest) -> None:
-        """The prompt has been computed; from now on the index of the engines' caches shows where it is held."""
+        """Record that the prompt has been computed: from now on the index of the engines' caches knows which instance
+        holds it.
+        """
         if request.blocks:
             self._placed.pop(request.blocks[-1], None)
 
     def with_placed(self, request: RoutingRequest, hits: IntVector, vectors: PoolVectors, block_tokens: int) -> IntVector:
-        """`hits`, increased by the longest placed prompt with which this one begins: it counts as held
-        on its instance.
+        """Return `hits`, increased by the longest placed prompt with which this request's prompt begins: the placed
+        prompt counts as held on its instance.
         """
         placed = self._placed
         if placed:

@@ -1,4 +1,4 @@
-"""What a request costs on each instance by the policy `fairlead`, and the resulting order.
+"""The cost of a request on each instance under the policy `fairlead`, and the resulting order of instances.
 
 There are two implementations: over vectors, and in a loop for up to `FEW` instances. Both do the same arithmetic in the
 same order; a property test checks that their decisions are equal to the last bit.
@@ -25,7 +25,9 @@ Parts = tuple[float, float, float, float]
 
 
 class Costs(NamedTuple):
-    """Seconds on each instance; `total` is the cost that is compared, `ttft` the predicted time to first token."""
+    """The costs of a request on each instance, in seconds. `total` is the compared cost, `ttft` the predicted time to
+    first token.
+    """
 
     prefill: FloatVector
     wait: FloatVector
@@ -39,7 +41,7 @@ class Costs(NamedTuple):
 
 
 class CostsOfFew(NamedTuple):
-    """`Costs` of a handful of instances, as lists."""
+    """The same costs as `Costs`, as lists, for a handful of instances."""
 
     each: list[Parts]
     total: list[float]
@@ -69,14 +71,14 @@ class Circumstances:
 
 
 def evicted_tokens(kept: FloatVector, grows: IntVector, capacity_tokens: int) -> FloatVector:
-    """Tokens of contexts worth keeping that each instance would evict for a request that adds `grows` tokens to its
-    cache, if it holds `kept` of them: never more than it adds.
+    """Return the tokens of contexts worth keeping that each instance would evict for a request that adds `grows` tokens
+    to its cache, if the cache holds `kept` such tokens: never more than `grows`.
     """
     return np.clip(kept + grows - capacity_tokens, 0.0, grows)
 
 
 def together(leanings: FloatVector | None, kept: FloatVector) -> FloatVector:
-    """The sum of two costs, of which the first may be None for nothing."""
+    """Return the sum of two costs; None as the first counts as zero."""
     return kept if leanings is None else leanings + kept
 
 
@@ -144,8 +146,9 @@ def waits(
 
 
 def costs_one_by_one(alone: list[float], vectors: PoolVectors, given: Circumstances) -> CostsOfFew:
-    """The costs of a handful of instances, computed in a loop instead of with numpy. Gives bit-identical results:
-    without slow instances every factor is exactly 1. It computes `slowness` itself and ignores the argument's.
+    """Return the costs of a handful of instances, computed in a loop instead of with numpy. The results are
+    bit-identical: without slow instances every factor is exactly 1. `slowness` is computed again and the argument's
+    value ignored.
     """
     slow = slownesses_of_few(vectors) or repeat(1.0)
     overtaken = repeat(0.0) if given.overtaken is None else given.overtaken.tolist()
@@ -181,7 +184,7 @@ def costs_one_by_one(alone: list[float], vectors: PoolVectors, given: Circumstan
 
 
 def in_time_first(costs: Costs, vectors: PoolVectors, limit_seconds: float, most_extra: float) -> tuple[Sequence[int], int]:
-    """Indexes by cost, and the index of the lowest cost.
+    """Return indexes in order of preference, and the index of the lowest cost.
 
     Instances whose predicted TTFT is in time come before all others, provided that one of them costs at most
     `most_extra` more than the lowest cost. Ties go to the fewest tokens that decode, then to the most sessions. So in

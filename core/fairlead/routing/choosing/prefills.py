@@ -1,5 +1,5 @@
-"""Prefills: the time to compute a request on each instance; the longest prefix is fetched from another instance where
-that is faster.
+"""Prefills: the time to compute a request on each instance, including the time to fetch the longest prefix from another
+instance if fetching is faster.
 """
 
 from collections.abc import Sequence
@@ -28,19 +28,19 @@ Seconds = TypeVar("Seconds", FloatVector, list[float])
 
 @value
 class Prefills(Generic[Tokens, Seconds]):
-    """How long the prefill of a request takes on each instance, and what each instance holds of its prompt."""
+    """The duration of a request's prefill on each instance, and the part of its prompt that each instance holds."""
 
     hits: Tokens
-    """Tokens of the prompt known to be held."""
+    """Tokens of the prompt that each instance is known to hold."""
     known: Tokens
-    """Like `hits`, but includes what the session's home is assumed to hold."""
+    """Like `hits`, but including what the session's home is assumed to hold."""
     most: int
     """The longest hit."""
     alone: Seconds
-    """Seconds to compute the rest of the prompt if nothing is fetched."""
+    """Seconds to compute the rest of the prompt on each instance if nothing is fetched."""
     seconds: Seconds
     holder: int
-    """Index of the instance to fetch from."""
+    """Index of the instance from which others may fetch."""
 
     def source_for(self, index: int) -> int | None:
         """Index of the instance from which instance `index` should fetch the prefix; None if it should compute the
@@ -63,8 +63,8 @@ class Prefills(Generic[Tokens, Seconds]):
 def prefills_of(
     request: RoutingRequest, home: Binding | None, view: PoolView, vectors: PoolVectors, *, fetch: bool
 ) -> Prefills[IntVector, FloatVector]:
-    """The prefill on each instance. It includes fetching the longest prefix where engines can fetch, `fetch` allows it
-    and it saves time.
+    """Return the prefill on each instance. It includes fetching the longest prefix if engines can fetch, `fetch` allows
+    it and fetching saves time.
     """
     loads = vectors.loads
     hits = view.hit_vector(request)
@@ -83,7 +83,7 @@ def prefills_of(
 def prefills_one_by_one(
     request: RoutingRequest, home: Binding | None, view: PoolView, loads: Sequence[InstanceLoad]
 ) -> Prefills[list[int], list[float]]:
-    """Prefills for a handful of instances, computed in a loop, if nothing can be fetched."""
+    """Return the prefills for a handful of instances, computed in a loop, for pools that cannot fetch."""
     held = view.hit_tokens_everywhere(request)
     hits = [held.get(load.entry.id, 0) for load in loads]
     most = max(hits)
@@ -96,11 +96,11 @@ def prefills_one_by_one(
 
 
 def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: InstanceLoad, speed: FetchSpeed) -> FloatVector:
-    """The cost of each prefill if it first fetches the longer prefix that `source`, at index `holder`, holds. `alone`
-    is the cost without fetching.
+    """Return the cost of each prefill if its instance first fetches the longer prefix that `source`, at index `holder`,
+    holds. `alone` is the cost without fetching.
 
-    It consists of the fetch, the rest of the prefill, and a tenth of the saving, so that sessions stay together and
-    caches do not fill with copies. If `holder` holds no more than the instance, the cost is never less than `alone`.
+    The cost consists of the fetch, the rest of the prefill, and a tenth of the saving, so that sessions stay together
+    and caches do not fill with copies. If `holder` holds no more than the instance, the cost is at least `alone`.
     """
     per_token = sending_seconds(1, source.transfers_out, speed)
     fixed = float(hits[holder]) * per_token + speed.latency_seconds + (1 - COPY_COST) * float(alone[holder])
@@ -109,10 +109,10 @@ def fetching_seconds(hits: IntVector, alone: FloatVector, holder: int, source: I
 
 
 def with_home(request: RoutingRequest, home: Binding, loads: Sequence[InstanceLoad], hits: Tokens, most: int) -> Tokens:
-    """The hits (`most` is the largest), assuming that the session's home holds the session's context, unless some
-    instance is known to hold at least half of it.
+    """Return the hits (`most` is the largest), on the assumption that the session's home holds the session's context,
+    unless some instance is known to hold at least half of that context.
 
-    That happens after a restart of this router, or if the session's last turn came through another router.
+    The assumption is needed after a restart of this router, or if the session's last turn came through another router.
     """
     context = min(home.context_tokens, request.prompt_tokens - 1)
     if 2 * most >= context:

@@ -10,7 +10,7 @@ LARGEST_HOME = len(SALTS)
 
 
 class PrefixGroups:
-    """Assigns each group `instances` instances by consistent hashing, so that scaling moves few groups.
+    """An assignment of each group to `instances` instances by consistent hashing, so that scaling moves few groups.
 
     A group is the first `depth` blocks of a prompt, or all of its blocks when it has fewer.
     """
@@ -21,12 +21,12 @@ class PrefixGroups:
         self._rings: CandidateRings | None = None
 
     def table_changed(self, table: RoutingTable) -> None:
-        """Follow the instances."""
+        """Take over the instances of the table."""
         self._rings = CandidateRings.of(table.instances, self._instances) if self._instances else None
 
     def members(self, request: RoutingRequest, vectors: PoolVectors) -> list[int]:
-        """Indexes among the candidates of the group's instances; empty if the group is unknown or includes all
-        candidates.
+        """Return the indexes, among the candidates, of the instances of the request's group; empty if the group is
+        unknown or includes all candidates.
         """
         if self._rings is None or not request.blocks or self._instances >= len(vectors.loads):
             return []

@@ -15,9 +15,10 @@ from fairlead.routing.knowledge.rings import Key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HotnessSettings:
-    """`hot_share`/`cold_share` None = 2/n and 1/n of the n accepting instances. A window holds `window` entries, of
-    which each request takes
-    `entries_per_request`; shares are of entries. Nothing expands before `min_samples` requests are in the window.
+    """Settings of the prefix-hotness tree. `hot_share`/`cold_share` None = 2/n and 1/n of the n accepting instances.
+
+    A window holds `window` entries, of which each request takes `entries_per_request`; shares are of entries. Nothing
+    expands before `min_samples` requests are in the window.
     """
 
     hot_share: float | None = None
@@ -50,8 +51,8 @@ class PrefixHotness:
         self._expanded: dict[Key, set[Key]] = {}
 
     def key(self, blocks: Sequence[int], first_bytes_hash: int) -> Key:
-        """The key of a prompt by the present tree, which is not changed. Prompts without a full block are keyed by
-        their bytes.
+        """Return the key of a prompt by the present tree, which is not changed. Prompts without a full block are keyed
+        by their bytes.
         """
         depth = len(blocks)
         if not depth:
@@ -64,7 +65,7 @@ class PrefixHotness:
         return (depth, blocks[depth - 1])
 
     def other_keys(self, blocks: Sequence[int], first_bytes_hash: int) -> tuple[Key, ...]:
-        """Other keys of the prompt: those that it would have if the tree had grown more or less."""
+        """Return the other keys of the prompt: the keys that it would have if the tree had grown more or less."""
         now = self.key(blocks, first_bytes_hash)
         return tuple(key for level, block in enumerate(blocks, 1) if (key := (level, block)) != now)
 

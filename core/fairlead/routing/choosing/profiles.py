@@ -20,7 +20,9 @@ BEST_PASSING, BEST_OF_NONE = "best-passing", "best-of-none"
 
 
 class Scorer(Protocol):
-    """One aspect of every instance, from 0 to 1; higher is better. `term` names it in the record of a decision."""
+    """A function that scores one aspect of every instance from 0 to 1; higher is better. `term` names the aspect in the
+    record of a decision.
+    """
 
     term: ClassVar[str]
 
@@ -29,14 +31,14 @@ class Scorer(Protocol):
 
 @runtime_checkable
 class Remembers(Protocol):
-    """A scorer that needs to know which instance was picked."""
+    """A scorer that is informed which instance was picked."""
 
     def picked(self, seen: Considered, place: int) -> None:
-        """Record that the request goes to this instance among the considered ones."""
+        """Record that the request goes to the instance at this index among the considered instances."""
 
 
 class Filter(Protocol):
-    """Selects the instances that may be picked."""
+    """A function that selects the instances that may be picked."""
 
     def kept(self, seen: Considered, dice: Dice) -> BoolVector: ...
 
@@ -56,18 +58,18 @@ class Picked:
     order: Sequence[int]
     """Indexes of candidates: the picked ones, then the next best of those that passed the filters."""
     count: int
-    """How many of these were picked."""
+    """The number of picked candidates at the beginning of `order`."""
     totals: FloatVector
     terms: Mapping[str, FloatVector]
     """The weighted scores, keyed by the name of the term."""
     rule: str
     passing: IntVector | None
-    """Indexes of candidates that passed the filters; None if all passed, or none did."""
+    """Indexes of candidates that passed the filters; None if all passed, or if no candidate passed."""
 
 
 class Profile:
-    """Runs over all candidates. If no instance passes the filters, all are scored, since some instance must take the
-    request; llm-d would refuse it.
+    """Filters, scorers and a picker, run over all candidates. If no instance passes the filters, all are scored, since
+    some instance must take the request; llm-d would refuse it.
     """
 
     def __init__(self, *, filters: Sequence[Filter] = (), scorers: Sequence[WeightedScorer] = (), picker: Picker) -> None:
@@ -102,7 +104,7 @@ class Profile:
         )
 
     def _filtered(self, seen: Considered, dice: Dice) -> tuple[Considered, str]:
-        """The candidates that passed, and the rule that explains a choice among them."""
+        """Return the candidates that passed, and the rule that explains a choice among them."""
         passing = seen
         for each in self.filters:
             kept = each.kept(passing, dice)

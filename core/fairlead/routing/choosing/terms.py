@@ -1,4 +1,4 @@
-"""Terms and rules with which several policies record their decisions."""
+"""Terms and rules that several policies use to record their decisions."""
 
 from fairlead.routing.contracts.weighing import TOTAL, DecisionRule, Term, Unit
 

@@ -22,8 +22,8 @@ def transfer_seconds(tokens: IntVector, active: int, speed: FetchSpeed) -> Float
 
 
 def least_busy_holder(hits: IntVector, most: int, vectors: PoolVectors) -> int:
-    """Index of the holder of the best match (`most` tokens) that serves the fewest transfers; the first one among
-    equals.
+    """Return the index of the holder of the best match (`most` tokens) that serves the fewest transfers; the first
+    holder among equals.
     """
     holders: list[int] = np.flatnonzero(hits == most).tolist()
     return min(holders, key=lambda index: vectors.loads[index].transfers_out)

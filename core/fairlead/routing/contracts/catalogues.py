@@ -25,8 +25,8 @@ POLICY_FIELD = "spec.routing.policy"
 class RingUse(StrEnum):
     """How a policy uses the hash ring, and so what moves when the ring changes.
 
-    `none` the policy does not use the ring · `new-sessions` only a session's first request is placed by the ring ·
-    `every-request` every request is, so a bound session follows its key to another instance.
+    `none`: the policy does not use the ring · `new-sessions`: the ring places only a session's first request ·
+    `every-request`: the ring places every request, so a bound session follows its key to another instance.
     """
 
     NONE = "none"
@@ -54,7 +54,7 @@ class PolicyEntry:
 
 
 class PolicyCatalogue:
-    """Policies by name; `sources` load their entries."""
+    """The policies by name; `sources` load their entries."""
 
     def __init__(self, sources: Mapping[str, Callable[[], object]]) -> None:
         self._sources = dict(sources)
@@ -62,20 +62,20 @@ class PolicyCatalogue:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What `spec.routing.policy` may be."""
+        """The values that `spec.routing.policy` may have."""
         return tuple(self._sources)
 
     def extended(self, others: Mapping[str, Callable[[], object]]) -> "PolicyCatalogue":
-        """This catalogue with further policies. Raises InvalidInput when a name is already taken."""
+        """Return this catalogue with further policies. Raises InvalidInput when a name is already taken."""
         taken = sorted(others.keys() & self._sources.keys())
         if taken:
             raise InvalidInput("entry point fairlead.policies", taken[0], "Fairlead has a policy of that name; give yours another")
         return PolicyCatalogue(self._sources | dict(others))
 
     def entry(self, name: str) -> PolicyEntry:
-        """The policy of that name.
+        """Return the policy of that name.
 
-        Raises UnknownName, and InvalidInput when the package it comes from cannot be used.
+        Raises UnknownName, and InvalidInput when the package that provides the policy cannot be used.
         """
         known = self._entries.get(name)
         if known is None:
@@ -94,7 +94,7 @@ class PolicyCatalogue:
             return None
 
     def check_parameters(self, name: str, parameters: Mapping[str, Any]) -> QueueParameters:
-        """Typed parameters of a policy, defaults applied.
+        """Return the typed parameters of a policy, with defaults for those that are not given.
 
         Raises the errors of `entry`, and InvalidInput (`spec.routing.parameters.<name>`) for an unknown parameter, a
         wrong type or a value out of bounds.

@@ -1,4 +1,6 @@
-"""Copies of prefixes that many sessions share: what a scheduler decides from, and what its caller carries out."""
+"""Copies of prefixes that many sessions share: the input of a scheduler's decision to copy, and the copy that its
+caller carries out.
+"""
 
 from typing import Protocol
 
@@ -23,11 +25,12 @@ class KeptTurn(Protocol):
 
 @value
 class PrefixCopy:
-    """Let `target` fetch the KV blocks of `request` from `source` now; nobody waits for it.
+    """An order to let `target` fetch the KV blocks of `request` from `source` now; no client waits for the copy.
 
-    The request is one that was served before and begins with the prefix; all of its blocks are copied, as engines hand
-    on whole prompts. `source_tokens` and `target_tokens` are what the two hold of it. The prefix has `prefix_tokens`,
-    and this many `sessions` began with it of late. Both predictions are seconds: the expected saving, and the transfer.
+    The request was served before and begins with the prefix. All of its blocks are copied, because engines hand on
+    whole prompts. `source_tokens` and `target_tokens` are the tokens of the request that source and target hold. The
+    prefix has `prefix_tokens`, and this many `sessions` began with it recently. The saving and the cost are predicted
+    seconds; the cost is the transfer.
     """
 
     id: str
@@ -42,7 +45,7 @@ class PrefixCopy:
     saving_seconds: float
     cost_seconds: float
     longest_seconds: float
-    """After this time the copy is given up."""
+    """Seconds after which the copy is given up."""
 
     @property
     def gain_seconds(self) -> float:

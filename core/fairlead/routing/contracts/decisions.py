@@ -12,7 +12,7 @@ from fairlead.values import value
 
 @value
 class Decision:
-    """A policy's answer. `fallbacks` are in order of preference; `alternate` is the other member of a dual-hash pair,
+    """A policy's decision. `fallbacks` are in order of preference; `alternate` is the other member of a dual-hash pair,
     the only instance to which the request may move while it is queued.
     """
 
@@ -21,31 +21,34 @@ class Decision:
     fallbacks: tuple[str, ...] = ()
     alternate: str | None = None
     weigh: Callable[[], Weighing] = field(compare=False, repr=False)
-    """Computes what was compared. Valid only until something changes, so it is called at once, and only for decisions
-    that are recorded.
+    """A function that returns what was compared. Its result is valid only until something changes, so it is called at
+    once, and only for decisions that are recorded.
     """
     session: str | None = None
-    """The session whose home becomes `instance`, if the policy also binds requests without a session; None = the
+    """The session whose home becomes `instance`; needed if the policy also binds requests without a session. None = the
     request's own session.
     """
     room_tokens: int | None = None
-    """Not None: the session moves only when the request is sent, and only if `instance` then has this many KV tokens
-    free. Otherwise the request goes back to the session's home, and nothing has moved.
+    """KV tokens that must be free on `instance` for the session to move. If this is not None, the session moves only
+    when the request is sent; if `instance` then lacks the room, the request goes back to the session's home, and
+    nothing moves.
     """
     overloaded: tuple[str, ...] = ()
     """Instances that the policy found overloaded, so that their queues should be rebalanced."""
     decode: str | None = None
-    """Where the request should decode, when `instance` only prefills; None = the scheduler selects."""
+    """The instance where the request should decode, when `instance` only prefills; None = the scheduler selects."""
     transfer_from: str | None = None
     """The instance from which `instance` should fetch the KV blocks of the prompt's prefix instead of
     computing them.
     """
     ttft_seconds: float | None = None
-    """The policy's own prediction for `instance`, if it differs from the view's, for example because of a transfer."""
+    """The policy's own prediction of the TTFT on `instance`, if it differs from the view's, for example because of a
+    transfer.
+    """
 
     learn: Callable[[str, float], None] | None = field(default=None, compare=False, repr=False)
-    """Called with the instance that computed the prompt and the time of the first token (Unix seconds); not if the
-    request was queued elsewhere than chosen, or its first token cannot be seen.
+    """A function to call with the instance that computed the prompt and the time of the first token (Unix seconds). It
+    is not called if the request was queued elsewhere than chosen, or if its first token cannot be seen.
     """
 
     @property

@@ -10,8 +10,8 @@ RATE_SECONDS = 60.0
 
 
 class DecodeMark(NamedTuple):
-    """Totals up to `at` (Unix seconds): context tokens x seconds, decoding requests x seconds, and
-    prefill seconds as predicted, and prompt tokens computed.
+    """Totals up to `at` (Unix seconds): context tokens × seconds, decoding requests × seconds, predicted prefill
+    seconds, and prompt tokens computed.
     """
 
     at: float
@@ -21,7 +21,7 @@ class DecodeMark(NamedTuple):
     prefilled_tokens: int
 
     def scaled(self, times: float) -> "DecodeMark":
-        """The mark if prefills had been predicted to take `times` times as long."""
+        """Return the mark as it would be if prefills had been predicted to take `times` times as long."""
         return self._replace(prefill_seconds=self.prefill_seconds * times)
 
 
@@ -30,7 +30,7 @@ class DecodeHistory:
     """Totals of one instance, updated whenever a decode begins or ends there."""
 
     prefill_seconds: float = 0.0
-    """Predicted seconds of all prefills seen there; they delayed the decodes that ran at the same time."""
+    """Predicted seconds of all prefills seen on the instance; they delayed the decodes that ran at the same time."""
     prefilled_tokens: int = 0
     """Uncached prompt tokens of all these prefills."""
     prefilled_per_second: float = 0.0
@@ -40,7 +40,7 @@ class DecodeHistory:
     _requests: int = 0
 
     def advance(self, now: float, tokens: int, requests: int) -> DecodeMark:
-        """The totals up to now; from now on this many requests decode, with this many context tokens."""
+        """Return the totals up to now. From now on this many requests decode, with this many context tokens."""
         at, token_seconds, request_seconds, _, prefilled_tokens = self._mark
         seconds = now - at
         if seconds > 0:

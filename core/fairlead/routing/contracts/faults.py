@@ -1,4 +1,4 @@
-"""How an instance can fail a request, and whether that suggests a fault of the request."""
+"""The ways in which an instance can fail a request, and whether they suggest a fault of the request."""
 
 from enum import StrEnum
 
@@ -7,13 +7,13 @@ class Fault(StrEnum):
     """A way in which an instance failed a request."""
 
     UNREACHED = "unreached"
-    """The instance accepted no connection, so the request was not sent: only the instance can be at fault."""
+    """The instance accepted no connection, so the request was not sent: the fault is certainly the instance's."""
     LOST = "lost"
     """The instance dropped the connection, or sent something that is not HTTP."""
     STATUS = "status"
     """The instance answered a status that blames the server (5xx), or a redirect."""
     ANSWER = "answer"
-    """The answer has a success status but reports an error."""
+    """The instance answered with a success status but the body reports an error."""
     TIMEOUT = "timeout"
     """The instance did not begin to answer in time."""
     STALLED = "stalled"

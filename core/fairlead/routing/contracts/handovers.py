@@ -1,16 +1,18 @@
 """Engines that hand no KV blocks on: when asked to compute a prompt for another instance, they name no blocks in their
 answer, so the prompt is computed twice.
 
-An engine without a KV connector accepts such a request and answers as usual. After a few such answers in a row it
-*rests*: sessions leave it without their blocks, and prompts are divided with other prefill instances, or not at all.
-Now and then it is tried once. All times are Unix seconds.
+An engine without a KV connector accepts such a request and answers as usual. After a few such answers in a row the
+engine *rests*: sessions leave it without their blocks, and no request is divided between it and a decode instance. Now
+and then the engine is asked once more, as a try. All times are Unix seconds.
 """
 
 ENOUGH = 3
-"""Answers in a row without blocks; fewer may be an accident, such as a prompt shorter than one block."""
+"""Number of answers in a row without blocks after which an engine rests; fewer may be an accident, such as a prompt
+shorter than one block.
+"""
 REST_SECONDS = 300.0
 TRY_SECONDS = 30.0
-"""Seconds for which the outcome of a try is awaited before the next one."""
+"""Seconds to wait for the outcome of a try before the next try."""
 
 
 class Handovers:
@@ -36,11 +38,11 @@ class Handovers:
             self._rests_until[instance] = now + REST_SECONDS
 
     def in_vain(self, instance: str) -> int:
-        """How many of the engine's answers in a row named no blocks, if enough for a rest; else 0."""
+        """Return how many of the engine's answers in a row named no blocks, if there are enough for a rest; else 0."""
         return self._in_vain[instance] if instance in self._rests_until else 0
 
     def rests(self, instance: str, now: float) -> bool:
-        """Whether the engine must not be asked now."""
+        """Return whether the engine must not be asked now."""
         return now < self._rests_until.get(instance, now)
 
     def asked(self, instance: str, now: float) -> None:

@@ -1,4 +1,4 @@
-"""The live accounting of one instance: queues update it and policies read it."""
+"""The live counters of one instance: queues update them and policies read them."""
 
 from dataclasses import dataclass, field
 from math import inf
@@ -10,12 +10,12 @@ from fairlead.tables import InstanceEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OthersLoad:
-    """Other routers' requests in flight on an instance, as they reported them seconds ago. `prefill_share` (0-1) is the
-    part of its time that their prefills took recently.
+    """Other routers' requests in flight on an instance, as those routers reported them seconds ago. `prefill_share`
+    (0-1) is the recent share of the instance's time that their prefills took.
     """
 
     pending_prefill_tokens: int = 0
-    """The pending prefill tokens that are probably still left by now."""
+    """The pending prefill tokens that are probably still left now."""
     pending_prefill_microseconds: int = 0
     in_flight: int = 0
     decoding: int = 0
@@ -25,22 +25,22 @@ class OthersLoad:
 
 @dataclass(slots=True, kw_only=True)
 class InstanceLoad:
-    """Live accounting of one instance. Tokens are uncached prompt tokens, estimated when the request was counted."""
+    """Live counters of one instance. Tokens are uncached prompt tokens, estimated when the request was counted."""
 
     entry: InstanceEntry
     pending_prefill_tokens: int = 0
-    """Tokens of requests queued here or dispatched that have no first token yet."""
+    """Tokens of requests that are queued or dispatched and have no first token yet."""
     pending_prefill_microseconds: int = 0
-    """The pending prefills as predicted time; each request counts with its estimate on arrival."""
+    """Predicted time of the pending prefills; each request counts with its estimate on arrival."""
     dispatched_prefill_tokens: int = 0
     in_flight: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """Requests dispatched without a first token yet, in order: the time of sending and the predicted prefill in
+    """Dispatched requests without a first token, in order: the time of sending and the predicted prefill in
     microseconds.
     """
     late_prefill_microseconds: int = 0
     """The part of the predicted time that belongs to queued requests that can no longer meet their TTFT target."""
     prefill_pace: float = 1.0
-    """Actual over predicted prefill time here, smoothed: more than 1 where decodes hold them up."""
+    """Actual over predicted prefill time on this instance, smoothed: more than 1 where decodes hold prefills up."""
     recent_prefill_seconds: float = 1.0
     """The usual predicted seconds of a prefill, averaged over the same prefills as `prefill_pace`."""
     lasting_pace: float = 1.0
@@ -54,7 +54,7 @@ class InstanceLoad:
     waiting: int = 0
     """Requests that are queued in this router for the instance."""
     prefilling: int = 0
-    """Dispatched, no first token yet."""
+    """Number of dispatched requests without a first token."""
     decoding: int = 0
     decode_tokens: int = 0
     """Context tokens held by running decodes."""
@@ -62,37 +62,39 @@ class InstanceLoad:
     """Requests that are queued or being prefilled on other instances and will decode here."""
     incoming_tokens: int = 0
     transfers_out: int = 0
-    """Prefills on other instances that fetch KV blocks from here."""
+    """Number of prefills on other instances that fetch KV blocks from this instance."""
     sessions: int = 0
     kv_usage: float | None = None
     engine_waiting: int | None = None
-    """Requests from any router that its engine has not begun to compute, according to its latest metrics."""
+    """Number of requests from any router that the engine has not begun to compute, according to its latest metrics."""
     engine_told_at: float = -inf
     last_first_token_at: float | None = None
     rest_owed: float = 0.0
-    """Seconds of rest from prefilling that requests sent there still require."""
+    """Seconds of rest from prefilling that requests sent to the instance still require."""
     prefilling_since: float | None = None
-    """When its uncached work last rose from zero; None while it has none."""
+    """When the uncached work of the instance last rose from zero; None without such work."""
     broken_until: float = 0.0
-    """Unix seconds until which the circuit is open: not a candidate before, unless it is spared."""
+    """Unix seconds until which the circuit is open. Until then the instance is not a candidate, unless it is spared."""
     is_stalled: bool = False
-    """Its engine has work and makes no progress: not a candidate, unless it is spared."""
+    """Whether the engine has work and makes no progress. Such an instance is not a candidate, unless it is spared."""
     is_spared: bool = False
     """Whether the instance gets requests in spite of its open circuit, because the circuits of all alternatives are
     open too. The view sets it.
     """
     longest_prefilled_microseconds: int = 0
-    """The longest predicted prefill that has ended here since this field was last read."""
+    """The longest predicted prefill that has ended on the instance since this field was last read."""
     heard_at: float = -inf
-    """When its HTTP server last answered this router (Unix seconds)."""
+    """When the engine's HTTP server last answered this router (Unix seconds)."""
     others: OthersLoad | None = None
-    """None while no other router reports; see `scheduling.others`."""
+    """Other routers' load on the instance; None while no other router reports (see `scheduling.others`)."""
     lacks_decode: bool = False
-    """A prefill instance whose prompts no instance could decode: not a candidate. The view sets it."""
+    """Whether no instance could decode what this prefill instance computes; it is then not a candidate. The view sets
+    this.
+    """
 
     def scale_pace(self, times: float, *, lasting: bool = True) -> None:
         """Convert the paces after the predicted speed changed by this factor; measured times stay. The lasting pace is
-        converted only on request.
+        converted only if `lasting`.
         """
         if self.paced_at is not None:
             self.prefill_pace *= times
@@ -107,31 +109,31 @@ class InstanceLoad:
         self.paced_at = None
 
     def rest_credit(self, now: float) -> float:
-        """Seconds that the instance has rested from prefilling, minus the rest it owes."""
+        """Return the seconds that the instance has rested from prefilling, minus the rest that it owes."""
         if self.prefilling:
             return -self.rest_owed
         return inf if self.last_first_token_at is None else now - self.last_first_token_at - self.rest_owed
 
     def owe_rest(self, seconds: float, now: float) -> None:
-        """Record that a sent prefill needs a rest of this length; 0 if nothing decodes there, and then no rest is
-        owed.
+        """Record that a dispatched prefill needs a rest of this many seconds; 0 if nothing decodes on the instance, so
+        that no rest is owed.
         """
         self.rest_owed = max(0.0, seconds - self.rest_credit(now)) if seconds else 0.0
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no work and none is on its way."""
+        """Return whether the instance has no work and no work is on its way."""
         return not (self.decoding or self.prefilling or self.waiting or self.incoming or self.pending_prefill_tokens)
 
     @property
     def computes_nothing(self) -> bool:
-        """Whether its engine has nothing to do, as far as is known; requests may still wait in this router."""
+        """Return whether the engine has nothing to do, as far as is known; requests may still wait in this router."""
         return not (self.prefilling or self.decoding or (self.others is not None and self.others.decoding))
 
     @property
     def under_way(self) -> tuple[float, float]:
-        """When (Unix seconds) the oldest prefill in flight began, and its predicted seconds; (inf, 0) if there is none.
-        It began when it was sent or at the last first token before it, whichever is later.
+        """Return when (Unix seconds) the oldest prefill in flight began, and its predicted seconds; (inf, 0) without a
+        prefill in flight. The prefill began when it was sent or at the last first token before it, whichever is later.
         """
         for sent_at, microseconds in self.in_flight.values():
             before = self.last_first_token_at
@@ -153,16 +155,18 @@ class InstanceLoad:
         return capacity_tokens - max(known, measured)
 
     def is_shut(self, now: float) -> bool:
-        """Whether it gets no requests at `now`: its circuit is open, or its engine is stalled."""
+        """Return whether the instance gets no requests at `now`, because its circuit is open or its engine is
+        stalled.
+        """
         return self.is_stalled or self.broken_until > now
 
     def may_be_sent(self, now: float) -> bool:
-        """Whether its engine can be sent a request at `now`."""
+        """Return whether a request can be sent to the engine at `now`."""
         return self.is_spared or not self.is_shut(now)
 
     def is_candidate(self, now: float) -> bool:
-        """Whether new requests may be placed here at `now`: it accepts requests, is not shut, and some instance can
-        decode what it prefills.
+        """Return whether new requests may be placed here at `now`: the instance accepts requests, is not shut, and some
+        instance can decode what it prefills.
         """
         return self.may_be_sent(now) and self.entry.accepting and self.entry.role is not Role.DECODE and not self.lacks_decode
 
@@ -175,7 +179,7 @@ class InstanceLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenWork:
-    """The work that this router has given to an engine.
+    """Work that this router has given to an engine.
 
     `requests` are routed and not completely answered; `others` bypassed the scheduler. `longest_prefill_seconds` is the
     longest predicted prefill in flight, `prefilled_seconds` the longest that ended since the last call.

@@ -31,12 +31,14 @@ DISCIPLINES = ("fifo", "longest_hit", "slack", "deadline")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueParameters:
-    """What every policy accepts: how requests wait in the router, and how their prefill times are predicted."""
+    """Parameters that every policy accepts: how requests wait in the router, and how their prefill times are
+    predicted.
+    """
 
     queue_discipline: str = text(
-        "Order in which an instance's queued requests are sent: `fifo` by arrival, `longest_hit` most cached tokens first, "
-        "`slack` first what must start soonest to meet the TTFT target, last those that no longer can, "
-        "`deadline` in the order in which most requests meet it.",
+        "Order in which an instance's queued requests are sent. `fifo`: by arrival; `longest_hit`: most cached tokens first; "
+        "`slack`: the request that must start soonest to meet the TTFT target first, requests that can no longer meet it "
+        "last; `deadline`: so that most requests meet the target.",
         "fifo",
         enum=DISCIPLINES,
     )
@@ -98,14 +100,14 @@ class QueueParameters:
 
     @property
     def least_gain(self) -> float:
-        """The least TTFT gain, in seconds, for which a session moves off a home that could take its request; -inf = it
-        moves for any gain or loss.
+        """The least TTFT gain, in seconds, for which a session leaves a home that could take its request; -inf = the
+        session leaves whatever it gains or loses.
         """
         return -inf
 
     @property
     def sends_unfinished_first(self) -> bool:
-        """Whether turns of tasks in progress go before first turns, where not all can be in time."""
+        """Whether turns of tasks in progress go before first turns when some requests must be late."""
         return False
 
     @property

@@ -25,8 +25,8 @@ from fairlead.values import value
 
 @value
 class FetchSpeed:
-    """How fast instances fetch KV blocks from each other: `size` per token at `rate` per second, both in bytes if
-    known, else in tokens; and seconds before the first block arrives.
+    """The speed at which instances fetch KV blocks from each other: `size` per token at `rate` per second, both in
+    bytes if known, else in tokens; and the seconds before the first block arrives.
     """
 
     size: float
@@ -35,7 +35,7 @@ class FetchSpeed:
 
 
 def modelled_fetching(modelled: ModelledFacts) -> FetchSpeed | None:
-    """The fetch speed of the modelled engines, which fetch without being asked; None if they do not fetch."""
+    """Return the fetch speed of modelled engines, which fetch without being asked; None if they do not fetch."""
     if modelled.kv_transfer_bytes_per_second <= 0:
         return None
     latency = modelled.kv_transfer_latency_seconds
@@ -43,20 +43,20 @@ def modelled_fetching(modelled: ModelledFacts) -> FetchSpeed | None:
 
 
 class PoolView(Protocol):
-    """What a policy may look at."""
+    """The state that a policy may read."""
 
     @property
     def table(self) -> RoutingTable: ...
 
     def candidates(self) -> Sequence[InstanceLoad]:
-        """Accepting instances that prefill and whose circuit is closed, in stable order of id.
+        """The accepting instances that prefill and whose circuit is closed, in stable order of id.
 
-        Prefill instances are among them only while some instance takes decodes.
+        Prefill instances are candidates only while some instance takes decodes.
         """
 
     def decode_candidates(self) -> Sequence[InstanceLoad]:
-        """Accepting instances of role decode whose circuit is closed (of role both if there is none of decode), in
-        stable order of id.
+        """The accepting instances of role decode whose circuit is closed, in stable order of id; those of role both if
+        the pool has no instance of role decode.
         """
 
     def load(self, instance: str) -> InstanceLoad | None: ...
@@ -94,8 +94,8 @@ class PoolView(Protocol):
         """
 
     def decode_seconds(self, context_tokens: float, requests: float) -> float:
-        """Predicted seconds of one decode step over this many tokens and requests (TPOT); 0 while decode times are
-        unknown.
+        """Return the predicted seconds of one decode step over this many tokens and requests (TPOT); 0 while decode
+        times are unknown.
         """
 
     def pool_load(self) -> float:
@@ -113,8 +113,8 @@ class PoolView(Protocol):
         """
 
     def kept_tokens(self) -> FloatVector | None:
-        """For each of `candidates()`, the tokens of contexts in its cache, each times the likelihood of its session's
-        next turn (`knowledge.kept_contexts`); None unless the policy's parameters ask for it.
+        """Return, for each of `candidates()`, the tokens of contexts in its cache, each multiplied by the likelihood of
+        its session's next turn (`knowledge.kept_contexts`); None unless the policy's parameters ask for this.
         """
 
     def vectors(self) -> PoolVectors:
@@ -124,33 +124,34 @@ class PoolView(Protocol):
         """`hit_tokens` on each of `candidates()`."""
 
     def ttft_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
-        """Predicted TTFT in seconds on each of `candidates()`, if it held `hits` tokens of the prompt."""
+        """Return the predicted TTFT in seconds on each of `candidates()`, if it held `hits` tokens of the prompt."""
 
     @property
     def is_tiered(self) -> bool:
-        """Whether some of the hits that were asked for last may be outside GPUs."""
+        """Whether some of the hits in the last query may be outside GPUs."""
 
     def loading_vector(self, request: RoutingRequest) -> FloatVector | None:
-        """Predicted seconds that each of `candidates()` needs to load what it holds of the prompt outside its GPU, as
-        far as that is known; None if none holds any there. `ttft_vector` and `prefill_vector` include them.
+        """Return the predicted seconds that each of `candidates()` needs to load those parts of the prompt that it
+        holds outside its GPU, as far as the time is known; None if no candidate holds any. `ttft_vector` and
+        `prefill_vector` include these seconds.
         """
 
     def tier_terms(self, request: RoutingRequest, instance: str) -> dict[str, float]:
-        """What an instance holds of the prompt outside its GPU, and how long it loads that, for the record of a
-        decision (`weighing.TIER_TERMS`); empty if it holds none there.
+        """Return, for the record of a decision, what an instance holds of the prompt outside its GPU and how long
+        loading takes (`weighing.TIER_TERMS`); empty if the instance holds nothing outside its GPU.
         """
 
     def overtaken_seconds(self, request: RoutingRequest) -> FloatVector | None:
-        """The part of `PoolVectors.wait_seconds` that would be sent after the request, because the request's class has
-        a higher priority or its tenant has been served less; None if there is none.
+        """Return the part of `PoolVectors.wait_seconds` that would be sent after the request, because the request's
+        class has a higher priority or its tenant has been served less; None if there is no such part.
         """
 
     def prefill_vector(self, request: RoutingRequest, hits: IntVector) -> FloatVector:
         """Predicted seconds of the prefill alone on each of `candidates()`, if it held `hits` tokens of the prompt."""
 
     def fetching(self, request: RoutingRequest) -> FetchSpeed | None:
-        """How fast instances fetch KV blocks of the request's prompt from each other, measured, declared or assumed;
-        None if they cannot.
+        """Return how fast instances fetch KV blocks of the request's prompt from each other, measured, declared or
+        assumed; None if they cannot.
         """
 
     def prefill_seconds(self, request: RoutingRequest, hit_tokens: int) -> float:
@@ -174,20 +175,20 @@ class QueuedMove:
 class Policy(Protocol):
     """A routing policy. Deterministic given its seed, its history and the view.
 
-    A policy that does more than choose has the members of one or more of the protocols below; see `PolicyInForce`.
+    A policy that does more than choose also implements one or more of the protocols below; see `PolicyInForce`.
     """
 
     @property
     def name(self) -> str: ...
 
     def choose(self, request: RoutingRequest, view: PoolView, now: float) -> Decision:
-        """Pick an instance. Called only when `view.candidates()` is not empty; must pick one of them."""
+        """Choose an instance among `view.candidates()`. Called only when there is a candidate."""
 
 
 @runtime_checkable
 class KeepsHomes(Protocol):
     """A policy that gives sessions a home: a session is bound to the instance where its request is placed. A session
-    leaves a home that could take its request only for a stated cause, and only for at least the least gain of the
+    leaves a home that could take its request only for a stated cause, and only for at least the least gain in the
     policy's parameters.
     """
 
@@ -196,9 +197,9 @@ class KeepsHomes(Protocol):
         """Always True; marks such policies."""
 
     def cause_to_leave(self, request: RoutingRequest, home: Binding, weighed: Weighing, view: PoolView, now: float) -> MoveCause:
-        """Why the policy placed the request elsewhere although its session's `home` could take it.
+        """Return why the policy placed the request elsewhere although its session's `home` could take it.
 
-        `weighed` has the values that it compared. Called only in that case, and only with the figures that decided.
+        `weighed` has the compared values. Called only in that case, and only with the figures that decided.
         """
 
 
@@ -207,7 +208,7 @@ class BindsBeginnings(Protocol):
     """A policy that also gives homes to requests without a session, by how their prompts begin."""
 
     def prefix_session(self, request: RoutingRequest) -> str:
-        """The name by which the policy binds a request without a session."""
+        """Return the name under which the policy binds a request without a session."""
 
 
 @runtime_checkable
@@ -215,33 +216,34 @@ class FollowsTable(Protocol):
     """A policy that keeps data derived from the table, such as a ring of its instances."""
 
     def table_changed(self, table: RoutingTable) -> None:
-        """The instances or parameters changed. Also called before the first choice."""
+        """Take over the changed instances or parameters. Also called before the first choice."""
 
 
 @runtime_checkable
 class RestrictsPlacement(Protocol):
-    """A policy whose requests may wait at some instances only."""
+    """A policy whose requests may wait only at certain instances."""
 
     def placements(self, request: RoutingRequest) -> tuple[str, ...]:
-        """Instances at which the request may wait under the current table; empty = any. Changes nothing."""
+        """Return the instances at which the request may wait under the current table; empty = any. Changes nothing."""
 
 
 @runtime_checkable
 class Rebalances(Protocol):
     """A policy that moves queued requests: from the instances that a decision names as overloaded, and several times a
-    second from all that have a queue, unless it has `sweeps = False`.
+    second from all instances that have a queue, unless the policy has `sweeps = False`.
     """
 
     def rebalance(
         self, overloaded: Sequence[str], queues: Mapping[str, Sequence[QueuedRequest]], view: PoolView, now: float
     ) -> Sequence[QueuedMove]:
-        """Moves of queued requests to make now. A queue is sorted when it is first read."""
+        """Return the moves of queued requests to make now. A queue is sorted when it is first read."""
 
 
 @runtime_checkable
 class LearnsOnline(Protocol):
-    """A policy that predicts with a model, trained outside of it on its requests' results. The owner of the scheduler
-    passes the samples to a learner and returns its models whenever they are ready.
+    """A policy that predicts with a model. The model is trained outside of the policy, on the results of its requests.
+    The owner of the scheduler passes the samples to a learner and hands the learner's models to the policy when they
+    are ready.
     """
 
     @property
@@ -253,7 +255,7 @@ class LearnsOnline(Protocol):
 
     def adopt(self, model: Model) -> None:
         """Predict by `model` from the next choice on. If the model does not fit, raises ModelRefused and keeps the old
-        one.
+        model.
         """
 
     def learning(self) -> LearningReport:
@@ -272,7 +274,7 @@ class GatesDispatch(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyInForce:
-    """A policy with its optional protocols, looked up once."""
+    """A policy with its optional protocols, each looked up once."""
 
     choose: Callable[[RoutingRequest, PoolView, float], Decision]
     keeps_homes: KeepsHomes | None
@@ -283,11 +285,11 @@ class PolicyInForce:
     learns_online: LearnsOnline | None
     gates_dispatch: GatesDispatch | None
     sweeps: bool
-    """Whether the policy is asked about all queues several times a second."""
+    """Whether the policy's `rebalance` is called for all queues several times a second."""
 
     @staticmethod
     def of(policy: Policy) -> "PolicyInForce":
-        """Looks up which optional protocols the policy implements."""
+        """Find out which optional protocols the policy implements."""
         return PolicyInForce(
             choose=policy.choose,
             keeps_homes=policy if isinstance(policy, KeepsHomes) and policy.binds else None,

@@ -10,11 +10,11 @@ from fairlead.values import value
 
 @value
 class TraceContext:
-    """The trace to which a request belongs, in the words of W3C Trace Context. Ids are lower-case hexadecimal digits,
-    32 of a trace and 16 of a span.
+    """The trace to which a request belongs, in the terms of W3C Trace Context. Ids are lower-case hexadecimal digits:
+    32 of a trace id and 16 of a span id.
 
-    `span_id` is the request's own span, `parent` that of its caller, None if it sent none. A request of a caller that
-    does not sample its trace has no context at all.
+    `span_id` is the request's own span; `parent` is the caller's span, None if the caller sent none. A request whose
+    caller does not sample its trace has no context.
     """
 
     trace_id: str
@@ -25,7 +25,7 @@ class TraceContext:
     asks: bool = False
     """Whether the caller samples the trace and may have decisions kept."""
     operation: str = ""
-    """What is asked of the model, in a word of the GenAI semantic conventions (`gen_ai.operation.name`)."""
+    """The operation asked of the model, as named by the GenAI semantic conventions (`gen_ai.operation.name`)."""
     model: str = ""
     """The model's name as the client gave it."""
 
@@ -57,17 +57,21 @@ class RoutingRequest:
     """The client's name for the session, if it turned out to be shared, so that `session` is another name or None."""
     max_output_tokens: int = 0
     streamed: bool = True
-    """False: the caller cannot see the first token, so the scheduler takes the prefill as finished once its
+    """Whether the caller can see the first token. If not, the scheduler takes the prefill as finished once its
     predicted time has passed.
     """
     divisible: bool = True
-    """False: one instance must compute prompt and answer, as nothing in the request could name another's KV blocks."""
+    """Whether the prompt and the answer may be computed on two instances. False: one instance must compute both,
+    because nothing in the request could name another's KV blocks.
+    """
     movable: bool = False
-    """Whether the sender of this request can first let the instance fetch KV blocks of the prompt from another one."""
+    """Whether the sender of this request can let an instance fetch KV blocks of the prompt from another
+    instance first.
+    """
     warms: bool = False
     """Whether the request only warms a cache and no client waits for it: a router sends a session's last prompt again,
-    so that the session's new home holds it. It counts as work of its instance, but not as demand; its decision is not
-    recorded and its latency not judged.
+    so that the session's new home holds it. Such a request counts as work of its instance, but not as demand; its
+    decision is not recorded, and its latency is not compared with the objectives.
     """
     by_sidecar: bool = False
     """Whether a side-car of the decode instance asks the prefill instance, so that the caller does not see when the
@@ -76,44 +80,48 @@ class RoutingRequest:
     prompt_bytes: int = 0
     """Bytes from which `prompt_tokens` were estimated; 0 = they are the engine's own count."""
     prompt_kind: str = ""
-    """The kind of these bytes (`fairlead.routing.knowledge.token_sizes`): only prompts of one kind can be compared."""
+    """The kind of these bytes (`fairlead.routing.knowledge.token_sizes`): only prompts of the same kind can be
+    compared.
+    """
     is_plain_text: bool = True
     """Whether the bytes are plain text to which a chat template adds little."""
     block_tokens: int = 0
     """Tokens that a block of this prompt counts for, if different from the pool's table; 0 = as in the table."""
     priority_class: str = DEFAULT_CLASS
-    """A class of its pool (`fairlead.priority_classes`); one that the pool does not declare counts as the default."""
+    """A class of its pool (`fairlead.priority_classes`); a class that the pool does not declare counts as the
+    default.
+    """
     tenant: str = ""
     """The tenant that sent it, where the pool shares fairly between tenants (`RoutingFacts.fairness`); all requests
     with "" belong to one tenant.
     """
     owner: str = ""
-    """Among whose sessions its session counts when a router has too many: the id of its key; all clients without one
-    are one owner.
+    """The owner in whose group the session counts when a router has too many sessions: the id of the client's key. All
+    clients without a key are one owner.
     """
     body_bytes: int = 0
     """Memory in bytes that the request occupies while it waits."""
     within: tuple[str, ...] | None = None
-    """The only instances that may serve it, by id; None = all of the pool. The request does not wait for further
-    instances to be added.
+    """The ids of the only instances that may serve the request; None = all of the pool. The request does not wait for
+    further instances to be added.
     """
     client_id: str = ""
     """The client's own id of the request, "" if it gave none."""
     explain: bool = False
-    """Whether its client asked to keep the decision and has the right to do so."""
+    """Whether the client asked to keep the decision and has the right to do so."""
     scored: bool = False
-    """Whether its dispatch says what was compared."""
+    """Whether the dispatch includes the compared candidates."""
     trace: TraceContext | None = None
-    """Its trace, if the router exports traces."""
+    """The request's trace, if the router exports traces."""
     lineage: Lineage | None = None
-    """What its client says about its session's place among others; None if it says nothing."""
+    """The client's statement about how its session relates to other sessions; None if the client makes none."""
     engine_blocks: tuple[int, ...] = ()
-    """Keys of the prompt's leading blocks as its engine divides it (`fairlead.kv_events.block_keys`), as far as its
-    tokens are known; the last block is left out where it ends the prompt, since an engine computes at least one token.
+    """Keys of the prompt's leading blocks as the engine divides it (`fairlead.kv_events.block_keys`), as far as the
+    tokens are known. A last block that ends the prompt is left out, since an engine computes at least one token.
     """
 
     def may_go_to(self, instance: str) -> bool:
-        """Whether the request itself allows the instance, or this rank of it, to serve it."""
+        """Return whether the request may be served by the instance, or by this rank of the instance."""
         return self.within is None or instance in self.within or instance_of(instance) in self.within
 
 
@@ -130,11 +138,11 @@ class QueuedRequest(Protocol):
 
     @property
     def alternate(self) -> str | None:
-        """The only other instance to which it may move."""
+        """The only other instance to which the request may move."""
 
     @property
     def miss_tokens(self) -> int:
-        """Uncached prompt tokens that the request counts for on `instance`."""
+        """Number of uncached prompt tokens with which the request counts on `instance`."""
 
 
 class Overtaken(NamedTuple):

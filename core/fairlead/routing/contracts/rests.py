@@ -7,12 +7,12 @@ their TPOT target.
 
 
 def resting(share: float) -> float:
-    """Seconds of rest per second of prefill, if decodes need that `share` of an instance's time.
+    """Return the seconds of rest per second of prefill, if decodes need that `share` of an instance's time.
 
     A full rest is share / (1 - share). A request whose first token comes at the beginning of such a rest meets the TPOT
     target even if its answer ends with the prefill after it. For example, after a prefill of 1 s, with steps of 30 ms
-    and a target of 100 ms: the rest is 0.43 s, in which 14 tokens come; 15 tokens in 1.43 s are one in 95 ms. Most
-    answers do not end at just that moment.
+    and a target of 100 ms, the rest is 0.43 s, in which 14 tokens are generated; 15 tokens in 1.43 s are one token per
+    95 ms. Most answers do not end at just that moment.
     """
     return REST * share / (1 - share)
 
@@ -22,12 +22,14 @@ MOST_SHARE = 0.75
 would be computed.
 """
 OTHERS_COUNT = 0.5
-"""The weight of a second of other routers' prefills: those routers insert rests too, partly at the same time."""
+"""The weight of a second of other routers' prefills. It is below 1 because those routers insert rests too, partly at
+the same time.
+"""
 
 
 def among_others(share: float, others: float) -> float:
-    """The share of an instance's time that this router's prefills must leave free, if other routers' prefills take
-    `others` of it and decodes need `share`. 0 without decodes, because then no pace has to be kept.
+    """Return the share of an instance's time that this router's prefills must leave free, if other routers' prefills
+    take `others` of that time and decodes need `share`. 0 without decodes, because then no pace has to be kept.
     """
     return min(MOST_SHARE, share + OTHERS_COUNT * others) if share else 0.0
 

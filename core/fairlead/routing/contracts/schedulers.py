@@ -35,8 +35,8 @@ from fairlead.values import value
 
 @value
 class Dispatch:
-    """Send this request to this instance now, or to this data-parallel rank of one. `fallbacks` are for retries before
-    the first byte. All of them are targets (`fairlead.targets`).
+    """An order to send this request to this instance now, or to this data-parallel rank of the instance. `fallbacks`
+    are for retries before the first byte. All of these are targets (`fairlead.targets`).
     """
 
     request: RoutingRequest
@@ -46,7 +46,7 @@ class Dispatch:
     decision_id: str
     reason: DecisionReason
     hit_tokens: int
-    """Prompt tokens that are not computed: held by the instance, or fetched."""
+    """Prompt tokens that are not computed, because the instance holds or fetches them."""
     miss_tokens: int
     decode: str | None = None
     """The instance that decodes, when `instance` only prefills."""
@@ -63,16 +63,20 @@ class Dispatch:
     by_guess: bool = False
     """Whether some of these hits are only expected: no KV event has reported them yet."""
     kept: bool = False
-    """Whether the decision will be kept because the client, or a person for its session, asked for that."""
+    """Whether the decision is certain to be kept because the client, or a person who watches the session, asked for
+    that.
+    """
     traced: bool = False
-    """Whether the request belongs to a trace that is sure to show it: its decision will be kept, however it ends."""
+    """Whether the request belongs to a trace that is certain to show it: the decision is kept, however the request
+    ends.
+    """
     compared: tuple[CandidateScore, ...] = ()
-    """The chosen candidate and the next best, of a request that asked for them and was placed by this router."""
+    """The chosen candidate and the next best candidates, if the request asked for them and this router placed it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Do not serve this request. `status` is 429 (contended) or 503 (no instance serves);
+    """An order not to serve this request. `status` is 429 (contended) or 503 (no instance serves);
     `retry_after_seconds` > 0.
     """
 
@@ -83,14 +87,14 @@ class Refusal:
     message: str
     predicted_ttft_seconds: float | None = None
     decision_id: str = ""
-    """The id of the recorded decision; "" before it has one."""
+    """The id of the recorded decision; "" while no decision is recorded."""
     kept: bool = False
-    """As in `Dispatch`."""
+    """Whether the decision is certain to be kept, as in `Dispatch`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerRecords:
-    """Records since the last `take_records`, to be put into a Report."""
+    """Records since the last `take_records`, to be put into a report."""
 
     bindings: tuple[BindingChange, ...]
     migrations: tuple[MigrationRecord, ...]
@@ -106,10 +110,10 @@ class SchedulerRecords:
     dropped: int = 0
     """Records lost since the last take because they were not taken in time."""
     traced: tuple[TracedRequest, ...] = ()
-    """The requests of `decisions` that belong to a trace; they go into no report."""
+    """The requests of `decisions` that belong to a trace; they are not part of a report."""
     unkept_decisions: int = 0
-    """How many decisions of late, refused, moved, failed or retried requests were not kept since the last take, because
-    there were more than are kept in a minute. The weights of the kept rows account for them.
+    """Number of decisions of late, refused, moved, failed or retried requests that were not kept since the last take,
+    because there were more than are kept in a minute. The weights of the kept rows account for these decisions.
     """
 
 
@@ -132,11 +136,11 @@ class PrefixMemory:
 
 
 class Scheduler(Protocol):
-    """Everything between a parsed request and the wire, for one pool. Pure: the caller passes `now` (Unix seconds,
-    never going back).
+    """The scheduler of one pool: everything between a parsed request and the wire. Pure: the caller passes `now` (Unix
+    seconds, never going back).
 
-    A submitted request ends in exactly one of: refused, completed, failed, cancelled, declined. Until then it is
-    counted somewhere, and after that nowhere. The instances of its table are targets (`fairlead.targets`); failures and
+    A submitted request ends in exactly one of: refused, completed, failed, cancelled, declined. Until then the counters
+    include it, and after that they do not. The instances of the table are targets (`fairlead.targets`); failures and
     successes may be reported for a target or for the whole instance.
     """
 
@@ -151,53 +155,55 @@ class Scheduler(Protocol):
     @property
     def assumed_routers(self) -> int:
         """The number of routers, including this one, that are assumed to have as much in flight as this one: the live
-        ones that do not report their work.
+        routers that do not report their work.
         """
 
     @property
     def caches(self) -> EngineCaches:
-        """The blocks that engines report to hold; the caller feeds it with their events, if they send any."""
+        """The blocks that engines report to hold; the caller adds the engines' events, if the engines send any."""
 
     @property
     def handovers(self) -> Handovers:
-        """Which engines hand no KV blocks on. The caller notes divided prompts; `transferred` notes fetches."""
+        """The engines that hand no KV blocks on. The caller records divided prompts in it; `transferred` records
+        fetches.
+        """
 
     def submit(self, request: RoutingRequest, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """Admit, choose, queue. The answer may dispatch or refuse this request, and may also dispatch others that
-        moved; an accepted request that is not in the answer waits in a queue.
+        """Admit, choose, queue. The result may dispatch or refuse this request, and may also dispatch other requests
+        that moved; an accepted request that is not in the result waits in a queue.
         """
 
     def tick(self, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """Dispatch what may go, expire what waited too long, rebalance.
+        """Dispatch what may go, refuse what waited too long, rebalance.
 
         Call after every event and at least every 50 ms while something waits.
         """
 
     def prefilled(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """The prompt is computed on `Dispatch.instance`, and the request continues at `Dispatch.decode`, which has no
-        token yet. For callers that can see this moment; until the first token, `retry` is possible. Under early
-        rejection mode AfterPrefill the answer may refuse the request.
+        """Record that the prompt is computed on `Dispatch.instance`. The request continues at `Dispatch.decode`, which
+        has no token yet. For callers that can see this moment; until the first token, `retry` is possible. Under early
+        rejection mode AfterPrefill the result may refuse the request.
         """
 
     def first_token(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """The first token has arrived, so the prompt is computed too, if that was not reported before; under early
-        rejection mode AfterPrefill the answer may refuse the request.
+        """Record that the first token has arrived, so the prompt is computed too, if that was not reported before.
+        Under early rejection mode AfterPrefill the result may refuse the request.
         """
 
     def transferred(self, request_id: str, now: float, transfer: CacheTransfer | None = None) -> None:
-        """KV blocks that the request fetches (`Dispatch.transfer_from`) have arrived, or never will, according to
-        `transfer`.
+        """Record that the KV blocks that the request fetches (`Dispatch.transfer_from`) have arrived, or never will, as
+        `transfer` says.
 
         Optional: the first token implies that they have arrived.
         """
 
     def copy_due(self, turns: Iterable[KeptTurn], now: float) -> PrefixCopy | None:
-        """The copy of a shared prefix that the caller is to make now, by these turns, the newest first; None if none
-        pays. Each is answered with one `copied`.
+        """Return the copy of a shared prefix that the caller should make now; None if no copy gains enough. `turns` are
+        the candidates, newest first. Call `copied` once for each copy returned.
         """
 
     def copied(self, copy: PrefixCopy, transfer: CacheTransfer, now: float) -> None:
-        """The copy was made, or came to another end, according to `transfer`."""
+        """Record how the copy ended, as `transfer` says."""
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
         """Report how many tokens of the answer have arrived so far.
@@ -206,7 +212,7 @@ class Scheduler(Protocol):
         """
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Dispatch | Refusal, ...]:
-        """Completed.
+        """Record that the request was answered completely.
 
         `cached_tokens` is the engine's own count of cached prompt tokens, if reported (usage.prompt_tokens_details).
         """
@@ -214,36 +220,40 @@ class Scheduler(Protocol):
     def retry(
         self, request_id: str, now: float, failed_instance: str, *, reached: bool = True, to: str | None = None
     ) -> Dispatch | Refusal:
-        """The instance failed before the first byte: returns the next fallback that still accepts, or a refusal
-        (upstream-failed). If it was the decode instance, the prefill stays where it is, and another instance decodes.
-        With `to`, the caller's own proxy has already retried, and the instance `to` of the table answered; for a
-        divided request it is another decode instance.
+        """Retry the request, whose instance failed before the first byte: return the next fallback that still accepts,
+        or a refusal (upstream-failed). If the decode instance failed, the prefill stays where it is, and another
+        instance decodes. With `to`, the caller's own proxy has already retried, and the instance `to` of the table
+        answered; for a divided request `to` is another decode instance.
 
-        An instance that was not `reached`, because it refused the connection, is not tried again and is not an attempt:
-        it cost nothing, and when many are lost at once, the next ones may be dead too.
+        An instance that was not `reached`, because it refused the connection, is not tried again. It is not an attempt:
+        it cost nothing, and when many instances are lost at once, the next ones may be dead too.
         """
 
     def carry_on(
         self, request_id: str, now: float, left: str, *, carried_tokens: int, why: str, unlike: str | None = None
     ) -> Dispatch | None:
-        """The answer has begun, and instance `left` will not end it: `why` is how it failed, or `HANDED_OVER`; `unlike`
-        says why its rest may be another than that instance would have made, for the record. Returns
-        the instance to ask for the rest, which computes the prompt and `carried_tokens` of the answer first; None if
-        no other instance is left, then nothing has changed. `first_token` says that the answer goes on.
+        """Continue an answer that has begun and that instance `left` will not end. Return the instance to ask for the
+        rest, which first computes the prompt and `carried_tokens` of the answer; None, with nothing changed, if no
+        other instance remains.
+
+        `why` is how `left` failed, or `HANDED_OVER`; `unlike` is recorded and says why the rest may differ from what
+        `left` would have generated. A later `first_token` reports that the answer continues.
         """
 
     def can_carry_on(self, request_id: str, now: float, left: str) -> bool:
-        """Whether `carry_on` would now find another instance than `left` for the answer, one that did not fail last."""
+        """Return whether `carry_on` would now find an instance for the answer other than `left`, and one that did not
+        fail last.
+        """
 
     def second_opinion(
         self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
     ) -> Dispatch | None:
-        """The instance refused the request as invalid (4xx), but others may accept it: returns another instance to try;
-        None if there is none, and the request stays where it was. If the other instance serves it and the refusal
-        `counts`, that was a failure of the first one.
+        """Return another instance to try, after `instance` refused the request as invalid (4xx); others may accept it.
+        None if there is no other, and the request stays where it was. If the other instance serves it and the refusal
+        `counts`, the refusal was a failure of the first instance.
 
         If the instance was not `reached`, it was sent nothing, so this is not an attempt. From now on the request may
-        also go to the instances `beyond` those it was restricted to (`RoutingRequest.within`).
+        also go to the instances `beyond` those to which it was restricted (`RoutingRequest.within`).
         """
 
     def attempt_failed(self, request_id: str, instance: str, failure: str, now: float) -> None:
@@ -252,17 +262,17 @@ class Scheduler(Protocol):
         """
 
     def fail(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """The request was lost after its first byte, or its client gave up."""
+        """Record that the request was lost after its first byte, or that its client gave up."""
 
     def cancel(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """The client disconnected."""
+        """Record that the client disconnected."""
 
     def decline(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
-        """The engine refused the client's request as invalid (4xx): this does not count as a failure."""
+        """Record that the engine refused the client's request as invalid (4xx); this does not count as a failure."""
 
     def instance_failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:
-        """Feed the circuit breaker, before `retry` or `fail` ends the attempt. A later run of the request elsewhere
-        shows whether the instance or the request was at fault.
+        """Report a failure to the circuit breaker, before `retry` or `fail` ends the attempt. A later run of the
+        request on another instance shows whether the instance or the request was at fault.
         """
 
     def instance_heard(self, instance: str, now: float) -> None:
@@ -271,15 +281,15 @@ class Scheduler(Protocol):
     def instance_worked(self, instance: str, now: float) -> None: ...
 
     def instance_stalled(self, target: str, now: float, *, stalled: bool) -> None:
-        """The engine, or this rank of it, has work but makes no progress; or it progresses again.
+        """Record that the engine, or this rank of it, has work but makes no progress (`stalled`), or progresses again.
 
         A stalled target gets no request that another target can take, and requests waiting for it are placed elsewhere;
         the next `tick` returns the resulting dispatches.
         """
 
     def take_given(self, target: str) -> GivenWork:
-        """The work in progress at this instance's engine, and the longest prefill that has ended there since the last
-        call.
+        """Return the work in progress at this instance's engine, and the longest prefill that has ended there since the
+        last call.
         """
 
     def broken(self, now: float) -> Collection[str]:
@@ -287,7 +297,8 @@ class Scheduler(Protocol):
 
     def observe_engine(self, target: str, kv_usage: float | None, now: float, waiting: int | None = None) -> None:
         """Record a reading of the engine's own metrics, for the instance or for this rank of it: the used share of its
-        KV cache (0-1), and the requests that it has not begun to compute; None for a value that could not be read.
+        KV cache (0-1), and the number of requests that it has not begun to compute; None for a value that could not be
+        read.
         """
 
     def prefill_estimate(self, instance: str | None = None) -> EstimateReport:
@@ -306,48 +317,51 @@ class Scheduler(Protocol):
 
     def update_table(self, table: RoutingTable, now: float) -> tuple[Dispatch | Refusal, ...]:
         """Put a newer table in force: rings are rebuilt, queued requests of instances that stopped accepting are
-        re-routed, dispatched ones stay.
+        re-routed, and dispatched requests stay.
         """
 
     def apply_bindings(self, bindings: Sequence[Binding], now: float, lost: Collection[str] = ()) -> int:
-        """Bindings from the API (other routers' sessions, drains, lost races). A version not newer than the known one
-        is ignored, unless it comes with the ids of own changes that `lost` against it. Returns how many moves of
-        sessions were lost.
+        """Take over bindings from the API (other routers' sessions, drains, lost races), and return how many moves of
+        sessions were lost. A version not newer than the known one is ignored, unless it comes with the ids of own
+        changes that `lost` against it.
         """
 
     def prefix_memories(self, now: float) -> tuple[PrefixMemory, ...]:
-        """The prompt prefixes that each instance is believed to hold, to be kept for the next start of a router."""
+        """Return the prompt prefixes that each instance is believed to hold, to be kept for the next start of
+        a router.
+        """
 
     def recall_prefixes(self, memories: Iterable[PrefixMemory], now: float) -> int:
-        """Restore what an earlier process knew of prefixes, once the table is in use; outdated parts are ignored.
+        """Restore the prefixes that an earlier process knew, once the table is in use; outdated parts are ignored.
         Returns the number of instances for which something was restored.
         """
 
     def engine_memory(self, now: float) -> EngineMemory:
-        """The speed and decode steps that this router measured on one target, kept for a router that starts; unmeasured
-        figures are unknown.
+        """Return the speed and decode steps that this router measured on one target, to be kept for a router that
+        starts. Unmeasured figures are unknown.
         """
 
     def recall_engines(self, memory: EngineMemory | None, now: float) -> None:
-        """Earlier observations of one target, valid for the current table. Each is used until its figure is measured
+        """Use earlier observations of one target, valid for the current table. Each figure is used until it is measured
         here. None: there are no observations.
         """
 
     def recall_changes(self, changes: Sequence[BindingChange], now: float) -> None:
-        """Changes that this router made before a restart and that the API may not have answered, oldest first. Call it
-        after applying the last known bindings.
+        """Restore changes that this router made before a restart and that the API may not have answered, oldest first.
+        Call this after applying the last known bindings.
         """
 
     def report_missing(self, sessions: Collection[str], now: float) -> int:
-        """Report again the homes of sessions that the API has confirmed and that are not among these, all it knows now:
-        its database may have gone back. Returns how many it lacks.
+        """Report again the homes of sessions that the API has confirmed and that are not among `sessions`, which are
+        all that the API knows now: its database may have been restored from an older state. Returns how many sessions
+        the API lacks.
         """
 
     def keep_sessions(self, sessions: Mapping[str, float]) -> None:
         """Keep all decisions of exactly these sessions of the pool, each until its time (Unix seconds)."""
 
     def know_routers(self, count: int) -> None:
-        """The number of live routers, this one included, that send to the pool's instances; 1 until it is known. It
+        """Set the number of live routers, this one included, that send to the pool's instances; 1 until it is set. It
         scales figures that a router sees for its own requests only.
         """
 
@@ -357,8 +371,8 @@ class Scheduler(Protocol):
         """
 
     def know_others(self, share: OthersShare, now: float) -> None:
-        """The work of the other routers that decide alone. It replaces the previous share and is dropped once it is too
-        old. A router that asks a decider ignores it.
+        """Take over the work of the other routers that decide alone. It replaces the previous share and is dropped once
+        it is too old. A router that asks a decider ignores it.
         """
 
     def give_up(self, request_id: str, now: float) -> tuple[Dispatch | Refusal, ...]:
@@ -368,7 +382,7 @@ class Scheduler(Protocol):
         """Refuse all requests that still wait here, because the router stops; dispatched requests continue."""
 
     def held(self) -> HeldDemand:
-        """Requests that wait because no instance accepts any."""
+        """Return the demand of requests that wait because no instance accepts any."""
 
     def in_flight(self) -> tuple[InstanceInFlight, ...]: ...
 

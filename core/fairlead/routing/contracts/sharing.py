@@ -1,14 +1,14 @@
-"""One router decides for several: what they say to each other.
+"""Messages between a router that decides for several routers, and those routers.
 
-A *front* takes requests from clients, sends them to engines and passes answers on. The *decider* chooses for it, with
-one view and one set of queues for the requests of all its fronts. A router can be the front of one other and the
+A *front* takes requests from clients, sends them to engines and passes answers on. The *decider* chooses for the front,
+with one view and one set of queues for the requests of all its fronts. A router can be the front of one router and the
 decider of many.
 
-    front ── Asked, and what became of each request ──► decider
+    front ── Asked, and the progress of each request ──► decider
     front ◄────────── Dispatch or Refusal ───────────── decider
 
-Messages of one front arrive in the order in which they were sent, or not at all. Times in them are Unix seconds of one
-clock; the transport between machines with different clocks converts them.
+Messages of one front arrive in the order in which they were sent, or not at all. Times in messages are Unix seconds of
+one clock; the transport between machines with different clocks converts them.
 """
 
 from collections.abc import Collection
@@ -27,7 +27,7 @@ from fairlead.values import value
 
 @value
 class Asked:
-    """A front asks where to send a request that it received at `submitted_at`."""
+    """A front's question where to send a request that it received at `submitted_at`."""
 
     request: RoutingRequest
     submitted_at: float
@@ -35,8 +35,8 @@ class Asked:
 
 @value
 class UnderWay:
-    """A front that starts asking reports a request that it already has in flight: it was sent to `instance` at
-    `dispatched_at`, or later `by_proxy`.
+    """A front's report, when it starts asking, of a request that it already has in flight: the request was sent to
+    `instance` at `dispatched_at`, or later `by_proxy`.
     """
 
     request: RoutingRequest
@@ -52,21 +52,21 @@ class UnderWay:
 
 @value
 class Prefilled:
-    """The prompt of the request is computed, and the request continues at its decode instance."""
+    """A report that the prompt of the request is computed, and the request continues at its decode instance."""
 
     request: str
 
 
 @value
 class FirstToken:
-    """The first token of the request has arrived."""
+    """A report that the first token of the request has arrived."""
 
     request: str
 
 
 @value
 class Transferred:
-    """The KV blocks that the request fetches have arrived, or never will."""
+    """A report that the KV blocks that the request fetches have arrived, or never will."""
 
     request: str
     transfer: CacheTransfer | None = None
@@ -82,7 +82,7 @@ class Generated:
 
 @value
 class Completed:
-    """The request was answered completely."""
+    """A report that the request was answered completely."""
 
     request: str
     output_tokens: int
@@ -91,20 +91,20 @@ class Completed:
 
 @value
 class Abandoned:
-    """The request ended without being served."""
+    """A report that the request ended without being served."""
 
     request: str
     outcome: MoveOutcome
     rejection: RejectionReason | None = None
-    """If the outcome is a refusal, the front's reason for it; None when the engine declined the request (4xx)."""
+    """The front's reason if it refused the request; None if the engine declined the request (4xx)."""
     is_recorded: bool = False
-    """Whether the front has recorded the request's end itself, because it had no verdict."""
+    """Whether the front has recorded the request's end itself, because the request had no verdict."""
 
 
 @value
 class SentElsewhere:
-    """The instance `failed` failed before its first byte. The front sent the request to `instance` at once; or the
-    front's proxy did, and that instance had begun to answer before the front learned of it.
+    """A report that the instance `failed` failed before its first byte. The front sent the request to `instance` at
+    once; or the front's proxy did, and that instance had begun to answer before the front was informed.
     """
 
     request: str
@@ -116,7 +116,7 @@ class SentElsewhere:
     refused: bool = False
     """The instance `failed` rejected the request (4xx), perhaps rightly, so no session moves."""
     carried_on: str = ""
-    """Why the answer, which had begun, continues at `instance`; "" = it had not begun."""
+    """Why the answer, which had begun, continues at `instance`; "" if the answer had not begun."""
     carried_tokens: int = 0
     """How many tokens of the answer the client had received by then."""
     unlike: str | None = None
@@ -125,7 +125,7 @@ class SentElsewhere:
 
 @value
 class AttemptFailed:
-    """An instance failed the request in this way; only for the record of its decision."""
+    """A report that an instance failed the request in this way; only for the record of the request's decision."""
 
     request: str
     instance: str
@@ -134,7 +134,7 @@ class AttemptFailed:
 
 @value
 class InstanceFailed:
-    """A front reports that an instance failed, at the given request if any."""
+    """A front's report that an instance failed, at the given request if any."""
 
     instance: str
     fault: Fault = Fault.UNREACHED
@@ -143,7 +143,7 @@ class InstanceFailed:
 
 @value
 class InstanceWorked:
-    """A front reports that an instance answered a request completely."""
+    """A front's report that an instance answered a request completely."""
 
     instance: str
 
@@ -168,7 +168,7 @@ class Decider(Protocol):
     """The connection from a front (a router that asks) to the router that decides for it."""
 
     def tell(self, word: Word, now: float) -> None:
-        """Send a message. Never waits and never fails: the owner of a front informs it when it loses its decider."""
+        """Send a message. Never waits and never fails: the front is informed separately when it loses its decider."""
 
 
 class Front(Protocol):
@@ -179,9 +179,10 @@ class Front(Protocol):
 
 
 def decider_of(pool: PoolKey, routers: Collection[str]) -> str:
-    """Which of these routers, by name, decides for a pool: the highest of hashes of pool and name (rendezvous hashing).
+    """Return which of these routers, by name, decides for a pool: the highest of hashes of pool and name (rendezvous
+    hashing).
 
-    Routers that know the same set agree, pools are spread over the routers, and when a router joins or leaves only its
-    own pools get another decider. Raises ValueError when there are no routers.
+    Routers that know the same set agree, pools are spread over the routers, and when a router joins or leaves only that
+    router's pools get another decider. Raises ValueError when there are no routers.
     """
     return max(routers, key=lambda router: (xxh3_64_intdigest(f"{pool}\n{router}".encode()), router))

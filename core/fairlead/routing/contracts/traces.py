@@ -1,5 +1,5 @@
-"""What is known of a traced request when it has ended, beside its decision. A router that exports traces makes spans of
-both.
+"""Facts about a traced request that has ended, besides its decision. A router that exports traces makes spans
+of both.
 """
 
 from fairlead.routing.contracts.requests import RoutingRequest
@@ -10,8 +10,8 @@ from fairlead.values import value
 class TracedRequest:
     """A request whose decision is kept and which belongs to a trace. Times are Unix seconds.
 
-    `first_token_at` is None if no first token was seen, as of answers that are not streamed. `prefilled_at` is when a
-    prefill instance had computed the prompt for another one that decodes, None if one instance did both.
+    `first_token_at` is None if no first token was seen, for example for answers that are not streamed. `prefilled_at`
+    is when a prefill instance had computed the prompt for another instance that decodes, None if one instance did both.
     """
 
     decision: str

@@ -1,8 +1,8 @@
 """Pools as vectors: one entry per candidate, in order of id, so that a policy that reads all instances costs about as
 much with 512 instances as with 64.
 
-A policy of this kind is a formula over vectors and a pick: `lowest` costs, or `highest` scores. Vectors belong to the
-view and are valid until the next event; a policy computes new ones from them and never writes into them.
+Such a policy is a formula over vectors and a pick: `lowest` costs, or `highest` scores. Vectors belong to the view and
+are valid until the next event; a policy computes new vectors from them and never writes into them.
 """
 
 from array import array
@@ -31,15 +31,15 @@ FloatVector = npt.NDArray[np.float64]
 class PoolVectors:
     """Counters of the candidates.
 
-    `requests` are those waiting, prefilling and decoding; `waiting` those in this router's queue; `queued` those whose
-    prefill has not begun.
+    `requests` counts the requests waiting, prefilling and decoding; `waiting` those in this router's queue; `queued`
+    those whose prefill has not begun.
     """
 
     loads: tuple[InstanceLoad, ...]
     pending: IntVector
     """Uncached prompt tokens that are queued or sent and have no first token yet."""
     pending_microseconds: IntVector
-    """The pending prefills as predicted time."""
+    """Predicted time of the pending prefills."""
     decode_tokens: IntVector
     requests: IntVector
     queued: IntVector
@@ -47,7 +47,7 @@ class PoolVectors:
     sessions: IntVector
     """Number of sessions bound to each instance."""
     wait_seconds: FloatVector
-    """The part of the pending time that a new request would wait for: all but the late requests. The elapsed part is
+    """The part of the pending time for which a new request would wait: all but the late requests. The elapsed part is
     not subtracted; see `done_seconds`.
     """
     under_way_since: FloatVector
@@ -76,8 +76,8 @@ class PoolVectors:
     share_of: Callable[[InstanceLoad], float]
     counts: "tuple[array[int], ...]"
     measures: "tuple[array[float], ...]"
-    """The memory of the vectors above, in order, as Python arrays: writing single entries is three times as fast in
-    them.
+    """The Python arrays behind the vectors above, in the same order: writing single entries is three times as fast in
+    the arrays.
     """
 
     @staticmethod
@@ -168,8 +168,8 @@ class PoolVectors:
             self._add(load.others, index)
 
     def _add(self, others: OthersLoad, index: int) -> None:
-        """Add other routers' work to this router's counts. The tie-break by decodes uses this router's own counts: with
-        figures that all routers receive at once, all would break ties alike.
+        """Add other routers' work to this router's counts. The counts of decodes, by which ties are broken, stay this
+        router's own: with figures that all routers receive at once, all routers would break ties alike.
         """
         pending, pending_microseconds, _, requests, *_ = self.counts
         wait_seconds, _, _, _, _, _, decode_share, rests, _ = self.measures
@@ -181,7 +181,7 @@ class PoolVectors:
 
 
 def misses(prompt_tokens: int, hits: IntVector) -> IntVector:
-    """Tokens to compute per instance, at least one."""
+    """Return the number of tokens to compute per instance, at least one."""
     return np.maximum(1, prompt_tokens - hits)
 
 
@@ -200,16 +200,16 @@ def highest(scores: IntVector | FloatVector, count: int, *ties: IntVector | Floa
 
 
 def normalised(values: IntVector | FloatVector) -> FloatVector:
-    """Values as shares of the largest; zeros when that is zero."""
+    """Return the values as shares of the largest; zeros when the largest is zero."""
     largest = float(values.max()) if len(values) else 0.0
     return values / largest if largest > 0 else np.zeros(len(values))
 
 
 class Overtaking(Protocol):
-    """The work that waits for instances and would be sent after a certain request."""
+    """A query for the work that waits for instances and would be sent after a certain request."""
 
     def at(self, instance: str) -> Overtaken:
-        """The work that waits for this instance."""
+        """Return the work that waits for this instance."""
 
     def microseconds(self, instances: Sequence[str]) -> FloatVector:
         """Predicted time of all prefills that wait for each instance, in microseconds."""

@@ -1,5 +1,5 @@
-"""What a policy compares, as data: terms with unit and direction, limits, and the rules that decide, each with the
-conditions that held when it did.
+"""The values that a policy compares, as data: terms with unit and direction, limits, and the rules that decide, each
+with the conditions under which it applied.
 
 A decision names its rule; from the recorded terms and limits anyone can check that the rule leads to the chosen
 instance.
@@ -20,7 +20,7 @@ class Better(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """A figure that each candidate has. `words` name it in a sentence."""
+    """A figure that each candidate has. `words` name the figure in a sentence."""
 
     name: str
     words: str
@@ -50,8 +50,8 @@ PASSED_OVER = "passed-over"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Compares a `term` of the candidate `of` (the chosen instance, or the one passed over) with `against`: a limit by
-    its name, or `chosen` for the chosen instance's value of the same term.
+    """A comparison of a `term` of the candidate `of` (the chosen instance, or the one passed over) with `against`: a
+    limit, named, or `chosen` for the chosen instance's value of the same term.
 
     If `term` itself names a limit, two numbers of the decision are compared.
     """
@@ -81,8 +81,9 @@ class DecisionRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyTerms:
-    """All terms, limits and rules by which a policy's decisions are recorded. `total` is the term it compares by
-    default, None if it compares none; `parts` are terms whose sum it is, empty when it is not a sum.
+    """All terms, limits and rules by which a policy's decisions are recorded. `total` is the term that the policy
+    compares by default, None if it compares none; `parts` are the terms that add up to `total`, empty if it is not a
+    sum.
     """
 
     rules: tuple[DecisionRule, ...]
@@ -105,7 +106,9 @@ GAIN_TOO_SMALL = "gain-too-small"
 NOT_RECORDED = "not-recorded"
 """The rule of decisions made before rules were recorded."""
 NOT_WEIGHED = "not-weighed"
-"""The rule of decisions whose candidates were not recorded, because at that time there was no reason to keep them."""
+"""The rule of decisions whose candidates were not recorded, because when they were made there was no reason to keep
+them.
+"""
 NOBODY = "nobody"
 """The rule of decisions without an instance to choose."""
 

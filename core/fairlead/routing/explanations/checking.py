@@ -1,5 +1,5 @@
-"""Does a recorded decision contradict itself? The choice is computed again from its rule, terms and limits, and
-compared with the record.
+"""Checks whether a recorded decision contradicts itself: the choice is computed again from its rule, terms and limits,
+and compared with the record.
 """
 
 from math import isclose, isfinite
@@ -29,7 +29,7 @@ from fairlead.routing.explanations.explaining import (
 
 
 def contradictions(decision: WeighedDecision, parts: tuple[str, ...], considered: int, reason: str) -> list[str]:
-    """Contradictions in the record, in words; empty if there are none. `parts` are the terms that add up to
+    """Return the contradictions in the record, in words; empty if there are none. `parts` are the terms that add up to
     the total.
     """
     if decision.rule.code in {NOT_RECORDED, NOT_WEIGHED, NOBODY}:
@@ -99,7 +99,7 @@ def _rule(decision: WeighedDecision) -> list[str]:
 
 
 def _reason(decision: WeighedDecision, reason: str) -> list[str]:
-    """Whether the recorded reason fits the numbers."""
+    """Check whether the recorded reason fits the numbers."""
     chosen = candidate(decision, decision.target)
     assert chosen is not None
     wrong = {

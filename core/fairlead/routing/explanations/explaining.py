@@ -49,7 +49,7 @@ class LimitInForce(Protocol):
 
 
 class WeighedDecision(Protocol):
-    """The public record of a decision, from which its sentence is made."""
+    """The public record of a decision, from which a sentence is made."""
 
     @property
     def chosen(self) -> str: ...
@@ -99,7 +99,7 @@ class WeighedDecision(Protocol):
 
 
 def explain(decision: WeighedDecision) -> str:
-    """Why the chosen instance was chosen, and whether the prediction came true."""
+    """Say why the chosen instance was chosen, and whether the prediction came true."""
     chosen = candidate(decision, decision.target)
     sentences = [f"{decision.target} was chosen: {decision.rule.because}."]
     if chosen is None:
@@ -132,7 +132,7 @@ _TIERS = {"host_tokens": "in processor memory", "disk_tokens": "on disk", "remot
 
 
 def _tiers(chosen: Candidate) -> str:
-    """Which of the held tokens are not on the GPU, and how long they take to load."""
+    """Say which of the held tokens are not on the GPU, and how long they take to load."""
     held = [f"{chosen.terms[name]:,.0f} {where}" for name, where in _TIERS.items() if name in chosen.terms]
     if not held:
         return ""
@@ -167,7 +167,7 @@ def limit_of(decision: WeighedDecision, name: str) -> LimitInForce | None:
 
 
 def sides(decision: WeighedDecision, condition: Comparison, chosen: Candidate) -> tuple[float | None, float | None]:
-    """The two numbers a condition compares."""
+    """Return the two numbers that a condition compares."""
     subject = candidate(decision, decision.passed_over) if condition.of == PASSED_OVER else chosen
     own = limit_of(decision, condition.term)
     left = own.value if own is not None else None if subject is None else value_of(subject, condition.term)
@@ -182,7 +182,7 @@ def holds(condition: Comparison, left: float, right: float) -> bool:
 
 
 def eligible(decision: WeighedDecision) -> list[Candidate]:
-    """Candidates the rule chose among."""
+    """Return the candidates among which the rule chose."""
     among = decision.rule.among
     limit = None if among is None else limit_of(decision, among.against)
     if among is None or limit is None:
@@ -221,8 +221,8 @@ def runner_up(decision: WeighedDecision, chosen: Candidate) -> Candidate | None:
 
 
 def in_words(value: float, unit: Unit, digits: int = 2) -> str:
-    """A value with its unit: `6.90 s`, `42 ms`, `3,584 tokens`, `46 %`. Of tokens, a value below zero
-    is by how much more are committed than fit.
+    """Return a value with its unit: `6.90 s`, `42 ms`, `3,584 tokens`, `46 %`. A negative number of tokens says by how
+    many more tokens are committed than fit.
     """
     if unit is Unit.TOKENS and value < 0:
         return f"over-committed by {in_words(-value, unit, digits)}"
@@ -263,7 +263,9 @@ def _comparison(decision: WeighedDecision, chosen: Candidate) -> str:
 
 
 def _overridden(decision: WeighedDecision, chosen: Candidate) -> str:
-    """If the rule compares nothing, it overrides the score: says so if the score would have chosen another instance."""
+    """Say that the score would have chosen another instance, if the rule compares nothing and so overrides the
+    score.
+    """
     total = term_of(decision, TOTAL)
     if total is None or chosen.total is None:
         return ""

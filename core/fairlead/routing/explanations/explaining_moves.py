@@ -37,7 +37,7 @@ TRIGGERS = {
     BindingReason.OPERATOR: "a person asked for it",
     BindingReason.PREFIX_COPIED: "many sessions begin with it, and the target did not hold it",
 }
-"""Why something moved, by trigger."""
+"""The reasons for moves, by trigger."""
 
 _PLACES = frozenset({BindingReason.RING_CHANGE, BindingReason.PREFIX_KEY, BindingReason.OFF_RING})
 """Triggers of moves that follow the prefix's place on the ring."""
@@ -105,11 +105,11 @@ class TimedMove(CausedMove, Protocol):
 
 
 HANDED_OVER = "A router handed it over before its next turn: it asked the target for the session's last prompt."
-"""What `Move.handed_over` says in words."""
+"""The sentence for `Move.handed_over`."""
 
 
 def explain_move(move: TimedMove, what: str) -> str:
-    """What moved and why, the prediction, and the result. `what` is the session or the request."""
+    """Say what moved and why, what was predicted, and what resulted. `what` is the session or the request."""
     if move.trigger == BindingReason.PREFIX_COPIED:
         return f"A prefix was copied from {move.source} to {move.target}: {cause(move)}. {transfer_in_words(move)}"
     along = " ".join(filter(None, (HANDED_OVER if move.handed_over else "", transfer_in_words(move))))
@@ -126,7 +126,9 @@ NOT_MOVED = {
 
 
 def transfer_in_words(move: TimedMove) -> str:
-    """Whether the KV cache was transferred, how long that took and what was predicted; "" if no transfer was tried."""
+    """Say whether the KV cache was transferred, how long that took and what was predicted; "" if no transfer
+    was tried.
+    """
     if move.cache is None or move.transfer_seconds is None:
         return ""
     took = f"after {_words(move.transfer_seconds)}"
@@ -141,7 +143,9 @@ def transfer_in_words(move: TimedMove) -> str:
 
 
 def cause(move: TimedMove) -> str:
-    """Why it moved: the figure that decided and the threshold that it crossed, if they are recorded."""
+    """Say why the session or request moved: the figure that decided and the threshold that it crossed, if they are
+    recorded.
+    """
     known = {reason.value: reason for reason in BindingReason}
     trigger = known.get(move.trigger)
     if trigger is None:
@@ -155,7 +159,7 @@ def cause(move: TimedMove) -> str:
 
 
 def cause_facts(move: TimedMove) -> list[tuple[str, str]]:
-    """The recorded numbers of the cause, each with its name; empty for moves without numbers."""
+    """Return the recorded numbers of the cause, each with its name; empty for moves without numbers."""
     found: list[tuple[str, str]] = []
     if move.crossed is not None and move.threshold is not None and move.crossed_unit is not None:
         crossed, threshold = pair_in_words(move.crossed, move.threshold, Unit(move.crossed_unit))
@@ -169,7 +173,7 @@ def cause_facts(move: TimedMove) -> list[tuple[str, str]]:
 
 
 def promise(move: TimedMove) -> str:
-    """The predicted seconds of staying and of moving; a predicted loss is named as a loss."""
+    """State the predicted seconds of staying and of moving; a predicted loss is named as a loss."""
     stay, go, benefit = move.predicted_source_ttft_seconds, move.predicted_target_ttft_seconds, move.benefit_seconds
     if stay is None or go is None or benefit is None:
         return "No time was predicted for staying."
@@ -180,10 +184,10 @@ def promise(move: TimedMove) -> str:
 
 
 def verdict(move: TimedMove) -> str:
-    """Whether moving was faster than predicted for staying, and whether that had been foreseen."""
+    """Say whether moving was faster than predicted for staying, and whether that had been predicted."""
     stay, actual = move.predicted_source_ttft_seconds, move.actual_ttft_seconds
     if actual is None:
-        return "Whether it was faster is not known: no first token was reported for the request that went."
+        return "Whether it was faster is not known: no first token was reported for the moved request."
     if stay is None:
         return f"Whether it was faster is not known; the first token came after {_words(actual)}."
     if actual >= stay:

@@ -1,4 +1,4 @@
-"""What happened to the request of a decision, in sentences that use nothing but what was recorded."""
+"""Says what happened to the request of a decision, in sentences that use nothing but what was recorded."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -30,19 +30,19 @@ shown as they are.
 
 
 def fate(decision: SampledDecision[Any, Any]) -> str:
-    """What happened to the request and how it ended; "" if that was not recorded."""
+    """Say what happened to the request and how it ended; "" if that was not recorded."""
     return " ".join(_sentences(decision))
 
 
 def attempt_in_words(attempt: Attempt) -> str:
-    """Example: `i0 was lost after 1.20 s`."""
+    """Describe a failed attempt, for example `i0 was lost after 1.20 s`."""
     how = FAILURES.get(attempt.failure, f"failed it ({attempt.failure})")
     return f"{target_of(attempt.instance, attempt.rank)} {how} after {in_words(attempt.after_seconds, Unit.SECONDS)}"
 
 
 def continuation_in_words(one: Continuation) -> str:
-    """Example: `The answer, of which 12 tokens were given, went on at i1 after 0.40 s; 900 tokens were
-    computed again.`
+    """Describe a continuation, for example `The answer, of which 12 tokens were given, went on at i1 after 0.40 s; 900
+    tokens were computed again.`
     """
     given = f", of which {one.carried_tokens} tokens were given," if one.carried_tokens else ""
     target, source = target_of(one.target, one.target_rank), target_of(one.source, one.source_rank)
@@ -90,13 +90,15 @@ WHY_KEPT = {
 
 
 def kept_in_words(decision: SampledDecision[Any, Any]) -> str:
-    """Why the decision is kept, and how many requests it represents."""
+    """Say why the decision is kept, and how many requests it represents."""
     weight = 1 / decision.sample_rate
     stands = "" if weight < 1.005 else f"; it stands for {weight:,.1f} such requests"
     return f"{WHY_KEPT[decision.kept]}{stands}"
 
 
 def whole_story(weighed: WeighedDecision, kept: SampledDecision[Any, Any]) -> str:
-    """Why the chosen instance was chosen, and how the request ended. The argument is both kinds of record."""
+    """Say why the chosen instance was chosen, and how the request ended. The caller passes the record of the decision
+    as both arguments.
+    """
     why = explain(weighed) if kept.chosen else "No instance could take the request."
     return f"{why} {fate(kept)}".rstrip()

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 
 FAR_OFF_FACTOR = 2.0
 FAR_OFF_SECONDS = 0.5
-"""A prediction is called far off if it is wrong by this factor and by this many seconds."""
+"""Seconds by which a prediction must be wrong, besides the factor, to be called far off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
     """Predicted and actual TTFT in seconds, without the time that the request was held.
 
-    `elsewhere`: another instance than the chosen one computed the prompt. The prediction was not about that instance,
-    so it is never called wrong.
+    `elsewhere`: another instance than the chosen one computed the prompt. The prediction was not made for that
+    instance, so it is never called wrong.
     """
 
     predicted_seconds: float
@@ -31,8 +31,8 @@ class Forecast:
 
 
 def forecast(predicted_seconds: float, ttft_seconds: float | None, held_seconds: float | None, *, elsewhere: bool) -> Forecast | None:
-    """The forecast of a decision. A request is held before a decision is made, so the prediction is compared with the
-    rest of the TTFT. None if no first token was reported.
+    """Return the forecast of a decision; None if no first token was reported. A request is held before a decision is
+    made, so the prediction is compared with the rest of the TTFT.
     """
     if ttft_seconds is None:
         return None

@@ -27,8 +27,8 @@ class LimitValue(Limit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """The rule, terms and limits of a recorded decision, looked up: all that a sentence or a check needs besides the
-    candidates.
+    """The rule, terms and limits of a recorded decision, looked up. With the candidates, a sentence or a check needs
+    nothing else.
     """
 
     rule: DecisionRule
@@ -63,7 +63,7 @@ def rule_of(known: PolicyTerms | None, code: str) -> DecisionRule | None:
 
 
 def terms_of(known: PolicyTerms | None) -> dict[str, Term]:
-    """Terms by name: the common ones, those of tiers, the policy's own and its total."""
+    """Return the terms by name: the common terms, those of tiers, the policy's own terms and its total."""
     found = {term.name: term for term in (*COMMON_TERMS, *TIER_TERMS)}
     if known is not None:
         found |= {term.name: term for term in known.terms}

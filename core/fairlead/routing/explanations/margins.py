@@ -1,4 +1,4 @@
-"""The chosen instance's lead over the next best one, in the term that decided between them."""
+"""The chosen instance's lead over the next best instance, in the term that decided between them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,8 +8,8 @@ from fairlead.routing.explanations.explaining import WeighedDecision, candidate,
 
 
 class Standing(StrEnum):
-    """How the chosen instance compares with the other: `ahead` by the rule's own order or by the score if the rule
-    ignores it, `equal` in every term the rule compares, `behind` in a score that the rule overrides.
+    """How the chosen instance compares with the next best: `ahead` by the rule's own order, or by the score if the rule
+    ignores the score; `equal` in every term that the rule compares; `behind` in a score that the rule overrides.
     """
 
     AHEAD = "ahead"
@@ -19,9 +19,9 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Margin:
-    """The chosen candidate's value of `term`, and that of `other`, the best of the rest.
+    """The chosen candidate's value of `term`, and the value of `other`, the best of the remaining candidates.
 
-    `by_rule` says that the rule compared them; otherwise `term` is the score, which did not decide.
+    `by_rule` says that the rule compared the two; otherwise `term` is the score, which did not decide.
     """
 
     standing: Standing

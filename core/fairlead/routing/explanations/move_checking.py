@@ -1,6 +1,7 @@
-"""Does a recorded move contradict its own cause? Each trigger is compared with the numbers beside
+"""Checks whether a recorded move contradicts its own cause: each trigger is compared with the numbers recorded beside
+it.
 
-it. Moves recorded by earlier releases have no numbers; only their other fields are checked.
+Moves recorded by earlier releases have no numbers; only their other fields are checked.
 """
 
 from typing import Protocol

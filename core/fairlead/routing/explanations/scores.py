@@ -1,4 +1,4 @@
-"""The candidates of a decision on one scale, for those who know no policy."""
+"""The candidates of a decision on one scale, for readers who do not know the policy."""
 
 from collections.abc import Sequence
 
@@ -7,8 +7,9 @@ from fairlead.routing.contracts.weighing import Better, PolicyTerms
 
 
 def relative_scores(known: PolicyTerms | None, candidates: Sequence[CandidateScore]) -> dict[str, float]:
-    """From 1 for the best of the compared candidates to 0 for the worst, by the total that their policy compares; all
-    have 1 if none is better. Empty where the policy compares no total, or is not known.
+    """Return each candidate's score: from 1 for the best of the compared candidates to 0 for the worst, by the total
+    that their policy compares; 1 for all if their totals are equal. Empty if the policy compares no total, or is not
+    known.
     """
     totals = {one.instance: one.total for one in candidates if one.total is not None}
     if known is None or known.total is None or not totals:

@@ -1,4 +1,4 @@
-"""The length of each tenant's answers, measured on those that finished."""
+"""Lengths of each tenant's answers, measured on finished answers."""
 
 WEIGHT = 0.05
 """Weight of one answer in its tenant's mean; a tenant's first answers weigh more."""

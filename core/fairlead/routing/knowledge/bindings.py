@@ -1,9 +1,9 @@
 """Session bindings as one router knows them: a session's KV home, its version, and when it was last used.
 
 The API decides. A change made here is optimistic: it takes effect at once and stays pending until the API reports its
-id as the binding in force, or another writer's newer binding, which replaces ours. Each change names the newest version
-from the API and the pending change it follows, so that the API can see exactly what this router knew
-(`fairlead.binding_races`).
+id as the binding in force, or reports a newer binding by another writer, which replaces this router's. Each change
+names the newest version from the API and the pending change it follows, so that the API can see exactly what this
+router knew (`fairlead.binding_races`).
 
 The API stores an instance and a rank; here a home is a target (`fairlead.targets`). The API's rank is kept too: the
 target can be determined only once the ranks of the instance are known.
@@ -20,25 +20,29 @@ from fairlead.tables import PoolKey
 from fairlead.targets import chosen_rank, instance_of, rank_of, target_of
 
 REFRESHES_PER_TTL = 4
-"""Within its TTL, an active session that does not move is reported this many times."""
+"""Number of times within its TTL that an active session is reported although it does not move."""
 
 MOST_TOLD = 5_000
-"""Sessions of a pool that are reported at once when the API turns out to lack them."""
+"""Maximum number of a pool's sessions that are reported at once when the API turns out to lack them."""
 MOST_PENDING = 32
-"""Own changes of a session that are kept until the API answers; while the API is unreachable, older ones are only
-counted.
+"""Number of a session's own changes that are kept until the API answers; while the API is unreachable, older ones are
+only counted.
 """
 
 
 @dataclass(slots=True)
 class _Known:
     binding: Binding
-    """Its `instance` is the target; its `rank` is the reported or chosen rank, even if the target is not known yet."""
+    """The session's binding. Its `instance` is the target; its `rank` is the reported or chosen rank, even if the
+    target is not known yet.
+    """
     used_at: float
     group: tuple[str | None, bool]
-    """The owner whose requests it has here, None if it has none, and whether it has more than one."""
+    """The owner whose requests use the session here, None without an owner, and whether the session has had several
+    requests.
+    """
     reported_at: float
-    """When the API last heard from this router about the session, or informed it."""
+    """When this router last reported the session to the API."""
     confirmed_version: int = 0
     """The newest version received from the API."""
     pending: list[BindingChange] = field(default_factory=list)
@@ -46,9 +50,9 @@ class _Known:
     forgotten: int = 0
     """Number of older own changes without an answer that are no longer kept in `pending`."""
     ended: bool = False
-    """Whether the API has reported that no instance holds the session, while pending changes may still take it."""
+    """Whether the API has reported that no instance holds the session. Pending changes may still give it a home."""
     held_back: bool = False
-    """Whether the API has not heard of it, as its owner has made up too many."""
+    """Whether the session is not reported to the API yet, because its owner has too many sessions of one request."""
     is_served: bool = False
     """Whether this router has served a turn of the session."""
     asked: str | None = None
@@ -58,20 +62,20 @@ class _Known:
 
 
 ELSEWHERE = None, False
-"""Sessions that only other routers have requests of."""
+"""The group of sessions of which only other routers have requests."""
 LOOK_AGAIN = 256
-"""After this many sessions are forgotten for too many, the largest group of sessions is looked for again."""
+"""Number of sessions to forget, because there are too many, before the largest group is determined again."""
 
 
 class SessionBindings:
     """Bindings of one pool, forgotten `ttl_seconds` after their last use.
 
-    Beyond `limit`, the largest group forgets its least recently used session. The sessions of each owner are two
-    groups, those of one request and the others; those of other routers' requests are one more. So a client that makes
-    up names has its own forgotten. While an owner has more than half of the limit in sessions of one request, a
-    further one is reported only at its second request.
+    Beyond `limit`, the largest group forgets its least recently used session. The sessions of each owner form two
+    groups: those with one request and those with more. The sessions of other routers' requests form one more group. So
+    a client that invents names has its own sessions forgotten. While the sessions of one request of an owner exceed
+    half of the limit, a further session is reported only at its second request.
 
-    Keeps `InstanceLoad.sessions` of its loads equal to the number of sessions bound there, and adds instances whose
+    Keeps `InstanceLoad.sessions` of the loads equal to the number of sessions bound there, and adds instances whose
     number changes to `changed`. Instances here are targets.
     """
 
@@ -99,14 +103,14 @@ class SessionBindings:
         return len(self._known)
 
     def get(self, session: str) -> Binding | None:
-        """The session's binding, None when it has none."""
+        """Return the session's binding; None if it has none."""
         known = self._known.get(session)
         return None if known is None else known.binding
 
     def follow_ranks(self, ranked: Mapping[str, Sequence[str]]) -> None:
-        """These instances have several data-parallel ranks as targets; every other instance is one target. Sessions
-        stay at their instances, and at their ranks if these are known; a session without a known rank gets one by its
-        name, the same at every router.
+        """Take over the instances that have several data-parallel ranks as targets; every other instance is one target.
+        Sessions stay at their instances, and at their ranks if these are known; a session without a known rank gets a
+        rank by its name, the same at every router.
         """
         if ranked == self._ranked:
             return
@@ -119,7 +123,9 @@ class SessionBindings:
                 self._count(target, 1)
 
     def _at_target(self, binding: Binding, known: _Known | None) -> Binding:
-        """The API's binding with the target for a home. If it names no rank, the session stays at the rank it had."""
+        """Return the API's binding with the target as its home. If the binding names no rank, the session stays at the
+        rank that it had.
+        """
         assert binding.instance is not None
         home = None if known is None else known.binding
         if binding.rank is None and home is not None and home.instance is not None and instance_of(home.instance) == binding.instance:
@@ -137,9 +143,9 @@ class SessionBindings:
         return self._counts.get(instance, 0)
 
     def touch(self, session: str, now: float, owner: str | None = None) -> BindingChange | None:
-        """The session was used, by another request of the owner if one is given.
+        """Record that the session was used, by another request of the owner if one is given.
 
-        Now and then this is worth telling the API, or it would forget a session that only ever stays.
+        Returns a change to report now and then, because the API would forget a session that only ever stays.
         """
         known = self._known.get(session)
         if known is None:
@@ -156,8 +162,9 @@ class SessionBindings:
         return self._sign_of_life(known, binding.instance, now)
 
     def missing(self, present: Collection[str], now: float) -> tuple[list[BindingChange], int]:
-        """Signs of life of the sessions that the API has confirmed and that are not `present` in its snapshot, each as
-        of its last use, and how many there are. Of more than `MOST_TOLD`, the others are reported when they are used.
+        """Return a change that reports each session that the API has confirmed and that is not `present` in its
+        snapshot, as of the session's last use; and the number of these sessions. If there are more than `MOST_TOLD`,
+        the others are reported when they are used.
         """
         lacking = [
             known
@@ -191,8 +198,8 @@ class SessionBindings:
     def bind(
         self, session: str, instance: str, reason: BindingReason, now: float, context_tokens: int, change_id: str, owner: str = ""
     ) -> BindingChange:
-        """Make `instance` the session's home, for a request of the owner, and return the change to report, under an id
-        that is unique forever.
+        """Make `instance` the session's home, for a request of the owner, and return the change to report. `change_id`
+        is the change's id, which must never be used again.
         """
         known = self._known.get(session)
         previous = None if known is None else known.binding
@@ -215,8 +222,8 @@ class SessionBindings:
         return change
 
     def give_up(self, session: str, now: float) -> BindingChange | None:
-        """The name turned out to be shared by several conversations: forget its home, and return the change that
-        records it; None for a name without a home.
+        """Forget the home of a name that turned out to be shared by several conversations, and return the change that
+        records this; None for a name without a home.
         """
         self.release(session)
         known = self._known.get(session)
@@ -227,12 +234,12 @@ class SessionBindings:
         return replace(change, shared=True)
 
     def is_held_back(self, session: str) -> bool:
-        """Whether the session's first change is not to be reported yet."""
+        """Return whether the session's first change is not to be reported yet."""
         known = self._known.get(session)
         return known is not None and known.held_back
 
     def release(self, session: str) -> BindingChange | None:
-        """The session's first change if it was held back: report it now, before any other."""
+        """Return the session's first change if it was held back: it must be reported now, before any other."""
         known = self._known.get(session)
         if known is None or not known.held_back:
             return None
@@ -241,7 +248,7 @@ class SessionBindings:
 
     def recall(self, change: BindingChange, now: float) -> None:
         """Repeat a change that this router made before it was restarted, and that the API may not have answered. Call
-        it with all such changes in their order, after the API's last state has arrived.
+        this with all such changes in their order, after the API's last state has arrived.
         """
         if change.stays:
             return
@@ -323,8 +330,8 @@ class SessionBindings:
         return 0
 
     def _give_way(self, known: _Known, place: int, binding: Binding) -> int:
-        """The change at `place`, or an earlier one that is no longer kept, lost. So all later changes lost too, and all
-        earlier ones are settled.
+        """Settle all pending changes when the change at `place`, or an earlier change that is no longer kept, has lost.
+        The changes after it have lost too. Returns the number of moves lost.
         """
         lost = sum(change.previous is not None for change in known.pending[place:])
         if place == 0:  # of those forgotten, as many are bound as there are versions before the winner's
@@ -367,7 +374,7 @@ class SessionBindings:
         return change
 
     def is_under_way(self, session: str) -> bool:
-        """Whether a turn of the session was served: here, or as far as is known by another router."""
+        """Return whether a turn of the session was served: here or, as far as is known, by another router."""
         known = self._known.get(session)
         return known is not None and (known.is_served or known.group == ELSEWHERE)
 
@@ -403,7 +410,7 @@ class SessionBindings:
         self._enter(session, known.group)
 
     def _enter(self, session: str, group: tuple[str | None, bool]) -> None:
-        """Count a session among the group's, and make room for it."""
+        """Count a session in the group, and make room for it."""
         members = self._groups.get(group)
         if members is None:
             members = self._groups[group] = OrderedDict()
@@ -420,7 +427,7 @@ class SessionBindings:
             del self._groups[group]
 
     def _forget_one(self, newest: str) -> None:
-        """Forget the least recently used session of the largest group, but not the newest of all."""
+        """Forget the least recently used session of the largest group, except the newest session of all."""
         self._forgotten += 1
         if self._forgotten % LOOK_AGAIN == 0 or self._largest not in self._groups:
             self._largest = max(self._groups, key=lambda group: len(self._groups[group]))
@@ -451,7 +458,9 @@ def _asked(binding: Binding) -> str | None:
 
 
 def _with_context(binding: Binding, context_tokens: int) -> Binding:
-    """Like `replace`, but three times as fast; every request that ends comes through here."""
+    """Return the binding with this context. Like `replace`, but three times as fast; every request that ends
+    calls it.
+    """
     return Binding(
         pool=binding.pool,
         session=binding.session,
@@ -468,6 +477,6 @@ def _with_context(binding: Binding, context_tokens: int) -> Binding:
 
 
 def _rank(binding: Binding) -> int | None:
-    """The rank of a home: that of the target, or the reported one while the instance's ranks are unknown."""
+    """Return the rank of a home: that of the target, or the reported rank while the instance's ranks are unknown."""
     found = None if binding.instance is None else rank_of(binding.instance)
     return binding.rank if found is None else found

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CircuitSettings:
-    """Number of failures in a row that opens a circuit; the first and longest time it stays open; how long a probe may
-    go without a verdict.
+    """Settings of a circuit: the number of failures in a row that opens it; the first and the longest time it stays
+    open; and how long a probe may go without a verdict.
     """
 
     failures: int = 3
@@ -42,7 +42,9 @@ class Circuit:
         return self._open
 
     def admits(self, now: float) -> bool:
-        """Whether a request may be dispatched now: closed, or half open without a probe in flight."""
+        """Return whether a request may be dispatched now: the circuit is closed, or half open without a probe in
+        flight.
+        """
         return self.broken_until <= now
 
     def is_probe(self, request_id: str) -> bool:
@@ -50,8 +52,8 @@ class Circuit:
         return self._open and self._probe == request_id
 
     def dispatched(self, request_id: str, now: float) -> None:
-        """A request was sent: in a half-open circuit it is the probe, and no other request is sent until its outcome is
-        known.
+        """Record that a request was sent. In a half-open circuit the request is the probe, and no other request is sent
+        until its outcome is known.
 
         A request that is sent before the backoff ends, because all other circuits are open too, is not a probe.
         """
@@ -68,12 +70,14 @@ class Circuit:
             self.broken_until = now
 
     def suspected(self, now: float) -> None:
-        """Record that the probe failed, perhaps through its own fault: the next probe waits as long as this one did."""
+        """Record that the probe failed, perhaps through its own fault: the next probe is sent after the same wait as
+        this one.
+        """
         self._probe = None
         self.broken_until = now + self._backoff
 
     def probe_failed(self, now: float) -> None:
-        """Record that the probe failed through the instance's fault: the next probe waits twice as long."""
+        """Record that the probe failed through the instance's fault: the next probe is sent after twice the wait."""
         if self._open:
             self._backoff = min(self._backoff * 2, self._settings.longest_backoff_seconds)
             self.broken_until = max(self.broken_until, now + self._backoff)
@@ -87,14 +91,16 @@ class Circuit:
         self.broken_until = 0.0
 
     def lives(self) -> None:
-        """Record that an earlier answer continued: failures so far are not consecutive. An open circuit stays open."""
+        """Record that an answer begun earlier continued: failures so far are not consecutive. An open circuit stays
+        open.
+        """
         if not self._open:
             self.failures = 0
 
     def failed(self, now: float, beside: int = 0) -> None:
         """Record a failure of the instance. After enough failures in a row the circuit opens; the number needed grows
-        with each request that still runs `beside` it. A half-open circuit opens again for twice as long. An open one
-        does not change.
+        with each request that still runs `beside` the failed one. A half-open circuit opens again for twice as long. An
+        open circuit does not change.
         """
         self.failures += 1
         if self._open:
@@ -107,8 +113,8 @@ class Circuit:
             self.broken_until = now + self._backoff
 
     def excused(self) -> None:
-        """Record that a counted failure was not the instance's. If the circuit would not have opened without it and has
-        had no probe since, it may close.
+        """Record that a counted failure was not the instance's. If the circuit would not have opened without that
+        failure and has had no probe since, it may close.
         """
         self.failures = max(0, self.failures - 1)
         untried = self._probe is None and self._backoff == self._settings.backoff_seconds

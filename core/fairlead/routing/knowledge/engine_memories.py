@@ -1,7 +1,7 @@
-"""Observations of engines in a form that outlives the router: routers keep them on disk, and the control API has its
-own.
+"""Observations of engines in a form that outlives the router: each router keeps them on disk, and the control API keeps
+a copy of its own.
 
-A router that starts uses the newest of them until it has measured the same itself. The danger is that the pool has
+A router that starts uses the newest observations until it has measured the same itself. The danger is that the pool has
 other engines now. So values that are implausible, older than a week, or from another pool, model or revision are
 ignored; and the first few prefills, answers and prompts replace the remembered figures, however much they differ.
 """
@@ -24,11 +24,11 @@ PLAUSIBLE: Mapping[str, tuple[float, float]] = {
 """Plausible range of each figure. Figures without an entry here are not remembered."""
 
 MOST_DECLARED = 64.0
-"""Maximum bytes per token that a pool can declare, and so count by."""
+"""Maximum bytes per token that a pool can declare."""
 
 
 def keep(table: RoutingTable, known: EngineCapability, decode_fit: tuple[float, ...], now: float) -> EngineMemory:
-    """What this router itself measured on the engines of `table`; token counts are in that table's tokens."""
+    """Return what this router itself measured on the engines of `table`; token counts are in that table's tokens."""
     return EngineMemory(
         pool=table.pool,
         uid=table.uid,
@@ -42,8 +42,8 @@ def keep(table: RoutingTable, known: EngineCapability, decode_fit: tuple[float, 
 
 
 def believed(memory: EngineMemory, table: RoutingTable, now: float) -> EngineMemory | None:
-    """The part of a memory that still holds for the engines of `table`, counted in its tokens, with its present age;
-    None if nothing does.
+    """Return the part of a memory that still holds for the engines of `table`, counted in its tokens, with its present
+    age; None if no part does.
     """
     ours = _revisions(table)
     others = bool(memory.revisions and ours) and not set(memory.revisions) & set(ours)
@@ -59,7 +59,9 @@ def believed(memory: EngineMemory, table: RoutingTable, now: float) -> EngineMem
 
 
 def joined(first: EngineMemory | None, second: EngineMemory | None) -> EngineMemory | None:
-    """Joins two memories: each figure comes from the better source or, of equal sources, from the newer observation."""
+    """Join two memories: each figure is taken from the better source or, if the sources are equal, from the newer
+    observation.
+    """
     if first is None or second is None:
         return first or second
     both = {one.name: newest(getattr(first.known, one.name), getattr(second.known, one.name)) for one in fields(EngineCapability)}
@@ -70,7 +72,9 @@ def joined(first: EngineMemory | None, second: EngineMemory | None) -> EngineMem
 
 
 def decode_coefficients(memory: EngineMemory) -> tuple[float, ...]:
-    """The fitted coefficients of a decode step, or else those of a constant step time; empty if neither is known."""
+    """Return the fitted coefficients of a decode step, or else those of a constant step time; empty if neither is
+    known.
+    """
     step = memory.known.decode_step_seconds.observed
     if step is None:
         return ()
@@ -91,7 +95,7 @@ def _within(figure: Figure, least: float, most: float) -> Figure:
 
 
 def _counted(memory: EngineMemory, bytes_per_token: float) -> EngineMemory:
-    """The same memory, counted in tokens of this many bytes."""
+    """Return the same memory, counted in tokens of this many bytes."""
     times, speed, fit = memory.counted_by / bytes_per_token, memory.known.prefill_tokens_per_second, memory.decode_fit
     if times == 1.0:
         return memory

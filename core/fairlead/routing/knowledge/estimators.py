@@ -41,12 +41,12 @@ LONGEST_STEP_SECONDS = 10.0
 LONGEST_PREFILL_SECONDS = 600.0
 """Longest plausible prefill; a longer one means that the engine stood still."""
 STEPS_OBSERVED = 24
-"""Observations after which decode steps count as known. A fit to so few observations says little more than their mean,
-but that is within a fifth of the truth in a full pool. Waiting for more is worse: until then no time is reserved for
-decodes.
+"""Number of observations after which decode steps count as known. A fit to this few observations says little more than
+their mean, but in a full pool the mean is within a fifth of the truth. Waiting for more is worse: until then no time is
+reserved for decodes.
 """
 RECALLED_UNTIL = 100
-"""Number of observations after which a fit no longer uses a recalled one as its prior."""
+"""Number of observations after which a fit no longer uses a recalled fit as its prior."""
 MOST_TOKENS = 10_000_000.0
 """Upper bound for context tokens: more than any engine holds."""
 MOST_REQUESTS = 100_000.0
@@ -58,7 +58,7 @@ NO_STEP = (0.0, 0.0, 0.0)
 
 
 class _Mean:
-    """A weighted mean of recent observations; None before the first."""
+    """A weighted mean of recent observations; None before the first observation."""
 
     __slots__ = ("sum", "weight")
 
@@ -91,7 +91,7 @@ class _Observed:
         self.declared_error = _Mean()
 
     def observe(self, tokens: int, seconds: float, learnt: float | None, declared: float | None, now: float) -> None:
-        """Add a prefill: its tokens, its seconds, and the seconds that were predicted."""
+        """Add an observation: its tokens, its seconds, and the seconds that were predicted."""
         self.samples += 1
         self.observed_at = now
         mean = self.seconds_per_token  # written out, as calls of `observe` would be ten for each streamed request
@@ -149,12 +149,12 @@ class _ObservedByInstance:
 
 
 class PrefillTimes:
-    """Prefill seconds of one instance alone with a prompt.
+    """Estimates of the seconds that a prompt's prefill takes on an instance that does nothing else.
 
     `speed`, in tokens per second, is used for predictions and choices: the measured speed once there are enough
-    prefills, else the `recalled` one, else the declared one. `observed_speed` is one of the first two, or None; only it
-    may justify refusing, moving or scaling. With another `form` than `configured`, predictions come from a fit as soon
-    as there are enough observations.
+    prefills, else the `recalled` one, else the declared one. `observed_speed` is the measured or the recalled speed, or
+    None; only this speed may justify refusing, moving or scaling. With a `form` other than `configured`, predictions
+    come from a fit as soon as there are enough observations.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class PrefillTimes:
 
     @property
     def samples(self) -> int:
-        """The prefills observed."""
+        """Number of prefills observed."""
         return self._observed.all.samples
 
     @property
@@ -211,7 +211,7 @@ class PrefillTimes:
         return bounded
 
     def declare(self, engine: EngineFacts) -> None:
-        """The pool declares another speed; measurements stay."""
+        """Take over the speed that the pool declares now; measurements stay."""
         self._declared = engine.prefill_tokens_per_second
         self._go_by_best()
 
@@ -221,13 +221,15 @@ class PrefillTimes:
         return self.speeds.tokens_per_second is not None or self.whole.tokens_per_second is not None
 
     def recall(self, figure: Figure, now: float) -> None:
-        """Use this earlier figure until the speed is measured here; drop an earlier one if it is unknown."""
+        """Use this earlier figure until the speed is measured here; an unknown figure removes an earlier
+        recalled one.
+        """
         self.recalled.take(figure, now)
         self._go_by_best()
 
     def observe(self, instance: str, prompt_tokens: int, hit_tokens: int, seconds: float, now: float = 0.0) -> None:
-        """Add the duration of a prefill. Impossible times and lengths are ignored. The fit is updated
-        only on request.
+        """Add the duration of a prefill. Impossible times and lengths are ignored. The fit is updated only on
+        request.
         """
         if not (seconds >= 0 and isfinite(seconds) and 0 < prompt_tokens <= MOST_TOKENS):
             return
@@ -270,7 +272,7 @@ class PrefillTimes:
         return best(self.speeds.figure(now), self.whole.figure(now))
 
     def report(self, instance: str | None = None) -> EstimateReport:
-        """Seconds per prefilled token, and the errors of whole prefills: for an instance, or for all."""
+        """Report seconds per prefilled token, and the errors of whole prefills: for an instance, or for all."""
         report = self._observed.of(instance).report(self.form, self.fitted or self.observed_speed is not None)
         return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._took.value)
 
@@ -309,8 +311,8 @@ class PrefillTimes:
 
 
 class DecodeTimes:
-    """Seconds of a decode step with this many context tokens and requests: the table's figure if there is one, else a
-    fit to answers. Until enough answers are seen, the fit starts from a recalled one.
+    """Estimates of the seconds of a decode step with a given number of context tokens and requests: the table's figure
+    if there is one, else a fit to answers. Until enough answers are seen, the fit starts from a recalled fit.
     """
 
     def __init__(self, engine: EngineFacts, min_samples: int = STEPS_OBSERVED) -> None:
@@ -327,7 +329,7 @@ class DecodeTimes:
 
     @property
     def samples(self) -> int:
-        """The answers observed."""
+        """Number of answers observed."""
         return self._observed.all.samples
 
     @property
@@ -342,7 +344,7 @@ class DecodeTimes:
 
     @property
     def is_measured(self) -> bool:
-        """Whether enough was observed for a fit of its own."""
+        """Whether enough was observed for a fit of this router's own."""
         return self._fitted_samples >= self._min_samples
 
     @property
@@ -385,8 +387,8 @@ class DecodeTimes:
             self._observed.observe(instance, tokens, seconds, None if mean is None else tokens * mean, None, now)
 
     def observe(self, context_tokens: float, requests: float, seconds: float, now: float = 0.0) -> None:
-        """A request decoded at `seconds` per token, beside this many tokens and requests on average. The fit uses this;
-        otherwise like `observe_answer`.
+        """Record that a request decoded at `seconds` per token, beside this many tokens and requests on average. The
+        fit uses the observation; otherwise like `observe_answer`.
         """
         if self._is_modelled or not (seconds > 0 and isfinite(seconds)):
             return
@@ -404,7 +406,7 @@ class DecodeTimes:
         return self._fit.is_crowded(now)
 
     def forget_older(self, now: float) -> None:
-        """Forget observations that are too old; without any left, decode times are unknown again."""
+        """Forget observations that are too old; if none remain, decode times are unknown again."""
         self._observed.forget_older(now - MEMORY_SECONDS)
         self._fit.forget(now - MEMORY_SECONDS)
         if self._recalled_at is not None and now - self._recalled_at > REMEMBERED_SECONDS:
@@ -420,8 +422,8 @@ class DecodeTimes:
         self._went_by, self._stepped = _Mean(), _Mean()
 
     def report(self, instance: str | None = None) -> EstimateReport:
-        """Seconds per decoded token as requests see them, and the error of predicting whole answers by the mean: for an
-        instance, or for all.
+        """Report seconds per decoded token as requests see them, and the error of predicting whole answers by the mean:
+        for an instance, or for all.
         """
         report = self._observed.of(instance).report("fitted", self.known and not self._is_modelled)
         return report if instance is not None else replace(report, predicted=self._went_by.value, observed=self._stepped.value)

@@ -1,13 +1,13 @@
-"""Contexts worth keeping: what each cache holds of sessions whose next turn is likely.
+"""Contexts worth keeping: the parts of each cache that belong to sessions whose next turn is likely.
 
-While an agent's tool runs, its session's blocks grow old in the cache of its home, and other prompts placed there
-evict them. How many of an instance's tokens would then be computed again follows from how likely each session's next
-turn still is, by the pauses seen between turns of this pool (`next_turns`): a context counts with its tokens times
-that likelihood. It counts in full while a turn runs, elsewhere once a turn went elsewhere, with fewer tokens once a
-prompt is shorter, and not at all once its instance lost it. No context is given up by a time limit alone: it counts
-for less, the longer its session is silent beyond the pauses that turns come after.
+While an agent's tool runs, its session's blocks grow old in the cache of its home, and other prompts placed there evict
+them. How many of an instance's tokens would then be computed again follows from the likelihood of each session's next
+turn, which comes from the pauses seen between turns of this pool (`next_turns`): a context counts with its tokens times
+that likelihood. It counts in full while a turn runs, at another instance once a turn was placed there, with fewer
+tokens once a prompt is shorter, and not at all once its instance lost it. No time limit alone ends a context: it counts
+for less, the longer its session is silent beyond the usual pauses between turns.
 
-The danger is work for sessions that never come back: at most `MOST_CONTEXTS` are followed, and looked through once a
+The danger is work for sessions that never return: at most `MOST_CONTEXTS` are followed, and they are examined once a
 second.
 """
 
@@ -21,16 +21,18 @@ from fairlead.routing.contracts.vectors import FloatVector
 from fairlead.routing.knowledge.next_turns import NextTurns
 
 MOST_CONTEXTS = 20_000
-"""Beyond this many, the context used longest ago is no longer followed."""
+"""Maximum number of contexts followed; beyond it, the context used longest ago is no longer followed."""
 ENDED_SECONDS = 900.0
-"""A session silent for this long is counted as ended among the pauses, and no longer followed."""
+"""Seconds of silence after which a session counts as ended in the statistics of pauses, and is no longer followed."""
 LOOK_SECONDS = 1.0
-"""Seconds between two looks at all contexts."""
+"""Seconds between two examinations of all contexts."""
 
 
 @dataclass(slots=True)
 class _Context:
-    """A session's context at `home`: its tokens, since when no turn of it runs, and the turns that do."""
+    """A session's context at `home`: its tokens, the time since which no turn of it runs, and the ids of
+    running turns.
+    """
 
     home: str
     tokens: int = 0
@@ -39,7 +41,7 @@ class _Context:
 
 
 class KeptContexts:
-    """The contexts of a pool's sessions by their names, as far as this router has seen their turns."""
+    """The contexts of a pool's sessions, keyed by session name, as far as this router has seen their turns."""
 
     def __init__(self) -> None:
         self._turns = NextTurns()
@@ -51,7 +53,9 @@ class KeptContexts:
         return len(self._contexts)
 
     def placed(self, session: str, request_id: str, instance: str, tokens: int, now: float) -> None:
-        """A turn with a prompt of this many tokens goes to the instance; again if it goes elsewhere before it ends."""
+        """Record that a turn with a prompt of this many tokens goes to the instance; call again if it goes elsewhere
+        before it ends.
+        """
         context = self._contexts.get(session)
         if context is None:
             context = self._contexts[session] = _Context(instance)
@@ -67,7 +71,9 @@ class KeptContexts:
             self._contexts.popitem(last=False)
 
     def ended(self, session: str, request_id: str, answer_tokens: int, now: float) -> None:
-        """The turn ended with an answer of this many tokens, 0 if it got none. Unknown turns are ignored."""
+        """Record that the turn ended with an answer of this many tokens, 0 if it got no answer. Unknown turns are
+        ignored.
+        """
         context = self._contexts.get(session)
         if context is None or request_id not in context.running:
             return
@@ -77,20 +83,22 @@ class KeptContexts:
         context.idle_since = now
 
     def lost(self, instance: str) -> None:
-        """The instance is gone, or its cache is: nothing is worth keeping there."""
+        """Forget the contexts of an instance that is gone or that lost its cache."""
         for session in [session for session, context in self._contexts.items() if context.home == instance]:
             del self._contexts[session]
         self._kept.pop(instance, None)
 
     def tokens_at(self, instances: Sequence[str], now: float) -> FloatVector:
-        """For each instance, the tokens of contexts there, each times the likelihood of its session's next turn."""
+        """Return, for each instance, the tokens of contexts there, each multiplied by the likelihood of its session's
+        next turn.
+        """
         if now - self._looked_at >= LOOK_SECONDS:
             self._look(now)
         kept = self._kept
         return np.array([kept.get(instance, 0.0) for instance in instances])
 
     def _look(self, now: float) -> None:
-        """Count all contexts as likely as they are now, and no longer follow sessions that ended."""
+        """Count all contexts by their present likelihood, and stop following sessions that ended."""
         self._looked_at = now
         self._kept = {}
         likelihoods: dict[int, float] = {}

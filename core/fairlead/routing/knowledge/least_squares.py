@@ -15,24 +15,24 @@ KEPT_SHARE = 0.9
 """Share of the observations, those nearest to a first fit, that the second fit uses."""
 
 FITTED_OBSERVATIONS = 400
-"""Observations that a fit rests on; further ones replace the oldest."""
+"""Maximum number of observations of a fit; further ones replace the oldest."""
 FITTED_AFTER = 0.25
 FITTED_FIRST = 8
-"""The fit is repeated when this share of its observations is new; while there are fewer than a hundred, after this many
-new ones.
+"""The fit is repeated when the share `FITTED_AFTER` of its observations is new; with fewer than a hundred observations,
+after `FITTED_FIRST` new ones.
 """
 FITTED_SECONDS = 0.5
-"""Seconds between two fits once the maximum number of observations is kept, unless four times that many are new:
-thousands arrive per second.
+"""Seconds between two fits once the maximum number of observations is kept, because thousands may arrive per second. A
+fit is made earlier if four times that maximum is new.
 """
 
 
 class LeastSquares:
     """Ridge regression of a few coefficients over the last observations, fitted again now and then.
 
-    `start` are the prior coefficients, `doubt` their variances relative to an observation's variance of 1: the larger,
-    the sooner observations override them. The tenth of the observations that is furthest from a first fit is left out
-    of the second fit, so that outliers have no effect.
+    `start` are the prior coefficients, `doubt` their variances relative to an observation's variance of 1: the larger
+    the variance, the sooner observations override the prior. The tenth of the observations that is furthest from a
+    first fit is left out of the second fit, so that outliers have no effect.
     """
 
     def __init__(self, start: Sequence[float], doubt: Sequence[float]) -> None:
@@ -63,7 +63,7 @@ class LeastSquares:
         self._fit()
 
     def observe(self, features: tuple[float, ...], value: float, now: float) -> None:
-        """Take one observation into the fit."""
+        """Add one observation to the fit."""
         at, self._observed_at = self._next, now
         self._features[at], self._values[at], self._seen_at[at] = features, value, now
         self._next = (at + 1) % FITTED_OBSERVATIONS

@@ -1,11 +1,12 @@
-"""How long engines take to load KV blocks from the tiers outside the GPU, as observed at first tokens.
+"""Times that engines take to load KV blocks from the tiers outside the GPU, as observed at first tokens.
 
     measured > declared > unknown
 
-A first token whose prompt was held in slow tiers took the time to compute what was not held, and the time to load the
-rest; computing is predicted by the measured prefill speed, so what remains is the load. The median over the last ones
-counts, as one engine step that was held up would spoil a mean. While a tier is unknown its blocks count like the GPU's:
-the engine loads them whatever a router thinks of it, and only requests that are sent to them show how long it takes.
+The time to a first token whose prompt was partly held in slow tiers consists of computing what was not held and loading
+the rest. The measured prefill speed predicts the computing, so the remainder is the load. The median over the last
+loads counts, because one engine step that was held up would spoil a mean. While a tier's time is unknown, its blocks
+count like the GPU's: the engine loads them whatever a router assumes, and only requests sent to them show how long that
+takes.
 """
 
 from collections import deque
@@ -15,13 +16,13 @@ from fairlead.capabilities import Figure, Source, declared
 from fairlead.kv_events.sources import SLOW, Tier, TierCounts
 
 KEPT_LOADS = 64
-"""Loads of each tier that its figure rests on."""
+"""Number of loads of each tier from which its figure is computed."""
 LEAST_LOADS = 3
-"""Loads after which a tier's time counts as measured."""
+"""Number of loads after which a tier's time counts as measured."""
 LEAST_TOKENS = 256
-"""Fewer loaded tokens say more about a step's fixed time than about the load."""
+"""Minimum number of loaded tokens; fewer say more about a step's fixed time than about the load."""
 OF_ONE_TIER = 0.9
-"""Share of the loaded tokens that must come from one tier for the time to be this tier's."""
+"""Share of the loaded tokens that must come from one tier for the time to count as this tier's."""
 
 
 class LoadTimes:
@@ -34,21 +35,23 @@ class LoadTimes:
         self._per_token: list[float | None] = [None] * len(SLOW)
 
     def declare(self, tier: Tier, tokens_per_second: float | None) -> None:
-        """The pool declares how fast a tier is loaded from; None takes that back."""
+        """Set the declared speed at which a tier is loaded; None removes the declaration."""
         self._declared[tier] = tokens_per_second
         self._go_by_best(tier)
 
     def seconds(self, tokens: TierCounts) -> float:
-        """Predicted seconds to load this many tokens from each tier; nothing for those of unknown tiers."""
+        """Return the predicted seconds to load this many tokens from each tier; tokens of tiers with an unknown time
+        count as 0.
+        """
         return sum(count * per_token for count, per_token in zip(tokens, self._per_token, strict=True) if per_token)
 
     def knows(self, tokens: TierCounts) -> bool:
-        """Whether the time of every tier that holds some of these is known."""
+        """Return whether the time of every tier that holds some of these tokens is known."""
         return all(per_token is not None for count, per_token in zip(tokens, self._per_token, strict=True) if count)
 
     def observe(self, tokens: TierCounts, seconds: float, now: float) -> None:
-        """This many tokens were loaded within `seconds`, what was computed left out. Too few tokens, and those of
-        several tiers, say nothing.
+        """Record that this many tokens were loaded in `seconds`, without the time for computing. The observation is
+        ignored if the tokens are too few or come from several tiers.
         """
         loaded = sum(tokens)
         tier, most = max(zip(SLOW, tokens, strict=True), key=lambda one: one[1])
@@ -59,7 +62,9 @@ class LoadTimes:
         self._go_by_best(tier)
 
     def figure(self, tier: Tier, now: float) -> Figure:
-        """Tokens per second that an engine loads from a tier; unknown too where loads are too short to be seen."""
+        """Return the tokens per second that an engine loads from a tier; also unknown if loads are too short to be
+        measured.
+        """
         seen = self._seen[tier]
         per_token = median(seen) if len(seen) >= LEAST_LOADS else 0.0
         if per_token <= 0:
@@ -67,7 +72,7 @@ class LoadTimes:
         return Figure(value=1 / per_token, source=Source.MEASURED, samples=len(seen), age_seconds=max(0.0, now - self._newest[tier]))
 
     def forget_older(self, before: float) -> None:
-        """Forget the tiers that were loaded from last before then."""
+        """Forget the times of tiers whose last load was before then."""
         for tier in [tier for tier, newest in self._newest.items() if newest < before]:
             del self._newest[tier]
             self._seen[tier].clear()

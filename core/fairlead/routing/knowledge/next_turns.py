@@ -1,4 +1,4 @@
-"""Which sessions are worth copying to another cache before their instance leaves: how likely a next turn is, estimated
+"""Estimates which sessions are worth copying to another cache before their instance leaves: how likely a next turn is,
 from the pauses between turns, and how many tokens it would have to recompute.
 """
 
@@ -22,8 +22,8 @@ def _class_of(seconds: float) -> int:
 
 
 class NextTurns:
-    """Pauses between turns of a pool's sessions: how many turns came after a pause of each class, and how many sessions
-    were given up after one (*ended*).
+    """Pauses between turns of a pool's sessions: the number of turns after a pause of each class, and the number of
+    sessions that ended after such a pause.
     """
 
     def __init__(self) -> None:
@@ -32,11 +32,11 @@ class NextTurns:
         self._counted = 0.0
 
     def came(self, pause_seconds: float) -> None:
-        """Record a turn that came this long after the previous one."""
+        """Record a turn that came this many seconds after the previous one."""
         self._count(self._came, pause_seconds)
 
     def ended(self, pause_seconds: float) -> None:
-        """Record that a session had no turn for this time and is no longer followed."""
+        """Record that a session had no turn for this many seconds and is no longer followed."""
         self._count(self._ended, pause_seconds)
 
     def _count(self, counts: list[float], seconds: float) -> None:
@@ -48,10 +48,11 @@ class NextTurns:
             self._counted /= 2
 
     def likelihood(self, idle_seconds: float, soon_seconds: float = SOON_SECONDS) -> float:
-        """The share of sessions idle for this time that had a turn within the next `soon_seconds`, between 0 and 1.
+        """Return the share of sessions idle for this time that had a turn within the next `soon_seconds`, between 0 and
+        1.
 
-        Without observations it falls with the idle time, by Laplace's rule: one turn that came and one that did not are
-        added to the counts.
+        Without observations the likelihood falls with the idle time, by Laplace's rule: one turn that came and one that
+        did not are added to the counts.
         """
         first, last = _class_of(idle_seconds), _class_of(idle_seconds + soon_seconds)
         came = sum(self._came[first : last + 1])
@@ -61,7 +62,7 @@ class NextTurns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaving:
-    """A session whose instance leaves: the tokens in its cache, and since when it has been idle."""
+    """A session whose instance leaves: the tokens in its cache, and how long it has been idle."""
 
     name: str
     tokens: int
@@ -70,8 +71,8 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worth:
-    """A session, the likelihood of its next turn, and the tokens it is expected to save: its cached tokens ×
-    likelihood.
+    """A session, the likelihood of its next turn, and the number of tokens that a copy is expected to save: its cached
+    tokens × likelihood.
     """
 
     session: Leaving
@@ -88,8 +89,8 @@ class Worth:
 
 
 def ranked(sessions: Iterable[Leaving], turns: NextTurns, *, fetched: bool = False) -> list[Worth]:
-    """The sessions in the order in which a budget of tokens spares the most, or where they are `fetched`, of which each
-    takes about as long, a given time; those without tokens are left out.
+    """Sort the sessions so that copying them in this order saves the most for a budget of tokens or, if their blocks
+    are `fetched`, which takes about equally long for each, for a budget of time. Sessions without tokens are left out.
     """
     found = (Worth(session=one, likelihood=turns.likelihood(one.idle_seconds)) for one in sessions if one.tokens > 0)
     if fetched:

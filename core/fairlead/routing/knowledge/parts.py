@@ -1,11 +1,11 @@
-"""Which router prefers which instance, if several routers decide alone and know of each other's work only with a delay
+"""The instances that each router prefers, if several routers decide alone and know each other's work only with a delay
 of seconds.
 
-All reports are old, so routers that use only them would choose the same instance at the same time; and a router without
-reports cannot know where others placed a prompt. Hashing solves both without messages. Routers with reports divide the
-instances among themselves; routers without reports send an unknown prompt to the instance that its hash selects, which
-is the same for all. If conversations share their beginning, such as a system prompt, the hash of the beginning
-distinguishes nothing; then the hash of the conversation is used.
+All reports are old, so routers that use only reports would choose the same instance at the same time; and a router
+without reports cannot know where others placed a prompt. Hashing solves both problems without messages. Routers with
+reports divide the instances among themselves; routers without reports send an unknown prompt to the instance that its
+hash selects, which is the same for all routers. If conversations share their beginning, such as a system prompt, the
+hash of the beginning distinguishes nothing; then the hash of the conversation is used.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,16 @@ is known to hold.
 """
 
 AT_CONVERSATIONS_HOME = 0.3
-"""The same bonus for a turn on the instance that its conversation's hash selects, as long as less than half of its
-prompt is known to be held anywhere. Earlier turns that other routers sent there save more than a prompt's beginning.
+"""The same bonus for a turn on the instance that its conversation's hash selects, as long as no instance is known to
+hold at least half of its prompt. Earlier turns that other routers sent to that instance save more than a prompt's
+beginning.
 """
 
 
 def home_key(request: RoutingRequest, most_held: int) -> tuple[int, float] | None:
-    """The hash key of a request of which `most_held` tokens are known to be held somewhere, and its home's bonus as a
-    share of the TTFT target. None if this router's own knowledge is better than a hash.
+    """Return the hash key of a request of which `most_held` tokens are known to be held somewhere, and the bonus of the
+    instance that the key selects, as a share of the TTFT target. None if this router's own knowledge is better than a
+    hash.
     """
     if not most_held:
         return (request.blocks[0], AT_HOME) if request.blocks else None
@@ -58,8 +60,8 @@ def seed_of(instance: str) -> int:
 
 
 def home_of(key: int, seeds: Sequence[int]) -> int:
-    """Index of the instance, by its seed, where a prompt or conversation with this hash is at home (rendezvous hashing:
-    adding or removing an instance moves as few prompts as possible).
+    """Return the index of the instance, by its seed, that a prompt's or conversation's hash selects (rendezvous
+    hashing: adding or removing an instance moves as few prompts as possible).
     """
     hashed = key.to_bytes(8, "little")
     scores = [xxh3_64_intdigest(hashed, seed) for seed in seeds]

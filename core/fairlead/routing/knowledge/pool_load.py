@@ -48,16 +48,16 @@ class OfferedPrefills:
 
 
 def affinity(load: float, most: float) -> float:
-    """How many seconds of waiting a second of prefill is worth at this load of the pool, at most `most`.
+    """Return how many seconds of waiting a second of prefill is worth at this load of the pool, at most `most`.
 
-    It counts for itself and for the delay that it causes to others, as in a queue that is busy for this share of the
-    time.
+    A second of prefill counts for itself and for the delay that it causes other requests, as in a queue that is busy
+    for this share of the time.
     """
     return most if load >= FULL else min(most, 1 / (1 - load))
 
 
 def decode_share(step_seconds: float, tpot_seconds: float) -> float:
-    """The share (0-1) of an instance's time that its decodes need to produce each token within the target. 0 if decode
-    steps are unknown, or if decoding alone already misses the target: reserving time is then useless.
+    """Return the share (0-1) of an instance's time that its decodes need to produce each token within the target. 0 if
+    decode steps are unknown, or if decoding alone already misses the target: reserving time would then be useless.
     """
     return min(MOST_SHARE, step_seconds / tpot_seconds) if 0 < step_seconds < tpot_seconds else 0.0

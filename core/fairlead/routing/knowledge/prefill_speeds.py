@@ -30,7 +30,7 @@ LEAST_SECONDS = 1e-9
 KEPT_PREFILLS = 200
 """Number of prefills from which the speed is measured; further ones replace the oldest."""
 ENOUGH_PREFILLS = 5
-"""With fewer, no speed counts as measured."""
+"""Minimum number of prefills for a speed to count as measured."""
 TOGETHER_SECONDS = 0.005
 """First tokens of an instance this close together belong to one step and count as one prefill."""
 AGAIN_SHARE = 0.2
@@ -40,7 +40,7 @@ AGAIN_SECONDS = 0.5
 computing the speed after each fifth would take a twentieth of the router's CPU time.
 """
 AGAIN_TIMES = 5
-"""It is computed again once all kept prefills were replaced this many times, however soon that is."""
+"""The speed is computed again once all kept prefills were replaced this many times, however soon that is."""
 ODD = 2.0
 """A prefill this many times faster or slower than the median is ignored."""
 FAST_SHARE = 0.25
@@ -77,8 +77,8 @@ class PrefillSpeeds:
         engine finishes its current step, which takes equally long for short and long prompts.
         """
         self.alone_share = 1.0
-        """The part of that time that a prefill would take without other routers' prefills ahead of it. The measured
-        speed includes them, because the next prefill will also wait behind them.
+        """The part of the computing time that a prefill would take without other routers' prefills ahead of it. The
+        measured speed includes those prefills, because the next prefill will also wait behind them.
         """
         self.among_others = False
         """Whether other routers also send to these instances; affects measurements from now on."""
@@ -86,8 +86,8 @@ class PrefillSpeeds:
         self._latest: dict[str, _Prefill] = {}
         """The latest prefill of each instance, even if it is no longer among the kept ones."""
         self._long = self._slow = 0
-        """How many of the kept prefills are long or slow enough for a measurement. The counter avoids looking through
-        all of them at each first token.
+        """Number of kept prefills that are long, or slow, enough for a measurement. The counters avoid examining all
+        kept prefills at each first token.
         """
         self._new = 0
         self._measured_at = -inf
@@ -243,7 +243,7 @@ class RecalledSpeed:
             self.value, self._figure = None, UNKNOWN
 
     def figure(self, now: float) -> Figure:
-        """The figure as it was observed, with its present age."""
+        """Return the figure as it was observed, with its present age."""
         return UNKNOWN if self.value is None else replace(self._figure, age_seconds=max(0.0, now - self._observed_at))
 
 

@@ -1,8 +1,8 @@
-"""The prefixes that instances are believed to hold, in a form that outlives the router: on disk, for its next process.
+"""The prefixes that instances are believed to hold, kept on disk for the router's next process.
 
-If engines report their cache by KV events, these count instead. The danger is an engine that restarted meanwhile at the
-same address: its cache is empty, but it is believed to hold its predecessor's blocks until its prompts show otherwise.
-So nothing older than the pool's session TTL is recalled.
+If engines report their cache by KV events, the events count instead. The danger is an engine that restarted meanwhile
+at the same address: its cache is empty, but it is believed to hold its predecessor's blocks until its prompts show
+otherwise. So nothing older than the pool's session TTL is recalled.
 """
 
 import sys
@@ -41,7 +41,8 @@ def keep(prefixes: PrefixIndex, table: RoutingTable, loads: Mapping[str, Instanc
 def recall(
     prefixes: PrefixIndex, table: RoutingTable, loads: Mapping[str, InstanceLoad], memories: Iterable[PrefixMemory], now: float
 ) -> int:
-    """Restore the kept memory of the pool's instances, as far as it still holds; returns the number of instances.
+    """Restore the kept memory of the pool's instances, as far as it still holds; returns the number of instances
+    restored.
 
     Newer knowledge of an instance takes precedence.
     """

@@ -1,7 +1,7 @@
 """Prompt prefixes: chained block hashes, and which instance is believed to hold which blocks.
 
-The index mirrors, per instance, an LRU cache of routing blocks. Because a block is never fresher than its parent,
-whatever an instance holds is closed under prefixes, so a leading run can be found by bisection.
+The index mirrors, per instance, an LRU cache of routing blocks. Because a block is never more recently used than its
+parent, an instance that holds a block also holds all blocks before it, so a leading run can be found by bisection.
 """
 
 from collections import OrderedDict
@@ -21,7 +21,8 @@ def prompt_root(adapter: str | None, more: bytes = b"") -> int:
 
 
 def block_hashes(text: bytes, block_bytes: int, root: int = 0) -> tuple[int, ...]:
-    """Chained 64-bit hashes of the full `block_bytes`-sized blocks of `text`; a trailing partial block has none.
+    """Return chained 64-bit hashes of the full `block_bytes`-sized blocks of `text`; a trailing partial block has no
+    hash.
 
     Each hash is seeded with its parent's and the first with `root` (`prompt_root`), so equal hashes at a depth mean
     equal prefixes. Raises ValueError for block_bytes < 1.
@@ -39,8 +40,9 @@ def block_hashes(text: bytes, block_bytes: int, root: int = 0) -> tuple[int, ...
 
 
 def first_bytes_hash(text: bytes, block_bytes: int, blocks: Sequence[int] = (), root: int = 0) -> int:
-    """Hash of the first block of `text`, or of all of it if it is shorter: `RoutingRequest.first_bytes_hash`. It equals
-    the first of the text's `block_hashes`, if the caller has them.
+    """Return the hash of the first block of `text`, or of all of it if it is shorter:
+    `RoutingRequest.first_bytes_hash`. The hash equals the first of the text's `block_hashes`, which the caller may pass
+    as `blocks`.
     """
     return blocks[0] if blocks else int(xxh3_64_intdigest(text[:block_bytes], root))
 
@@ -51,10 +53,10 @@ def shared_blocks(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 class PrefixIndex:
-    """Which instances hold which blocks, each bounded to its KV cache by LRU.
+    """The blocks that each instance is believed to hold, bounded to its KV cache by LRU.
 
-    Blocks are chained hashes. The index by block is built at the first question about all instances: policies that look
-    at one or two never need it.
+    Blocks are chained hashes. The index by block is built at the first query about all instances: policies that examine
+    one or two instances never need it.
     """
 
     def __init__(self, capacity_blocks: int) -> None:
@@ -65,9 +67,11 @@ class PrefixIndex:
         self._slots: dict[str, int] = {}
         self._names: list[str | None] = []
         self._freshest: dict[str, Sequence[int]] = {}
-        """The last inserted run of each instance: most runs are inserted twice, when sent and when computed."""
+        """The last inserted run of each instance: most runs are inserted twice, once when sent and once when
+        computed.
+        """
         self.slots_version = 0
-        """Grows when an instance takes or leaves a slot, that is, a bit of the masks of `match_masks`."""
+        """A number that grows when an instance takes or leaves a slot, that is, a bit of the masks of `match_masks`."""
 
     @property
     def capacity_blocks(self) -> int:
@@ -75,14 +79,16 @@ class PrefixIndex:
         return self._capacity
 
     def set_capacity(self, capacity_blocks: int) -> None:
-        """Take a new KV cache size; what no longer fits is forgotten, least recently used first."""
+        """Set the KV cache size; blocks that no longer fit are forgotten, least recently used first."""
         self._capacity = max(0, capacity_blocks)
         self._freshest.clear()
         for instance in tuple(self._caches):
             self._evict(instance)
 
     def insert(self, instance: str, blocks: Sequence[int]) -> None:
-        """The instance now holds this leading run; its blocks become the freshest, the first one freshest of all."""
+        """Record that the instance now holds this leading run. Its blocks become the most recently used, the first
+        block most of all.
+        """
         if self._freshest.get(instance) is blocks:
             return
         self._freshest[instance] = blocks
@@ -104,7 +110,7 @@ class PrefixIndex:
             self._evict(instance)
 
     def drop(self, instance: str) -> None:
-        """Forget everything about an instance (it is gone, or its cache is)."""
+        """Forget everything about an instance that is gone or that lost its cache."""
         cache = self._caches.pop(instance, None)
         if cache is None:
             return
@@ -115,7 +121,7 @@ class PrefixIndex:
         self._clear(cache, 1 << slot)
 
     def match(self, instance: str, blocks: Sequence[int]) -> int:
-        """How many leading blocks the instance holds."""
+        """Return how many leading blocks the instance holds."""
         cache = self._caches.get(instance)
         if not cache or not blocks or blocks[0] not in cache:
             return 0
@@ -143,10 +149,11 @@ class PrefixIndex:
         return found
 
     def match_masks(self, blocks: Sequence[int]) -> list[tuple[int, int]]:
-        """(mask of slots, leading blocks held), shallowest first, of all slots that hold at least the first block.
+        """Return pairs (mask of slots, leading blocks held), shallowest first, of all slots that hold at least the
+        first block.
 
-        For a slot in several masks, the last (deepest) one counts: a mask also contains slots that hold more blocks, so
-        that it is the same for every prompt with this beginning.
+        If a slot is in several masks, the last (deepest) mask counts: a mask also contains slots that hold more blocks,
+        so that it is the same for every prompt with this beginning.
         """
         found: list[tuple[int, int]] = []
         holders = self._holders
@@ -179,7 +186,7 @@ class PrefixIndex:
         return frozenset(self._caches.get(instance, ()))
 
     def by_freshness(self, instance: str) -> list[int]:
-        """The same blocks, ordered from least to most recently used."""
+        """Return the blocks that the instance is believed to hold, from least to most recently used."""
         return list(self._caches.get(instance, ()))
 
     def instances(self) -> tuple[str, ...]:

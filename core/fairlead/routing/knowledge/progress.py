@@ -1,21 +1,21 @@
-"""Whether an engine that has work makes progress, by its metrics and its answers.
+"""Judges whether an engine that has work makes progress, by its metrics and its answers.
 
 An engine's HTTP server is often a separate process, which goes on answering while the computing process hangs: its
 metrics then repeat the last figures. So an engine is judged by figures that change with its steps: counts of tokens and
 steps, the used share of its KV cache, the number of running requests, tokens of answers, batches of KV events.
 
-    still = from the later of {what moved last, the first request of this router that waits for it} to the newest page
+    still = from the later of {last movement, first request of this router that waits} to the newest reading
     slow    when still >= allowed / 2
     stalled when still >= allowed, until something moves
 
 allowed = max(10 s, 4 x its longest step, 4 x the longest running prefill that it has not shown to split)
 
-A step is the observed time between two movements while the engine runs requests. The longest of the last half hour
-counts, and at most 15 s of it. `UNMEASURED_SECONDS` is allowed to an engine whose steps are not known yet, and to one
-that says it runs nothing: a request may wait in front of it, for an image or a grammar.
+A step is the observed time between two movements while the engine runs requests. The longest step of the last half hour
+counts, and at most 15 s of it. `UNMEASURED_SECONDS` is allowed to an engine whose steps are not known yet, and to an
+engine that reports no running requests: a request may wait in front of it, for an image or a grammar.
 
-All times are seconds of a clock that stands still while this process does: a pause of this process does not
-count as an engine's silence.
+All times are seconds of a clock that stands still while this process does: a pause of this process does not count as an
+engine's silence.
 """
 
 from dataclasses import dataclass
@@ -24,34 +24,36 @@ from enum import StrEnum
 from fairlead.routing.contracts.loads import GivenWork
 
 LEAST_SECONDS = 10.0
-"""Least time without a movement after which an engine is stalled."""
+"""Minimum seconds without a movement after which an engine is stalled."""
 TIMES_LONGEST = 4.0
-"""An engine may stand still for this many times its longest step."""
+"""Factor on an engine's longest step: the engine may stand still for this multiple."""
 PLAUSIBLE_STEP_SECONDS = 15.0
-"""Longer steps count as this long, so that an engine that hung once cannot hang longer unnoticed."""
+"""Maximum seconds that a step counts, so that an engine that hung once cannot hang longer unnoticed."""
 UNMEASURED_SECONDS = 60.0
 """Time allowed to an engine whose step times are not known yet, or that reports no running requests."""
 LIKE = 1.25
-"""Once a prefill has finished, the steps of prefills up to this many times as long count as known."""
+"""Once a prefill has finished, the step times of prefills up to this many times as long count as known."""
 MOST_PREFILL_SECONDS = 300.0
 """The largest factor by which a long prefill may extend the time allowed."""
 LOOK_SECONDS = 2.0
-"""Limit of the time between the last look without a movement and the first look with one that counts as part of the
-step.
+"""Maximum seconds that a step may include between the last reading without a movement and the first reading
+with one.
 """
 KNOWN_STEPS = 3
 KNOWN_SECONDS = 3.0
-"""Step lengths are known after this many steps, within this time."""
+"""Step times are known after this many steps, within this many seconds."""
 WINDOW_SECONDS = 900.0
 """Length of a window in seconds; the longest step of the present and the previous window counts."""
 CANARY_SECONDS = 30.0
-"""If a pool allows it, an engine without any change for this many seconds is asked for a token."""
+"""Seconds without any change after which an idle or stalled engine is asked for a token as a test, if its pool allows
+it.
+"""
 SLOW_SHARE = 0.5
 """Share of the allowed time after which an engine is slow."""
 TRIAL_SECONDS = 30.0
 LONGEST_TRIAL_SECONDS = 300.0
-"""A stalled engine that no request waits for gets requests again after this time; the time doubles
-while nothing moves.
+"""A stalled engine for which no request waits gets requests again after this many seconds; the time doubles while
+nothing moves.
 """
 
 
@@ -63,7 +65,7 @@ class Life(StrEnum):
     IDLE = "idle"
     """The engine has no work from this router."""
     UNMEASURED = "unmeasured"
-    """It has work, but its step times are not known yet."""
+    """The engine has work, but its step times are not known yet."""
     ACTIVE = "active"
     SLOW = "slow"
     STALLED = "stalled"
@@ -167,11 +169,11 @@ class EngineProgress:
         self._stalled_at: float | None = None
         self._certain_at: float | None = None
         self.stalled_seconds = 0.0
-        """Seconds for which it has certainly been stalled, as of the last check: while it reports running requests, or
-        after a trial request failed as well. Otherwise the requests sent may not have reached it.
+        """Seconds for which the engine has certainly been stalled, as of the last check: while it reports running
+        requests, or after a trial request failed as well. Otherwise the requests sent may not have reached the engine.
         """
         self.on_trial = False
-        """Whether it is stalled and gets requests anyway, as a trial."""
+        """Whether the engine is stalled and gets requests anyway, as a trial."""
 
     # ── what is seen ──
 
@@ -183,7 +185,9 @@ class EngineProgress:
         self._recover()
 
     def saw(self, shown: Movement | None, given: GivenWork, now: float) -> Life:
-        """Take over the step figures of the engine's metrics; None if it has none. Returns the state of its work."""
+        """Take over the step figures of the engine's metrics, None if the metrics have none. Returns the state of the
+        engine's work.
+        """
         before, self._shown = self._shown, shown
         if before is None or shown is None:
             self._begin(now)
@@ -207,7 +211,7 @@ class EngineProgress:
         self._recover()
 
     def _learn(self, now: float) -> None:
-        """Record that something moved at an unknown moment since the last look."""
+        """Record that something moved at an unknown moment since the last reading."""
         if self._given_at is not None:
             began_at = max(self._moved_at, self._given_at)
             self.steps.add(max(0.0, self._seen_at - began_at) + min(now - max(self._seen_at, began_at), LOOK_SECONDS), now)
@@ -221,15 +225,16 @@ class EngineProgress:
     # ── when it is asked for a token ──
 
     def wants_canary(self, now: float) -> bool:
-        """Whether to ask the engine for a token as a test: it is idle or stalled, and nothing has moved for a
+        """Return whether to ask the engine for a token as a test: it is idle or stalled, and nothing has moved for a
         while.
         """
         quiet = self._shown is not None and now - self._moved_at >= CANARY_SECONDS
         return quiet and (self.life is Life.IDLE or (self.life is Life.STALLED and self._given_at is None))
 
     def canary_unanswered(self, asked_at: float, now: float) -> bool:
-        """The canary request sent at that time got no token. Returns whether this proves that the engine hangs: nothing
-        has moved since, and the engine was already stalled or reports no running request that the token might wait for.
+        """Record that the canary request sent at that time got no token. Returns whether this proves that the engine
+        hangs: nothing has moved since, and the engine was already stalled or reports no running request for which the
+        token might wait.
         """
         quiet = self._shown is not None and self._moved_at <= asked_at
         hangs = quiet and (self._stalled_at is not None or not self._runs)
@@ -270,7 +275,9 @@ class EngineProgress:
         return max(allowed, self._least_seconds if self._runs else UNMEASURED_SECONDS)
 
     def _stall(self, now: float, *, certain: bool) -> None:
-        """A request that waited for the engine has failed. Returns whether it had certainly reached the engine."""
+        """Record that the engine is stalled, or that a trial request failed as well; `certain`: the requests have
+        reached the engine.
+        """
         if certain and self._certain_at is None:
             self._certain_at = now
         if self._stalled_at is None:
@@ -283,8 +290,8 @@ class EngineProgress:
         self._trial_at = now + self._trial_seconds
 
     def _unasked(self, now: float) -> Life:
-        """No request waits for the engine. An engine that stalled still counts as stalled, but its state can no longer
-        be observed.
+        """Return the state of an engine for which no request waits. A stalled engine still counts as stalled, but its
+        state can no longer be observed.
         """
         if self._stalled_at is None:
             return Life.IDLE

@@ -1,5 +1,5 @@
-"""How a change of a pool's instances affects the hash ring: which share of the keys changes owner, and how many bound
-sessions move with them. For display and planning, not for routing.
+"""Effects of a change of a pool's instances on the hash ring: the share of the keys that changes owner, and how many
+bound sessions move with these keys. For display and planning, not for routing.
 """
 
 from collections import defaultdict
@@ -13,7 +13,8 @@ Moves = Mapping[tuple[str, str], float]
 
 
 def moved_shares(before: Sequence[InstanceEntry], after: Sequence[InstanceEntry]) -> Moves:
-    """The keys that change owner between two tables, as shares averaged over both rings, like `rings.key_shares`.
+    """Return the keys that change owner between two tables, as shares averaged over both rings, like
+    `rings.key_shares`.
 
     Empty when the ring of one of the tables has no instances.
     """
@@ -25,7 +26,7 @@ def moved_shares(before: Sequence[InstanceEntry], after: Sequence[InstanceEntry]
 
 
 def moves_between(before: HashRing, after: HashRing) -> Moves:
-    """The part of the circle that each instance loses to each other; both rings have the same size.
+    """Return the part of the circle that each instance loses to each other instance; both rings have the same size.
 
     Between two neighbouring anchors of either ring no owner changes, so each such arc is compared once.
     """
@@ -53,8 +54,8 @@ def expected_sessions(moves: Moves, shares: Mapping[str, float], bound: Mapping[
 
 
 def imbalance(shares: Mapping[str, float], instances: Sequence[InstanceEntry]) -> float | None:
-    """By how much some instance's share of the keys exceeds its share of the anchors, at most: 0.1 = a tenth more; None
-    on an empty ring.
+    """Return the largest excess of an instance's share of the keys over its share of the anchors: 0.1 = a tenth more;
+    None on an empty ring.
     """
     anchors = {entry.id: anchor_count(entry) for entry in instances}
     total = sum(anchors.values())

@@ -47,22 +47,22 @@ class HashRing:
 
     @property
     def positions(self) -> Sequence[int]:
-        """Positions of the anchors, in order; several anchors may share one."""
+        """Positions of the anchors, in order; several anchors may share a position."""
         return self._positions
 
     @staticmethod
     def of(instances: Iterable[InstanceEntry], salt: int = FIRST_SALT) -> "HashRing":
-        """The ring of a table's accepting instances: `anchors` x `weight` points each (at least one when both are above
-        0).
+        """Return the ring of a table's accepting instances: `anchors` x `weight` points each (at least one when both
+        are above 0).
         """
         return HashRing.of_anchors(((entry.id, anchor_count(entry)) for entry in instances), salt)
 
     @staticmethod
     def of_anchors(anchors: Iterable[tuple[str, int]], salt: int = FIRST_SALT) -> "HashRing":
-        """The ring of the points of each instance, given as (instance, points), each instance once.
+        """Return the ring for the given (instance, points) pairs; each instance occurs once.
 
         The ranks of one instance share its points. So a key belongs to the same instance however many of its ranks are
-        known, and changes its rank only if that rank leaves or a new rank takes it.
+        known, and changes its rank only if that rank leaves or a new rank takes the key over.
         """
         ring = HashRing((), salt=salt)
         counts = {target: count for target, count in sorted(anchors) if count > 0}
@@ -138,16 +138,18 @@ def _positions_of(instance: str, count: int, salt: int) -> Sequence[int]:
 
 @lru_cache(maxsize=1024)
 def _shared_out(instance: str, count: int, salt: int, targets: Sequence[str]) -> Sequence[str]:
-    """Which of the instance's targets each of its anchors belongs to, in the order of `_positions_of`."""
+    """Return, for each of the instance's anchors in the order of `_positions_of`, the target to which the anchor
+    belongs.
+    """
     return [chosen_rank(str(position), targets) for position in _positions_of(instance, count, salt)]
 
 
 class CandidateRings:
-    """Up to four rings with independent hash functions; a key's candidates are its owners on them, all different.
+    """Up to four rings with independent hash functions; a key's candidates are its owners on the rings, all different.
 
-    If a ring names an instance that an earlier ring has already named, `distinct` takes the next unnamed one clockwise
-    on that ring. This keeps candidates stable: a new instance displaces at most one. `paper` takes the next one by
-    index (DualMap Eq. 5), which is not stable.
+    If a ring names an instance that an earlier ring has already named, `distinct` takes the next unnamed instance
+    clockwise on that ring. This keeps candidates stable: a new instance displaces at most one. `paper` takes the next
+    instance by index (DualMap Eq. 5), which is not stable.
     """
 
     def __init__(self, rings: Sequence[HashRing], mode: str = "distinct") -> None:
@@ -217,14 +219,16 @@ class DualRing(CandidateRings):
         return (first, next(instance for instance in self.second.walk_at(second_position) if instance != first))
 
     def shares(self) -> Mapping[str, float]:
-        """Mean share (0-1) of each instance over both rings: half of the keys' share that have it as a candidate."""
+        """Mean share (0-1) of each instance over both rings: half of the share of the keys that have the instance as a
+        candidate.
+        """
         second = self.second.shares()
         return {instance: (share + second.get(instance, 0.0)) / 2 for instance, share in self.first.shares().items()}
 
 
 def anchor_count(entry: InstanceEntry) -> int:
-    """Ring points of an instance: anchors x weight, rounded, at least 1; 0 if it does not accept requests, does not
-    prefill or has no anchors.
+    """Return the number of ring points of an instance: anchors x weight, rounded, at least 1; 0 if the instance does
+    not accept requests, does not prefill or has no anchors.
     """
     if not entry.accepting or entry.role is Role.DECODE or entry.anchors <= 0 or entry.weight <= 0:
         return 0
@@ -232,8 +236,9 @@ def anchor_count(entry: InstanceEntry) -> int:
 
 
 def key_shares(instances: Sequence[InstanceEntry]) -> Mapping[str, float]:
-    """Share (0-1) of the key space of every accepting instance of a table, mean over both rings; for display, not for
-    routing. It depends only on names and anchors, so the last results are cached: 82,000 anchors take some 100 ms.
+    """Return the share (0-1) of the key space of every accepting instance of a table, mean over both rings; for
+    display, not for routing. The shares depend only on names and anchors, so the last results are cached: 82,000
+    anchors take some 100 ms.
     """
     return _shares_of_anchors(tuple((entry.id, count) for entry in instances if (count := anchor_count(entry))))
 

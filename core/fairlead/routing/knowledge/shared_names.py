@@ -1,13 +1,13 @@
-"""Which names of sessions are those of one conversation, judged by how they are used.
+"""Decides which session names belong to a single conversation, judged by how the names are used.
 
 A client may send anything as a session's name: a user, its own name, a constant. Requests with such a name are not one
-conversation, and one instance cannot take them all. So a name counts as a session's only while it is used like one: by
-a few requests at once, as agents make them, and by one conversation with few side requests.
+conversation, and one instance cannot take them all. So a name counts as a session's only while it is used like a
+session's name: by a few requests at once, as agents make them, and by one conversation with few side requests.
 
 A name is *shared* if it has more than `AT_ONCE` requests in flight, or if overlapping requests have more than
 `BEGINNINGS` different beginnings or belong to more than `CONVERSATIONS` continuing conversations. It is assumed to be
-shared until there has been no sign of it for `keep_seconds`. If turns of one conversation arrive before the last one is
-answered, each longer than the one before, they count as one request.
+shared until no sign of sharing has been seen for `keep_seconds`. If turns of one conversation arrive before the last
+turn is answered, each longer than the turn before, they count as one request.
 """
 
 from collections import OrderedDict
@@ -22,17 +22,17 @@ BEGINNINGS = 4
 to a conversation.
 """
 CONVERSATIONS = 2
-"""Maximum number of these beginnings that may recur, as those of a conversation's turns do: an agent
+"""Maximum number of these beginnings that may recur, as the beginning of a conversation recurs in each turn: an agent
 and one sub-agent.
 """
 MOST_BEGINNINGS = 16
 """Maximum number of beginnings remembered per name; the newest are kept."""
 MOST_REMEMBERED = 20_000
-"""Maximum number of names that are remembered without a request in flight, because they looked shared."""
+"""Maximum number of names without a request in flight that are remembered because they seemed shared."""
 
 
 class Hold(NamedTuple):
-    """A request's use of a name, until it ends. `counts`: whether it counts among the requests at once."""
+    """A request's use of a name, until the request ends. `counts` says whether the request counts towards `AT_ONCE`."""
 
     name: str
     beginning: int
@@ -76,8 +76,8 @@ class SharedNames:
         return use is not None and now < use.shared_until
 
     def hold(self, name: str, beginning: int, blocks: Sequence[int], now: float) -> Hold:
-        """A request with this name arrives; it belongs to the conversation with this beginning (0 = unknown) and its
-        prompt has these chained blocks.
+        """Record that a request with this name arrives; it belongs to the conversation with this beginning (0 =
+        unknown), and its prompt has these chained blocks.
         """
         use = self._used.get(name)
         if use is None:
@@ -95,7 +95,7 @@ class SharedNames:
         return Hold(name, beginning, counts)
 
     def let_go(self, holds: Iterable[Hold]) -> None:
-        """The request with these holds ended."""
+        """Record that the request with these holds ended."""
         for name, beginning, counts in holds:
             use = self._used[name]
             use.in_flight -= 1
@@ -109,7 +109,7 @@ class SharedNames:
                     self._remember(name, use)
 
     def hear(self, name: str, found_at: float, now: float) -> None:
-        """Another router reports that the name is shared, as of this time by that router's clock."""
+        """Record another router's report that the name is shared, as of `found_at` by that router's clock."""
         found_at = min(found_at, now)
         use = self._used.get(name) or self._remembered.get(name)
         if use is None:
@@ -150,7 +150,7 @@ class SharedNames:
 
 
 def _goes_on(use: _Use, beginning: int, blocks: Sequence[int]) -> bool:
-    """Whether a prompt extends the longest one in flight, as the next turn of a conversation does."""
+    """Return whether a prompt extends the longest prompt in flight, as the next turn of a conversation does."""
     depth = use.depth
     if not use.in_flight or not depth or len(blocks) <= depth or beginning != use.longest:
         return False

@@ -1,8 +1,8 @@
 """Bytes per token by kind of prompt, learned from the token counts in engines' answers. Routers see bytes, engines
 count tokens, so routers need a ratio. Only comparable prompts may be averaged: a token of text has two to five bytes,
 and what a chat template adds for tools, images or a stored conversation is not text that a router reads. So each kind
-of prompt (`prompt_kind`) has its own estimate, and plain text of all paths together has one, the pool's figure. A kind
-with too few counts uses the figure for text, and until that is known, the declared one.
+of prompt (`prompt_kind`) has its own estimate, and plain text of all paths together has another, which is the pool's
+figure. A kind with too few counts uses the figure for text and, until that figure is known, the declared one.
 
 An estimate is the weighted median of a kind's last prompts, so that outliers do not move it. It stays within `LEAST`
 and `MOST`. Prompts older than `MEMORY_SECONDS` no longer count, and without enough recent prompts the kind is unknown
@@ -26,12 +26,12 @@ FORGET_SECONDS = 60.0
 """Seconds between two checks for figures that are too old."""
 
 FIRST_PROMPTS = 20
-"""Number of prompts before an estimate is used."""
+"""Minimum number of prompts for an estimate to be used."""
 ESTIMATED_EVERY = 20
-"""An estimate is computed again after this many prompts."""
+"""Number of prompts after which an estimate is computed again."""
 
 STEP = 0.05
-"""An estimate that differs by less than this from the pool's figure in use changes nothing."""
+"""Least relative difference between an estimate and the pool's figure in use at which the figure changes."""
 
 LEAST, MOST = 0.5, 16.0
 """Plausible bytes per token. Vocabularies have one to five bytes per token (base64 and foreign scripts the fewest,
@@ -54,7 +54,7 @@ ID_BYTES = 4
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindReport:
     """How a kind of prompt is counted: by its own reported counts (`learned`), by the figure for `text`, or by the
-    `declared` one.
+    `declared` figure.
     """
 
     kind: str
@@ -67,8 +67,8 @@ class TokenSizeReport:
     """How plain text is counted: `bytes_per_token` is the figure in use, `learnt` the estimate from the last prompts.
 
     `error` is the mean absolute error of the router's counts against the engine's, over the last prompts;
-    `declared_error` is the error that the declared figure would have had for them. Both are shares (0.1 = 10 %), None
-    before any prompt.
+    `declared_error` is the error that the declared figure would have had for the same prompts. Both are shares (0.1 =
+    10 %), None before any prompt.
     """
 
     bytes_per_token: float
@@ -82,7 +82,7 @@ class TokenSizeReport:
 
 class _Estimate:
     """The weighted median of the last prompts' bytes per token. A prompt's weight is the square root of its length:
-    long prompts count more, because a template adds a good part of short ones, but no prompt outweighs all others.
+    long prompts count more, because a template adds a good part of short prompts, but no prompt outweighs all others.
     """
 
     __slots__ = ("_last", "observed", "samples", "value")
@@ -153,7 +153,7 @@ class TokenSizes:
     def __init__(self, declared: float) -> None:
         self.declared = float(declared)
         self.bytes_per_token = self.declared
-        """The pool's figure: for plain text, and for kinds without a better one."""
+        """The pool's figure: for plain text, and for kinds without a better figure."""
         self._least, self._most = min(LEAST, self.declared), max(MOST, self.declared)
         self._text = _Estimate()
         self._kinds: dict[str, _Estimate] = {}
@@ -175,12 +175,12 @@ class TokenSizes:
         return ID_BYTES if kind == GIVEN_IDS else self.bytes_per_token
 
     def tokens(self, counted_bytes: int, kind: str = "") -> int:
-        """The tokens that a prompt of this many bytes counts as; at least 1."""
+        """Return the number of tokens as which a prompt of this many bytes counts; at least 1."""
         return max(1, ceil(counted_bytes / self.of(kind)))
 
     def observe(self, counted_bytes: int, prompt_tokens: int, now: float = 0.0, kind: str = "", *, text: bool = True) -> bool:
-        """An engine counted this many tokens in a prompt of this kind; `text`: it is plain text. Returns whether
-        `bytes_per_token` changed. Impossible counts are ignored.
+        """Record that an engine counted this many tokens in a prompt of this kind; `text`: the prompt is plain text.
+        Returns whether `bytes_per_token` changed. Impossible counts are ignored.
         """
         if kind == GIVEN_IDS or counted_bytes <= 0 or prompt_tokens <= 0:
             return False
@@ -196,8 +196,8 @@ class TokenSizes:
         return self._text.observe(sample) and self._step()
 
     def recall(self, figure: Figure, now: float) -> bool:
-        """Use this earlier figure until enough prompts were seen here, or the declared one if it is unknown. Returns
-        whether `bytes_per_token` changed.
+        """Use this earlier figure until enough prompts were seen here; if it is unknown, use the declared figure.
+        Returns whether `bytes_per_token` changed.
         """
         self._recalled, self._recalled_at = figure, now - (figure.age_seconds or 0.0)
         return self._text.value is None and self._fall_back(now)
@@ -213,7 +213,7 @@ class TokenSizes:
         return self._text.value is None and self._fall_back(now)
 
     def _fall_back(self, now: float) -> bool:
-        """Use the recalled figure, or else the declared one."""
+        """Use the recalled figure, or else the declared figure."""
         recalled = self._recalled.observed if now - self._recalled_at <= REMEMBERED_SECONDS else None
         before, self.bytes_per_token = self.bytes_per_token, self.declared if recalled is None else recalled
         if self.bytes_per_token == before:
@@ -222,7 +222,7 @@ class TokenSizes:
         return True
 
     def counted(self, engine: EngineFacts) -> EngineFacts:
-        """The facts, with a routing block of as many tokens as its bytes now correspond to."""
+        """Return the facts, with a routing block of as many tokens as its bytes now correspond to."""
         if self.bytes_per_token == self.declared:
             return engine
         return replace(engine, block_tokens=max(1, round(engine.block_bytes / self.bytes_per_token)))
@@ -240,7 +240,7 @@ class TokenSizes:
         )
 
     def measured(self, now: float) -> Figure:
-        """Bytes of prompt text per token, as measured here; unknown before."""
+        """Return the bytes of prompt text per token, as measured here; unknown before the first measurement."""
         return self._text.figure(now)
 
     def _kind_reports(self) -> Iterator[KindReport]:

@@ -8,9 +8,9 @@ from fairlead.targets import instance_of
 
 
 class ToldPrompts:
-    """Which instances hold which prefixes of other routers' prompts, each bounded to its KV cache: the oldest prefixes
-    go first. Only some depths of a prompt are reported, so a hit is never overestimated, and underestimated by less
-    than half.
+    """Prefixes of other routers' prompts that each instance holds, bounded to its KV cache: the oldest prefixes go
+    first. Only some depths of a prompt are reported, so a hit is never overestimated, and underestimated by less than
+    half.
     """
 
     def __init__(self, capacity_blocks: int) -> None:
@@ -25,13 +25,13 @@ class ToldPrompts:
         return len(self._holders)
 
     def set_capacity(self, capacity_blocks: int) -> None:
-        """Take a new KV cache size."""
+        """Set the KV cache size."""
         self._capacity = capacity_blocks
         for instance in tuple(self._prompts):
             self._evict(instance)
 
     def hear(self, prompts: Iterable[PlacedPrompt]) -> None:
-        """Record prompts that were placed; a known one becomes the newest. Invalid sketches are ignored."""
+        """Record prompts that were placed; a known prompt becomes the newest. Invalid sketches are ignored."""
         for prompt in prompts:
             if not 0 < prompt.length <= self._capacity or len(prompt.blocks) != len(tuple(depths(prompt.length))):
                 continue
@@ -48,7 +48,7 @@ class ToldPrompts:
             self._evict(prompt.instance)
 
     def match(self, blocks: Sequence[int]) -> Mapping[str, int]:
-        """Leading blocks held, for every instance that was reported to hold the first."""
+        """Return the leading blocks held, for every instance that was reported to hold the first block."""
         holders = self._holders
         if not blocks or told_block(blocks[0]) not in holders:
             return {}
@@ -59,7 +59,7 @@ class ToldPrompts:
         return found
 
     def drop(self, instance: str) -> None:
-        """Forget an instance, or a rank of it: it is gone, or its cache is."""
+        """Forget an instance, or a rank of an instance, that is gone or that lost its cache."""
         for name in [known for known in self._prompts if known == instance or instance_of(known) == instance]:
             for prompt in self._prompts.pop(name).values():
                 self._forget(prompt)

@@ -1,10 +1,11 @@
-"""How long KV blocks take from one instance to another, as observed, and which pairs are not tried for a while.
+"""Observed times to transfer KV blocks from one instance to another, and pairs of instances that are not tried for a
+while.
 
     measured between the two > measured between others > declared > assumed
 
-A line through the last transfers of a pair gives its latency and its seconds per token. Before any transfer was seen,
-it is assumed to take half as long as computing the tokens: so it is tried where much would have to be computed, and
-because its time is bounded, a first attempt costs little and gives a measurement. The first transfer between two
+A line through the last transfers of a pair gives its latency and its seconds per token. Before any transfer was seen, a
+transfer is assumed to take half as long as computing the tokens: so it is tried where much would have to be computed,
+and because its time is bounded, a first attempt costs little and gives a measurement. The first transfer between two
 engines may be slow (6 and 15 s were seen with nixl 1.3.2 on a busy machine); it continues after the router has stopped
 waiting for it.
 """
@@ -40,15 +41,17 @@ class _Pair:
     transfers: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=KEPT_TRANSFERS))
     rests_until: float = 0.0
     late_until: float = 0.0
-    """Until when nobody waits for a transfer that was late: one for which nobody waits may be tried."""
+    """When (Unix seconds) the rest after a late transfer ends; until then only transfers for which no client waits are
+    tried.
+    """
     failures: int = 0
     seen_at: float = 0.0
     line: _Line | None = None
 
 
 class TransferTimes:
-    """Predicted transfer times, and pairs that are not tried at the moment. Arguments may be instances
-    or their ranks.
+    """Predicted transfer times, and pairs that are not tried at the moment. Arguments may be instances or
+    their ranks.
     """
 
     def __init__(self) -> None:
@@ -57,7 +60,9 @@ class TransferTimes:
         self._common: _Line | None = None
 
     def seconds(self, source: str, target: str, tokens: int, computing_seconds: float, declared_speed: float | None) -> float:
-        """Predicted seconds until `target` has the blocks of this many tokens, which take `computing_seconds` there."""
+        """Return the predicted seconds until `target` has the blocks of this many tokens, which would take
+        `computing_seconds` to compute there.
+        """
         pair = self._pairs.get((instance_of(source), instance_of(target)))
         line = self._common if pair is None or pair.line is None else pair.line
         if line is not None:
@@ -67,11 +72,13 @@ class TransferTimes:
 
     @property
     def is_measured(self) -> bool:
-        """Whether any transfer was seen: those seen shared their links with others, as the next one does."""
+        """Whether any transfer was seen. Measured transfers shared their links with others, as the next
+        transfer will.
+        """
         return self._common is not None
 
     def common(self, computing_seconds_per_token: float, declared_speed: float | None) -> tuple[float, float]:
-        """Tokens per second and latency over all pairs, from the best of the same sources."""
+        """Return tokens per second and latency over all pairs, from the best of the same sources."""
         line = self._common
         if line is not None:
             return (1 / line.per_token if line.per_token else inf), line.latency
@@ -79,13 +86,13 @@ class TransferTimes:
         return speed, ASSUMED_LATENCY_SECONDS
 
     def may_try(self, source: str, target: str, now: float, *, waits: bool = True) -> bool:
-        """Whether the pair has not failed of late; where nobody `waits`, it may have been too slow."""
+        """Return whether the pair may be tried: it has not failed recently or, if a client `waits`, been too slow."""
         pair = self._pairs.get((instance_of(source), instance_of(target)))
         return pair is None or (pair.rests_until <= now and not (waits and pair.late_until > now))
 
     def observe(self, source: str, target: str, transfer: CacheTransfer, sending_seconds: float, now: float) -> None:
-        """Add an attempt. `sending_seconds` is the part of its time that was not spent on computing the rest of the
-        prompt. An attempt whose source named no blocks is ignored (`contracts.handovers`).
+        """Add an attempt. `sending_seconds` is the part of the attempt's time that was not spent on computing the rest
+        of the prompt. An attempt whose source named no blocks is ignored (`contracts.handovers`).
         """
         if transfer.fate is CacheFate.UNNAMED:
             return
@@ -125,8 +132,8 @@ class TransferTimes:
 
 
 def _line_through(seen: deque[tuple[int, float]]) -> _Line:
-    """Least squares with intercept and slope at least zero; through the origin if all transfers are
-    about equally long.
+    """Fit a line by least squares with intercept and slope at least zero; through the origin if all transfers are about
+    equally long.
     """
     count = len(seen)
     tokens, seconds = sum(one for one, _ in seen) / count, sum(one for _, one in seen) / count

@@ -72,10 +72,10 @@ class LiveView:
         self.transfer_times = transfer_times
         self.load_times = load_times
         self.is_tiered = False
-        """See `PoolView`; looked up with hits, as predictions follow them."""
+        """See `PoolView`; updated whenever hits are looked up, because predictions follow a look-up."""
         self.stored: PrefixIndex | None = None
-        """What this router knows to have been computed and so put into the store that all engines read; None without
-        such a store. Where events name the store's blocks, they count instead.
+        """The prefixes that this router knows to have been computed and thus put into the store that all engines read;
+        None without such a store. If events name the store's blocks, the events count instead.
         """
         self.kept: KeptContexts | None = None
         """The contexts in caches; None unless the policy weighs them."""
@@ -95,14 +95,14 @@ class LiveView:
         self._leanings: FloatVector | None = None
         self._seeds: list[int] | None = None
         self.overtaking: Callable[[RoutingRequest], Overtaking | None] | None = None
-        """A query for the waiting work that a request would overtake; None in a pool with neither priority classes
-        nor fairness.
+        """A query for the waiting work that a request would overtake; None in a pool with neither priority classes nor
+        fairness.
         """
         self.table = table
         self.now = 0.0
 
     def within(self, instances: Collection[str]) -> "LiveView":
-        """The same view, but only these instances are candidates."""
+        """Return the same view, with only these instances as candidates."""
         view = LiveView(
             self.table,
             self._loads,
@@ -123,7 +123,7 @@ class LiveView:
         return view
 
     def invalidate(self) -> None:
-        """The table, a circuit or the progress of an engine changed."""
+        """Discard what is cached, because the table, a circuit or the progress of an engine changed."""
         self._candidates = None
 
     def divide(self, router: str, names: Sequence[str]) -> None:
@@ -136,8 +136,8 @@ class LiveView:
 
     @property
     def assumed_routers(self) -> int:
-        """The number of routers assumed to have as many requests in flight as this one, including it: all that do not
-        report theirs.
+        """The number of routers, including this one, assumed to have as many requests in flight as this one: all
+        routers that do not report their requests.
         """
         return max(1, self.routers - self.told_routers)
 
@@ -159,7 +159,7 @@ class LiveView:
         return instance in self._drained
 
     def hit_tokens(self, request: RoutingRequest, instance: str, *, shared: bool = True) -> int:
-        """See `PoolView`; without `shared`, only what is the instance's own."""
+        """See `PoolView`; without `shared`, blocks that only the shared store holds do not count."""
         if shared and self.stored is not None:
             return max(self.hit_tokens(request, instance, shared=False), self._shared_tokens(request))
         if not (request.blocks or self.caches.heard):
@@ -190,7 +190,7 @@ class LiveView:
         return {instance: tokens for instance, tokens in self.caches.hits_everywhere(request, found).items() if tokens}
 
     def _shared_tokens(self, request: RoutingRequest) -> int:
-        """Leading prompt tokens that the store of all engines holds."""
+        """Return the leading prompt tokens that the store of all engines holds."""
         told = self.caches.shared_tokens(request)
         if told is not None:
             return told
@@ -201,7 +201,7 @@ class LiveView:
         return max(0, min(blocks * (request.block_tokens or self.table.engine.block_tokens), request.prompt_tokens - 1))
 
     def slow_tokens(self, request: RoutingRequest, instance: str) -> TierCounts:
-        """Tokens of the prompt that the instance would load from each tier outside its GPU."""
+        """Return the tokens of the prompt that the instance would load from each tier outside its GPU."""
         host, disk, remote = self.caches.slow_tokens(request, instance)
         if self.stored is not None:
             remote += max(0, self._shared_tokens(request) - self.hit_tokens(request, instance, shared=False))
@@ -330,7 +330,7 @@ class LiveView:
         return self._vectors
 
     def hit_vector(self, request: RoutingRequest, *, shared: bool = True) -> IntVector:
-        """See `PoolView`; without `shared`, only what is each instance's own."""
+        """See `PoolView`; without `shared`, blocks that only the shared store holds do not count."""
         if shared and self.stored is not None:
             return np.maximum(self.hit_vector(request, shared=False), self._shared_tokens(request))
         self.is_tiered = self.caches.index.is_tiered
@@ -407,7 +407,7 @@ class LiveView:
         self._valid_until = min((load.broken_until for load in accepting if load.broken_until > self.now), default=inf)
 
     def _keep_within(self, within: Collection[str], accepting: Sequence[InstanceLoad]) -> None:
-        """If all candidates of the restricted part get no requests, all of the part's instances become candidates."""
+        """Make all instances of the restricted part candidates if none of the part's candidates gets requests."""
         members = [load for load in accepting if _is_member(load, within)]
         able = [load for load in members if load.entry.role is not Role.DECODE and not load.lacks_decode]
         decodes = [load for load in members if load.entry.role is not Role.PREFILL]
@@ -430,8 +430,8 @@ def _is_member(load: InstanceLoad, within: Collection[str]) -> bool:
 
 
 def _spare(accepting: Sequence[InstanceLoad], now: float) -> None:
-    """If the circuits of all suitable instances are open, they get requests nevertheless. Decode instances can stand in
-    for prefill instances, not the other way round.
+    """Let the suitable instances get requests if all their circuits are open. Decode instances can stand in for prefill
+    instances, not the other way round.
     """
     nobody_decodes = all(load.is_shut(now) for load in accepting if load.entry.role is not Role.PREFILL)
     nobody = nobody_decodes and all(load.is_shut(now) for load in accepting)

@@ -1,10 +1,10 @@
-"""The prefill speed and the decode steps of a pool's instances, measured from answers that come in one piece.
+"""The prefill speed and the decode steps of a pool's instances, measured on answers that arrive in one piece.
 
-If an answer is not streamed, its first token is not visible, but its whole duration is. That is the time for all prompt
-tokens that the instance computed meanwhile, plus one decode step for each token after the first, at the load of that
-time. This is linear in the time per prompt token and the time per step, so least squares over many answers, each scaled
-by its duration, separate the two, unless all prompts and answers have the same proportion. In that case the fit's error
-is large, and the figures stay unknown.
+If an answer is not streamed, its first token is not visible, but its whole duration is. That duration is the time for
+all prompt tokens that the instance computed meanwhile, plus one decode step for each token after the first, at the load
+of that time. It is linear in the time per prompt token and the time per step, so least squares over many answers, each
+scaled by its duration, separate the two, unless all prompts and answers have the same proportion. In that case the
+fit's error is large, and the figures stay unknown.
 """
 
 from math import inf, isfinite
@@ -17,7 +17,7 @@ from fairlead.routing.contracts.vectors import FloatVector
 KEPT_ANSWERS = 400
 """Number of answers on which the figures rest; further ones replace the oldest."""
 ENOUGH_ANSWERS = 16
-"""With fewer, no speed counts as measured."""
+"""Minimum number of answers for a speed to count as measured."""
 AGAIN_SHARE = 0.1
 """The figures are computed again when this share of the answers is new."""
 AGAIN_SECONDS = 0.5
@@ -25,30 +25,30 @@ AGAIN_SECONDS = 0.5
 computing the figures after each tenth would take more than a tenth of the router's CPU time.
 """
 KEPT_SECONDS = 2.0
-"""The kept answers span at least this many seconds: of thousands per second most are skipped, as a few hundred measure
+"""Minimum seconds that the kept answers span: of thousands per second most are skipped, because a few hundred measure
 as well.
 """
 AGAIN_TIMES = 4
-"""They are computed again once all kept answers were replaced this many times, however soon that is."""
+"""The figures are computed again once all kept answers were replaced this many times, however soon that is."""
 NEAR_SHARE = 0.9
 """Share of the answers, those nearest to a first fit, that the second fit uses."""
 TOO_FAST = 2.0
-"""An answer this many times faster than nearly all others had a prompt that was cached without the router's knowledge,
-and is ignored: in a fit that scales answers by their duration it would outweigh the others.
+"""Factor by which an answer must be faster than nearly all others to be ignored: its prompt was cached without the
+router's knowledge, and in a fit that scales answers by their duration it would outweigh the others.
 """
 LARGEST_ERROR = 0.25
-"""A speed counts as unknown if its standard error is a larger share of it than this."""
+"""Largest standard error of a speed, as a share of the speed; with a larger error the speed counts as unknown."""
 LEAST_SECONDS = 0.01
-"""A shorter answer is ignored."""
+"""Minimum seconds of an answer; a shorter answer is ignored."""
 MOST_SECONDS = 3600.0
-"""A longer answer is ignored: its engine stood still."""
+"""Maximum seconds of an answer; a longer answer is ignored, because its engine stood still."""
 MOST_TOKENS = 10_000_000
-"""An answer with more tokens is ignored, whatever its engine reports."""
+"""Maximum tokens of an answer; an answer with more is ignored, whatever its engine reports."""
 LEAST_ERROR = 0.05
 """The least error assumed for an answer. Without it, answers that are all alike would seem to determine the speed
 exactly, although any split of their time into prompt and steps fits them."""
 ERRORS_P90 = 1.28
-"""Standard errors from the middle of a normal distribution to its 90th percentile."""
+"""Number of standard errors between the median of a normal distribution and its 90th percentile."""
 
 
 class WholeAnswers:
@@ -70,9 +70,9 @@ class WholeAnswers:
     def observe(
         self, instance: str, prompt_tokens: float, output_tokens: int, context_tokens: float, requests: float, seconds: float, now: float
     ) -> bool:
-        """An answer of this many tokens took this long, while its instance computed this many prompt tokens and decoded
-        on average over this many context tokens and requests. Impossible values are ignored. Returns whether the
-        figures were computed again.
+        """Add an answer of this many tokens that took this many seconds, while its instance computed this many prompt
+        tokens and decoded on average over this many context tokens and requests. Impossible values are ignored. Returns
+        whether the figures were computed again.
         """
         steps = output_tokens - 1
         if not LEAST_SECONDS <= seconds <= MOST_SECONDS or not 0 <= steps <= MOST_TOKENS:
@@ -92,7 +92,9 @@ class WholeAnswers:
         return True
 
     def is_crowded(self, now: float) -> bool:
-        """Whether an answer may be skipped, because the kept ones would span less than `KEPT_SECONDS` with it."""
+        """Return whether an answer may be skipped, because the kept answers would span less than `KEPT_SECONDS` with
+        it.
+        """
         return self._count == KEPT_ANSWERS and 0 <= now - self._observed_at < KEPT_SECONDS / KEPT_ANSWERS
 
     def forget(self, instance: str) -> None:
@@ -104,14 +106,14 @@ class WholeAnswers:
         self._keep(self._at[: self._count] >= before)
 
     def recounted(self, times: float) -> "WholeAnswers":
-        """The same answers with prompt tokens multiplied by `times`, after the estimated size of a token changed."""
+        """Return a copy with prompt tokens multiplied by `times`, after the estimated size of a token changed."""
         if times != 1.0:
             self._rows[: self._count, 0] *= times
             self._measure()
         return self
 
     def figure(self, now: float) -> Figure:
-        """Tokens per second, with a spread from its standard error and the age of the newest answer."""
+        """Return the tokens per second, with a spread from the standard error and the age of the newest answer."""
         speed = self.tokens_per_second
         if speed is None:
             return UNKNOWN
@@ -150,8 +152,8 @@ class WholeAnswers:
 
 
 def _solved(rows: FloatVector) -> tuple[FloatVector, FloatVector]:
-    """The coefficients for which the rows are closest to 1, and their standard errors, which are large if columns are
-    similar. A column of zeros has no effect.
+    """Return the coefficients for which the rows are closest to 1, and their standard errors, which are large if
+    columns are similar. A column of zeros has no effect.
     """
     scale = np.sqrt((rows**2).sum(axis=0))
     scaled = rows / np.where(scale > 0, scale, 1.0)

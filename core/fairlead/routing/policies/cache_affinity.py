@@ -1,5 +1,5 @@
-"""Cache affinity: one ring and the adaptive key, without regard to load. Equal prefixes meet on one instance, at the
-price of hotspots.
+"""Cache affinity: one ring and the adaptive key, without regard to load. Prompts with the same prefix go to the same
+instance, at the price of hotspots.
 """
 
 from itertools import islice
@@ -21,7 +21,7 @@ from fairlead.tables import RoutingTable
 
 
 class CacheAffinity:
-    """The key's owner on the ring, or the next healthy instance clockwise.
+    """The policy `cache-affinity`: it chooses the key's owner on the ring, or the next healthy instance clockwise.
 
     Bindings only record the holder; they do not influence choices.
     """

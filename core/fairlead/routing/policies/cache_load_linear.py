@@ -1,4 +1,4 @@
-"""Cache and load, linear: a weighted sum of the share of the prompt an instance holds and of how idle it is."""
+"""Cache and load, linear: a weighted sum of the share of the prompt that an instance holds and of how idle it is."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ class CacheLoadLinearParameters(QueueParameters):
 
 
 class CacheLoadLinear:
-    """The policy `cache-load-linear`. Ties go to the less loaded, then by id."""
+    """The policy `cache-load-linear`. Ties go to the less loaded instance, then by id."""
 
     name = "cache-load-linear"
 

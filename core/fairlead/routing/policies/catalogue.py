@@ -1,5 +1,5 @@
-"""Fairlead's own policies: every other module of this package is one, with the policy's name and an `ENTRY` that
-describes it.
+"""Fairlead's own policies: every other module of this package implements a policy, has the policy's name, and describes
+it in `ENTRY`.
 """
 
 from collections.abc import Callable
@@ -11,11 +11,13 @@ from fairlead.routing.contracts.catalogues import PolicyCatalogue
 
 
 def _entry_of(module: str) -> Callable[[], object]:
-    """Loads a module of this package when its policy is first used."""
+    """Return a function that loads a module of this package when its policy is first used."""
     return lambda: import_module(f"{policies.__name__}.{module}").ENTRY
 
 
 BUILT_IN = PolicyCatalogue(
     {one.name.replace("_", "-"): _entry_of(one.name) for one in iter_modules(policies.__path__) if one.name != "catalogue"}
 )
-"""Loads no policy: reading a spec must not load numpy for policies that are not used."""
+"""Fairlead's own policies. The catalogue loads none of their modules: reading a spec must not load numpy for policies
+that are not used.
+"""

@@ -1,7 +1,7 @@
-"""DualMap: two candidates per prefix from a dual ring. The one with the cache is chosen unless it endangers the SLO; if
-both do, queued requests migrate within the pair.
+"""DualMap: two candidates per prefix from a dual ring. The candidate with the cache is chosen unless it endangers the
+SLO; if both do, queued requests migrate within the pair.
 
-The number of candidates is a parameter, to measure the value of the paper's choice of two; more than two follow the
+The number of candidates is a parameter, so that the paper's choice of two can be compared; more than two follow the
 same rules.
 """
 
@@ -35,7 +35,7 @@ PAPER_BOTTLENECK_SECONDS: Final = 3.0
 CODE_BUSY_SECONDS: Final = 2.0
 NEVER_SECONDS: Final = 1e9
 ANY_GAIN_SECONDS: Final = -3600.0
-"""The published behaviour: requests follow their keys, even if their sessions lose time."""
+"""The least gain of the published behaviour: requests follow their keys, even if their sessions lose time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class DualMapParameters(KeyParameters):
 
     @property
     def held_up_seconds(self) -> float:
-        """The parameter `bottleneck_seconds`, or else the preset's value; infinite: never."""
+        """Seconds from the parameter `bottleneck_seconds`, or else the preset's value; infinite: never."""
         if self.bottleneck_seconds is not None:
             return self.bottleneck_seconds
         return PAPER_BOTTLENECK_SECONDS if self.preset == "dualmap-paper" else inf
@@ -154,15 +154,16 @@ class DualMap:
         )
 
     def placements(self, request: RoutingRequest) -> tuple[str, ...]:
-        """The request's candidates. With the published code's rules it may wait anywhere, because these also move
-        requests to the candidates' neighbours.
+        """Return the request's candidates. By the published code's rules the request may wait anywhere, because these
+        rules also move requests to the candidates' neighbours.
         """
         return () if self._parameters.is_coded else self._named(request)
 
     def may_dispatch(self, load: InstanceLoad, view: PoolView, now: float) -> bool:
-        """Whether one more prefill may go to an instance that has some in flight.
+        """Return whether one more prefill may go to an instance that has some in flight.
 
-        The published code sends it only up to the threshold, and only while the instance's last first token is recent.
+        The published code sends a prefill only up to the threshold, and only while the instance's last first token is
+        recent.
         """
         if not self._parameters.is_coded:
             return True
@@ -178,7 +179,9 @@ class DualMap:
         return view.tokens_within(self._parameters.overload_fraction * view.table.slo.ttft_seconds)
 
     def _to_relieve(self, named: tuple[str, ...], *, all_overloaded: bool) -> tuple[str, ...]:
-        """The instances whose queues are checked after a choice; the published code checks all of them each time."""
+        """Return the instances whose queues are checked after a choice; the published code checks all of them each
+        time.
+        """
         if not self._parameters.rebalance:
             return ()
         return self._rings.instances if self._parameters.is_coded else named if all_overloaded else ()
@@ -241,8 +244,8 @@ class DualMap:
         )
 
     def _choose_of_many(self, request: RoutingRequest, healthy: Sequence[InstanceLoad], named: tuple[str, ...], view: PoolView) -> Decision:
-        """The rules of `_choose_of_two` for any number of candidates: the largest hit, then the least loaded; if that
-        one is overloaded, the smallest virtual load.
+        """Apply the rules of `_choose_of_two` to any number of candidates: the largest hit, then the least loaded; if
+        the chosen candidate is overloaded, the smallest virtual load.
         """
         speed = view.prefill_speed
         threshold = self._threshold_tokens(view)
@@ -296,8 +299,8 @@ class DualMap:
         return weighing(view, rule, complete, limits, passed_over, considered)
 
     def _fallbacks(self, chosen: str, other: str, view: PoolView) -> tuple[str, ...]:
-        """The other instance of the pair, and in small pools also the least loaded others. A large pool looks those up
-        only when they are needed, which is rare.
+        """Return the other instance of the pair and, in small pools, also the least loaded others. A large pool looks
+        up the others only when they are needed, which is rare.
         """
         if len(view.candidates()) > FALLBACKS * 4:
             return (other,)

@@ -29,7 +29,7 @@ class DynamoParameters(QueueParameters):
 
 
 class Dynamo:
-    """The policy `dynamo`. Ties go to the less loaded, then by id."""
+    """The policy `dynamo`. Ties go to the less loaded instance, then by id."""
 
     name = "dynamo"
 
@@ -52,7 +52,7 @@ class Dynamo:
 
 
 def overlap_less_load(hits: IntVector, prompt_tokens: int, tokens: IntVector, match_weight: float, load_weight: float) -> FloatVector:
-    """match x hit share - load x tokens / most tokens."""
+    """Return match x hit share - load x tokens / most tokens, per instance."""
     scores: FloatVector = match_weight * token_share(hits, prompt_tokens) + load_weight * (idleness(tokens) - 1)
     return scores
 

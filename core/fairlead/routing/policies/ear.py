@@ -1,7 +1,7 @@
-"""EAR: a session stays where its KV cache is, and migrates only off a hot instance to a cooler one with room for it,
-with a cooldown.
+"""EAR: a session stays where its KV cache is, and migrates only off a hot instance to a cooler instance with room for
+it, with a cooldown.
 
-Where engines can fetch KV blocks from each other, a session that migrates takes its context along. It migrates when its
+If engines can fetch KV blocks from each other, a session that migrates takes its context along. It migrates when its
 next request is sent, if the new host still has room for it then; otherwise the request goes back to the old host.
 """
 
@@ -137,8 +137,8 @@ class Ear:
         )
 
     def _placed_since_instances_changed(self, candidates: Sequence[InstanceLoad]) -> Counter[str]:
-        """New sessions per instance since instances last joined or left. If earlier sessions counted too, a new
-        instance, which has none, would get every new session.
+        """Return the number of new sessions per instance since instances last joined or left. If earlier sessions
+        counted too, a new instance, which has none, would get every new session.
         """
         if candidates is not self._seen:
             if {load.entry.id for load in candidates} != {load.entry.id for load in self._seen}:
@@ -168,7 +168,7 @@ class Ear:
         )()
 
     def _why_it_stays(self, home: Binding, host: InstanceLoad, view: PoolView, now: float) -> str:
-        """The rule by which the session stays on its host."""
+        """Return the rule by which the session stays on its host."""
         if not self._parameters.migrate:
             return "host-stays"
         hot = self._hot_tokens(view)
@@ -183,7 +183,7 @@ class Ear:
         return view.tokens_within(self._parameters.hot_slo_fraction * view.table.slo.ttft_seconds) if hot is None else hot
 
     def _target(self, request: RoutingRequest, home: Binding, host: InstanceLoad, view: PoolView, now: float) -> InstanceLoad | None:
-        """Where the session should move now; None if it stays."""
+        """Return the instance to which the session should move now; None if it stays."""
         table = view.table
         threshold = self._hot_tokens(view)
         if host.pending_prefill_tokens <= threshold:
@@ -213,8 +213,8 @@ class Ear:
         return best
 
     def _carried_tokens(self, request: RoutingRequest, lacking: int, host: InstanceLoad, view: PoolView) -> tuple[float, bool]:
-        """The cost, in tokens of prefill, for a new host to get the context tokens that it lacks compared with the old
-        one, and whether it fetches them.
+        """Return the cost, in tokens of prefill, of the context tokens that a new host lacks compared with the old
+        host, and whether the new host fetches them.
         """
         speed = view.fetching(request) if lacking > 0 and self._parameters.fetch else None
         if speed is None:
@@ -226,7 +226,9 @@ class Ear:
     def _fetched_ttft_seconds(
         self, request: RoutingRequest, host: InstanceLoad, target: InstanceLoad, view: PoolView, now: float
     ) -> float | None:
-        """Predicted TTFT on the new host if the context is fetched from the old one; None if it would be recomputed."""
+        """Return the predicted TTFT on the new host if the context is fetched from the old host; None if the context
+        would be recomputed.
+        """
         saved = view.hit_tokens(request, host.entry.id)
         carried, fetches = self._carried_tokens(request, saved - view.hit_tokens(request, target.entry.id), host, view)
         if not fetches:
@@ -236,17 +238,21 @@ class Ear:
 
 
 def room_tokens(request: RoutingRequest, home: Binding) -> int:
-    """KV tokens that a session needs on a new host: its last turn's context, or the prompt of its next request."""
+    """Return the KV tokens that a session needs on a new host: the larger of its last context and its next prompt."""
     return max(home.context_tokens, request.prompt_tokens)
 
 
 def session_of(request: RoutingRequest) -> str | None:
-    """The session of a request, or the prefix used in place of one; None if all possible names are shared."""
+    """Return the session of a request, or the prefix used in place of a session; None if all possible names
+    are shared.
+    """
     return request.session or (None if request.named is not None else prefix_session(request))
 
 
 def prefix_session(request: RoutingRequest) -> str:
-    """The binding name for a request without a session: a hash of its first two blocks, or of what it has."""
+    """Return the binding name for a request without a session: a hash of its first two blocks, or of the whole prompt
+    if it is shorter.
+    """
     known = request.blocks[:2]
     return f"prefix:{known[-1] if known else request.first_bytes_hash:016x}"
 

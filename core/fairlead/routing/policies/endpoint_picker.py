@@ -36,7 +36,7 @@ TERMS = {
     "cold_score": "longest without a new prompt × weight",
     "session_score": "home of the session × weight",
 }
-"""The scorers' terms, in words; a decision has those of the scorers in its file, and 0 for all others."""
+"""The scorers' terms, in words. A decision records the terms of the scorers in its file, and 0 for all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class EndpointPickerParameters(HomeParameters):
     config: dict[str, Any] = free("An EndpointPickerConfig of llm-d, as in its file; default: llm-d's own default configuration.")
 
     def __post_init__(self) -> None:
-        """Raises InvalidInput for a file that cannot be run."""
+        """Check the file. Raises InvalidInput if it cannot be run."""
         read_endpoint_picker_config(self.document, CONFIG)
 
     @property
@@ -56,12 +56,14 @@ class EndpointPickerParameters(HomeParameters):
 
     @property
     def expected_seconds(self) -> float:
-        """Seconds from the file or from the parameter `speculative_seconds`, whichever is longer."""
+        """Seconds for which blocks are expected, from the file or from the parameter `speculative_seconds`, whichever
+        is longer.
+        """
         return max(self.speculative_seconds, read_endpoint_picker_config(self.document, CONFIG).expected_seconds)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Parts of the file that have no effect, a line each; paths are below `config`."""
+        """Return the parts of the file that have no effect, a line each; paths are below `config`."""
         return read_endpoint_picker_config(self.document, "config").notes
 
 

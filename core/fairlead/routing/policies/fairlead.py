@@ -1,16 +1,16 @@
 """Fairlead's own policy: prefix affinity that grows with load, over all instances, and queues that serve requests in
 time as long as that is possible.
 
-The instance with the least `wait + rest + affinity x prefill` takes the request. Wait leaves out late requests, which
-are served last; wait and rest are both longer where much decodes, because the queue leaves decodes time between
-prefills (see `queues.deadline`). Affinity, the worth of a cached second of prefill against a second of waiting, is 1
-/ (1 - load): a second of work at load 0.5 delays the requests behind it by another second in total, at 0.75 by three.
-A full KV cache counts as a little waiting too; otherwise a short prefix that all share would draw all new sessions to
-the instance that computed it first. Instances that would be late come last, unless being in time elsewhere costs more
-than a TTFT target. With `keep_weight`, contexts that a request would evict count as prefill too, as far as their
-sessions' next turns are likely. Prefills and waits are scaled by the instance's observed pace relative to the others;
-the delay that a prefill causes others uses the pool's mean. With `learned_ttft`, a model's prediction replaces `wait
-+ rest + prefill` while the model errs less.
+The instance with the least `wait + rest + affinity x prefill` takes the request. The wait leaves out late requests,
+which are served last; wait and rest are both longer on instances that decode much, because the queue leaves decodes
+time between prefills (see `queues.deadline`). The affinity is the value of a second of cached prefill relative to a
+second of waiting: 1 / (1 - load). A second of work at load 0.5 delays the requests behind it by another second in
+total, at 0.75 by three. A full KV cache counts as a little waiting too; otherwise a short prefix that all sessions
+share would draw all new sessions to the instance that computed it first. Instances that would be late come last, unless
+being in time on another instance costs more than a TTFT target. With `keep_weight`, contexts that a request would evict
+count as prefill too, weighted by the likelihood of their sessions' next turns. Prefills and waits are scaled by the
+instance's observed pace relative to the others; the delay that a prefill causes others uses the pool's mean. With
+`learned_ttft`, a model's prediction replaces `wait + rest + prefill` while the model's error is smaller.
 """
 
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ class FairleadParameters(HomeParameters):
         maximum=60.0,
     )
     most_affinity: float = number(
-        "Maximum worth of a second of prefill, in seconds of waiting. On an idle pool it is worth one second, at load x 1 / (1 - x).",
+        "Maximum worth of a second of prefill, in seconds of waiting. The worth is 1 / (1 - x) at load x: one second in an idle pool.",
         8.0,
         minimum=1.0,
         maximum=100.0,
@@ -89,16 +89,16 @@ class FairleadParameters(HomeParameters):
     )
     keep_weight: float = number(
         (
-            "Where a request's new blocks would evict contexts of sessions whose next turn is likely, by the pauses seen "
-            "in this pool, the time to compute those again counts this many times, and also for the delay it causes "
-            "others; 0 = contexts are not followed."
+            "Weight of contexts that a request's new blocks would evict. The time to compute such a context again, times the "
+            "likelihood of its session's next turn by the pauses seen in this pool, counts this many times as prefill; "
+            "0 = contexts are not followed."
         ),
         0.0,
         minimum=0.0,
         maximum=100.0,
     )
     learned_ttft: bool = truth(
-        "Learn TTFTs online as `lodestar` does, and compare those in place of the formula's while they err less on the same requests.",
+        "Learn TTFTs online as `lodestar` does, and use them instead of the formula's while their error on the same requests is smaller.",
         False,
     )
 
@@ -108,20 +108,20 @@ class FairleadParameters(HomeParameters):
 
 
 IN_TIME = 0.9
-"""Instances predicted to take longer than this part of the TTFT target come after all faster ones, unless the faster
-ones cost more by a whole target. In that case one first token in time would cost other requests more than it gains, for
+"""Share of the TTFT target: instances predicted to take longer come after all faster instances, unless the faster ones
+cost more by a whole target. In that case one first token in time would cost other requests more than it gains, for
 example if a session would leave its cache and all its next turns with it.
 """
 
 STALE_SAMPLES = 10_000
-"""After this many samples without a new model, the trainer is assumed to have failed."""
+"""Number of samples without a new model after which the trainer is assumed to have failed."""
 
 TIES = "to the instance with the most sessions, then by id"
 
 
 class Fairlead:
-    """The policy `fairlead`; with a `model` it uses the model's predictions while they err less. Bindings record where
-    a session's KV cache is, which helps routers that have not seen the session.
+    """The policy `fairlead`; with a `model` it uses the model's predictions while the model's error is smaller.
+    Bindings record where a session's KV cache is, which helps routers that have not seen the session.
     """
 
     name = "fairlead"
@@ -266,7 +266,9 @@ class Fairlead:
         )
 
     def _kept_seconds(self, request: RoutingRequest, view: PoolView, known: IntVector | Sequence[int], worth: float) -> FloatVector | None:
-        """The cost of contexts that the request would evict from each instance; None if they are not known."""
+        """Return the cost of contexts that the request would evict from each instance; None if the contexts are not
+        known.
+        """
         kept = view.kept_tokens()
         if kept is None:
             return None
@@ -282,7 +284,7 @@ class Fairlead:
         kept: FloatVector | None,
         index: int,
     ) -> dict[str, float]:
-        """The parts of the cost for the instance at this index."""
+        """Return the parts of the cost for the instance at this index."""
         prefill, wait, rest, weighted = costs.parts(index)
         found = {
             "wait_seconds": wait,
@@ -313,7 +315,7 @@ def _errors(model: LearntTtfts) -> dict[str, float]:
 
 
 class LearningFairlead(LearnsTtfts, Fairlead):
-    """`fairlead` with a trained TTFT model, used while it is better than the formula."""
+    """The policy `fairlead` with a trained TTFT model, used while the model is better than the formula."""
 
     def __init__(self, parameters: FairleadParameters) -> None:
         model = LearntTtfts(LearnerSettings(feature_names=FEATURES), STALE_SAMPLES, BETTER)
@@ -362,7 +364,7 @@ ENTRY = PolicyEntry(
         ),
         terms=(
             Term(name="wait_seconds", words="wait", unit=Unit.SECONDS),
-            Term(name="rest_seconds", words="until decodes there had their time", unit=Unit.SECONDS),
+            Term(name="rest_seconds", words="rest that decodes there need first", unit=Unit.SECONDS),
             Term(name="weighted_prefill_seconds", words="prefill, and the delay it causes others", unit=Unit.SECONDS),
             Term(name="kv_seconds", words="for a full KV cache", unit=Unit.SECONDS),
             Term(name="apart_seconds", words="preferred by other routers", unit=Unit.SECONDS),

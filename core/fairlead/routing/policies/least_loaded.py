@@ -14,7 +14,9 @@ from fairlead.tables import RoutingTable
 
 
 class LeastLoaded:
-    """Ties go to the fewest tokens in running decodes, then to the instance chosen longest ago, then by id."""
+    """The policy `least-loaded`. Ties go to the fewest tokens in running decodes, then to the instance chosen longest
+    ago, then by id.
+    """
 
     name = "least-loaded"
 

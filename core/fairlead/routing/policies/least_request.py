@@ -28,7 +28,7 @@ class LeastRequest:
 
 
 def fewest_first(requests: IntVector, dice: Dice, count: int = FALLBACKS + 1) -> list[int]:
-    """Indexes of the lowest counts; the first one is drawn at random among ties."""
+    """Return the indexes of the lowest counts; the first index is drawn at random among ties."""
     tied = np.flatnonzero(requests == requests.min())
     first = int(tied[0]) if len(tied) == 1 else int(tied[dice.below(len(tied))])
     return [first, *(index for index in lowest(requests, count) if index != first)][:count]

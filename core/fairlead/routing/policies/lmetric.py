@@ -28,7 +28,7 @@ class LMetric:
 
 
 def products(prefill_tokens: IntVector, batch: IntVector) -> IntVector:
-    """P x BS per instance; counting at least 1 token, so that the product is never 0."""
+    """Return P x BS per instance; P counts as at least 1 token, so that the product is never 0."""
     scores: IntVector = prefill_tokens * batch
     return scores
 

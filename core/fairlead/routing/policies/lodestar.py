@@ -1,11 +1,11 @@
-"""Lodestar: chooses the instance where a trained model expects the shortest TTFT for the request and for later ones;
-falls back on a heuristic outside the model's training data.
+"""Lodestar: chooses the instance on which a trained model expects the shortest TTFT for the request and for later
+requests; falls back on a heuristic outside the model's training data.
 
-The model is a small network over features of each instance and the request (`instance_features`), trained outside on
-the results of this router's own requests (`fairlead.predictors`). It follows Lodestar (arXiv 2606.00946), Algorithms 3
-and 4, with two changes. The tie-break works; the published one compares with a bound above the best and never acts. And
-it considers later requests; the published policy minimises the TTFT of each request alone, which close to saturation
-gives up so much of the cache that all wait longer.
+The model is a small network over features of each instance and the request (`instance_features`), trained outside the
+policy on the results of this router's own requests (`fairlead.predictors`). It follows Lodestar (arXiv 2606.00946),
+Algorithms 3 and 4, with two changes. First, the tie-break works: the published tie-break compares with a bound above
+the best and never acts. Second, the policy considers later requests: the published policy minimises the TTFT of each
+request alone, which close to saturation gives up so much of the cache that all requests wait longer.
 """
 
 from dataclasses import dataclass, replace
@@ -62,17 +62,17 @@ class LodestarParameters(PrefixCacheLoadParameters):
     )
     out_of_distribution: str = text(
         (
-            "When the heuristic decides: `candidates` if the request is unlike the training data (a candidate "
-            "that is unlike it is predicted from the nearest row that the model knows, plus the router's own "
-            "formula); `pool` if any feature of any instance is, as published."
+            "When the heuristic decides. `candidates`: if the request is unlike the training data; a candidate that is unlike "
+            "the data gets the model's prediction for the nearest known row, corrected by the router's own formula. "
+            "`pool`, as published: if any feature of any instance is unlike the data."
         ),
         "candidates",
         enum=("candidates", "pool"),
     )
     near_best: float = number(
         (
-            "Instances whose cost is within this part of the lowest count as equal (published: 0.1); the most "
-            "cached tokens decide, then the fewest waiting ones."
+            "Instances whose cost exceeds the lowest by at most this share of it count as equal (published: 0.1); among "
+            "them, the most cached tokens decide, then the fewest waiting tokens."
         ),
         0.0,
         minimum=0.0,
@@ -211,8 +211,8 @@ class Lodestar(LearnsTtfts):
         )
 
     def _costs(self, request: RoutingRequest, view: PoolView, hits: IntVector, ttfts: FloatVector) -> "_Costs":
-        """The costs of a request. The prefill's delay to others uses the pool's speed even on a slow instance: the
-        prefill takes longer there, but correspondingly fewer requests wait.
+        """Return the costs of a request. The delay that the prefill causes other requests uses the pool's speed even on
+        a slow instance: the prefill takes longer there, but correspondingly fewer requests wait.
         """
         worth = affinity(view.pool_load(), self._parameters.most_affinity)
         others: FloatVector = (worth - 1) * view.prefill_vector(request, hits)
@@ -291,8 +291,8 @@ def _learner_settings(given: LodestarParameters) -> LearnerSettings:
 
 
 class _Costs(NamedTuple):
-    """What a request costs on each instance, in seconds: the TTFT predicted by the model, and the delay that its
-    prefill causes other requests. `affinity` is the worth of a second of prefill. Each [n].
+    """The cost of a request on each instance, in seconds: the TTFT predicted by the model, and the delay that its
+    prefill causes other requests. `affinity` is the value of a second of prefill in seconds of waiting. Each [n].
     """
 
     affinity: float
@@ -314,7 +314,7 @@ MOST_CACHED = ("hit_tokens", "pending_tokens")
 EXPECTED = "the TTFT that the model expected there, plus the wait that its prefill causes others, was the lowest"
 NEAR = (
     "the TTFT that the model expected there, plus the wait that its prefill causes others, was close to the lowest, and it held the most "
-    "of the prompt among the instances that close"
+    "of the prompt among the instances as close as that"
 )
 FILTERED = "memory is short, so prompts with the same beginning are kept together; within the prefix group's instances "
 

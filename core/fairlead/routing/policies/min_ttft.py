@@ -1,5 +1,5 @@
-"""Min TTFT: the instance predicted to give the first token soonest, counting what it holds of the prompt
-and what is pending there.
+"""Min TTFT: the instance predicted to give the first token soonest, from the part of the prompt that it holds and the
+work that is pending on it.
 """
 
 from fairlead.routing.choosing.candidates import FALLBACKS, ordered_decision

@@ -1,9 +1,9 @@
 """Mooncake's Conductor, Algorithm 1: the shortest predicted TTFT over all instances; a much longer prefix that another
 instance holds may be fetched.
 
-An instance whose own match is shorter than the best by the factor theta or more is judged as if it fetched the
-best match from its holder; choosing it is what replicates hot prefixes. Rejection is the business of the
-pool's early rejection mode.
+If an instance's own match is shorter than the best match by the factor theta or more, its TTFT is predicted as if it
+fetched the best match from its holder; choosing such an instance is what replicates hot prefixes. Refusals are left to
+the pool's early rejection mode.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ THETAS = {
     "mooncake-theta4": 4.0,
     "mooncake-cache-aware": inf,
 }
-"""Presets. `mooncake-cache-aware` never fetches: the paper's ablation."""
+"""Presets, each with its theta. `mooncake-cache-aware` never fetches: the paper's ablation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +47,8 @@ class MooncakeParameters(QueueParameters):
     )
     transfer_rule: str = text(
         (
-            "Beyond theta an instance is judged with the fetch (`threshold`, Algorithm 1), or by the shorter of "
-            "fetching and computing (`shorter`)."
+            "TTFT of an instance that may fetch by theta: `threshold` always includes the fetch (Algorithm 1), `shorter` is "
+            "the shorter of fetching and computing."
         ),
         "threshold",
         enum=("threshold", "shorter"),
@@ -62,7 +62,7 @@ class MooncakeParameters(QueueParameters):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOptions:
-    """Per instance: predicted TTFT, and whether that is with the best match fetched from `source` (an index;
+    """The predicted TTFT on each instance, and whether it includes fetching the best match from `source` (an index;
     None = nothing is fetched).
     """
 
@@ -110,7 +110,7 @@ class Mooncake:
         )
 
     def _plans(self, request: RoutingRequest, hits: IntVector, holder: int, view: PoolView) -> FetchOptions:
-        """The plans if the instance at index `holder` is the first one that holds the best match."""
+        """Return the options if the instance at index `holder` is the first that holds the best match."""
         most = hits[holder]
         speed = view.fetching(request) if most and self._theta < inf else None
         if speed is None:

@@ -1,5 +1,5 @@
-"""Preble: follow a prefix that is most of the prompt; otherwise choose the lowest sum of recent work, evictions and the
-prefill of the rest.
+"""Preble: follows a prefix that is most of the prompt; otherwise chooses the lowest sum of recent work, evictions and
+the prefill of the rest.
 
 An instance's work is that of the last minutes: prefixes are nodes, each with the prefill time it cost and the instances
 that computed it. Now and then nodes of the busiest instance are given to the least busy one. The view says which
@@ -26,7 +26,9 @@ from fairlead.schemas.shapes import number, whole
 from fairlead.tables import RoutingTable
 
 MOVES_AT_ONCE = 100
-"""Maximum number of nodes moved in one rebalancing step, because the request that triggers it waits meanwhile."""
+"""Maximum number of nodes moved in one rebalancing step; it is bounded because the request that triggers the step
+waits.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +162,7 @@ class Preble:
         return microseconds / 1e6
 
     def _given(self, key: int, loads: Sequence[InstanceLoad]) -> list[int]:
-        """The instances that rebalancing gave the prefix to, if any."""
+        """Return the instances to which rebalancing gave the prefix; empty if it gave the prefix to none."""
         node = self._nodes.get(key)
         return [] if node is None else [index for index, load in enumerate(loads) if load.entry.id in node.moved_to]
 
@@ -204,8 +206,8 @@ class Preble:
             self._work[instance] = self._work.get(instance, 0) + part
 
     def _rebalance(self, view: PoolView, now: float) -> None:
-        """Give the smallest important nodes of the busiest instance to the least busy, a few with each request; if a
-        hot instance has only one such node, it is replicated.
+        """Give the smallest important nodes of the busiest instance to the least busy instance, a few with each
+        request; if a hot instance has only one such node, the node is replicated.
         """
         loads = view.candidates()
         self._since_rebalance += 1
@@ -238,12 +240,12 @@ class Preble:
                 heappush(movable[name], (node.charged[name], node.key))
 
     def _endangers(self, instance: str, view: PoolView) -> bool:
-        """Whether the work waiting there takes longer than the TTFT target allows."""
+        """Return whether the work waiting there takes longer than the TTFT target allows."""
         load = view.load(instance)
         return load is not None and load.pending_prefill_tokens > view.tokens_within(view.table.slo.ttft_seconds)
 
     def _important(self, names: Sequence[str]) -> dict[str, list[tuple[int, int]]]:
-        """For each instance a heap of the nodes that may move from it, with their charges."""
+        """Return, for each instance, a heap of the nodes that may move from it, with their charges."""
         found: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
         for node in self._nodes.values():
             if node.count > 1 and node.misses and node.new_tokens > node.context_tokens:
@@ -254,7 +256,7 @@ class Preble:
         return found
 
     def _smallest(self, heap: list[tuple[int, int]], busiest: str, idlest: str) -> list[Node]:
-        """The two smallest nodes that are not on the least busy instance yet, or the only one; they
+        """Return the two smallest nodes that the least busy instance does not have yet, or the only such node; they
         stay in the heap.
         """
         looked_at: list[tuple[int, int]] = []

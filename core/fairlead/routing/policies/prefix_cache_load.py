@@ -1,9 +1,9 @@
 """Prefix cache and load aware: the longest match unless that instance is crowded, and the least crowded instance when
 the pool is out of balance.
 
-Two stages (Lodestar's Algorithm 1, AIBrix's `prefix-cache`). If request counts differ by more than a threshold, the
-instance with the fewest requests gets the request. Otherwise the longest match wins among instances with at most mean +
-factor x standard deviation of requests.
+The policy has two stages (Lodestar's Algorithm 1, AIBrix's `prefix-cache`). If request counts differ by more than a
+threshold, the instance with the fewest requests gets the request. Otherwise the longest match wins among instances with
+at most mean + factor x standard deviation of requests.
 """
 
 from dataclasses import dataclass
@@ -70,13 +70,13 @@ class PrefixCacheLoad:
 
 
 def is_imbalanced(requests: IntVector, threshold: int) -> bool:
-    """First stage: whether counts are further apart than the threshold."""
+    """First stage: return whether counts are further apart than the threshold."""
     return int(requests.max() - requests.min()) > threshold
 
 
 def longest_match_within(requests: IntVector, hits: IntVector, deviations: float, *, sample: bool = True) -> int | None:
-    """Second stage: index of the longest match (ties: fewest requests, then first) among instances whose count is
-    within the bound; None if there is none.
+    """Second stage: return the index of the longest match (ties: fewest requests, then first) among instances whose
+    count is within the bound; None if there is no match.
     """
     bound = crowding_bound(requests, deviations, sample=sample)
     order = np.lexsort((requests, -hits))
@@ -84,7 +84,7 @@ def longest_match_within(requests: IntVector, hits: IntVector, deviations: float
 
 
 def crowding_bound(requests: IntVector, deviations: float, *, sample: bool) -> float:
-    """Mean + deviations x standard deviation; the deviation of a single instance is 0."""
+    """Return mean + deviations x standard deviation; the deviation of a single instance is 0."""
     count = len(requests)
     mean = float(requests.sum()) / count
     squares = float(((requests - mean) ** 2).sum())

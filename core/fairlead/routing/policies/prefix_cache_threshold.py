@@ -1,4 +1,4 @@
-"""Prefix cache with a threshold: the longest match when it covers enough of the prompt, else the fewest requests."""
+"""Prefix cache with a threshold: the longest match if it covers enough of the prompt, else the fewest requests."""
 
 from dataclasses import dataclass
 

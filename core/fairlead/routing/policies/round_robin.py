@@ -12,9 +12,9 @@ from fairlead.routing.contracts.weighing import DecisionRule, PolicyTerms
 
 
 class RoundRobin:
-    """Walks the candidates in order of id.
+    """The policy `round-robin`: it goes through the candidates in order of id.
 
-    It remembers the last id chosen, so that instances coming and going do not restart the walk.
+    It remembers the last id chosen, so that instances that come and go do not restart the round.
     """
 
     name = "round-robin"

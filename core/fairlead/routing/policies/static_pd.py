@@ -57,8 +57,8 @@ class StaticPd:
 
 
 def least_kv(request: RoutingRequest, view: PoolView, prefilled_on: InstanceEntry, reserve_tokens: int) -> str | None:
-    """The decode instance holding the fewest context tokens among those with room for prompt and reserve, or among all
-    if none has room; only instances that can take KV blocks from `prefilled_on`.
+    """Return the decode instance that holds the fewest context tokens among those with room for prompt and reserve, or
+    among all if no instance has room; only instances that can take KV blocks from `prefilled_on`.
     """
     capacity = view.table.engine.kv_cache_tokens
     ranks: list[tuple[bool, int, int, str]] = []

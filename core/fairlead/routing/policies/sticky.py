@@ -72,7 +72,7 @@ class Sticky:
         self._ring = HashRing.of(table.instances)
 
     def _nearest(self, session: str, candidates: Sequence[InstanceLoad]) -> tuple[str, ...]:
-        """Candidates clockwise from the session's place on the ring."""
+        """Return the candidates clockwise from the session's position on the ring."""
         able = {load.entry.id for load in candidates}
         walk = self._ring.walk((0, xxh3_64_intdigest(session.encode())))
         nearest = tuple(islice((instance for instance in walk if instance in able), FALLBACKS + 1))

@@ -1,10 +1,10 @@
-"""Accounting: which request is counted where, exactly once, from its submission to its end.
+"""Accounting: which counters include a request, exactly once, from its submission to its end.
 
 A tracked request is in one stage, which decides the counters of the instance that include its tokens. Every change of
-stage goes through a method here that takes it out of the old counters and puts it into the new ones. No other code
-writes the counters of an `InstanceLoad`. A request that prefills on one instance and decodes on another counts on both
-from the time it is queued: on the first for its prefill, on the second as *incoming*. Once its prompt is computed, it
-counts only where it decodes.
+stage goes through a method here that takes the request out of the old counters and puts it into the new ones. No other
+code writes the counters of an `InstanceLoad`. A request that prefills on one instance and decodes on another counts on
+both from the time it is queued: on the first for its prefill, on the second as *incoming*. Once its prompt is computed,
+it counts only on the instance where it decodes.
 """
 
 from collections.abc import Callable
@@ -24,10 +24,10 @@ from fairlead.routing.queues.pending_moves import PendingMove
 
 
 class Stage(Enum):
-    """Where an accepted request is."""
+    """The stage of an accepted request."""
 
     HELD = "held"
-    """Not counted anywhere: no instance accepts requests at the moment."""
+    """The request is not counted at any instance: no instance accepts requests at the moment."""
     QUEUED = "queued"
     PREFILLING = "prefilling"
     DECODING = "decoding"
@@ -35,8 +35,8 @@ class Stage(Enum):
 
 @dataclass(slots=True)
 class Suspicion:
-    """An instance failed a request, `seconds` after it was sent there. `counted`: whether this counts as a failure of
-    the instance.
+    """An instance's failure of a request, `seconds` after the request was sent there. `counted`: whether this counts as
+    a failure of the instance.
     """
 
     instance: str
@@ -64,7 +64,7 @@ class TrackedRequest:
     session: str | None = None
     """The session name under which the policy binds it, if the policy keeps homes."""
     holds: tuple[Hold, ...] = ()
-    """The session names that it uses, until it ends."""
+    """The session names that the request uses, until it ends."""
     decision_id: str = ""
     decided_at: float = 0.0
     """When the request got its present decision."""
@@ -73,49 +73,51 @@ class TrackedRequest:
     is_offered: bool = False
     """Whether the request counts in the load offered to the pool."""
     keeps: KeptFor | None = None
-    """Why its decision will certainly be kept, if that is known before the request ends."""
+    """Why the decision is certain to be kept, if that is known before the request ends."""
     moved: bool = False
-    """Whether the request itself or its session moved with it."""
+    """Whether the request was moved, or its session moved with it."""
     attempts: tuple[Attempt, ...] = ()
     """The instances that have failed the request."""
     continuations: tuple[Continuation, ...] = ()
     """The continuations of its answer on other instances."""
     carried_tokens: int = 0
-    """Tokens of its answer that a new instance must compute again after the prompt to continue the answer."""
+    """Tokens of the answer that a new instance must compute again, after the prompt, to continue the answer."""
     resuming_since: float | None = None
-    """When its answer broke off that will continue at `instance`; None once it continues."""
+    """When the answer broke off that will continue at `instance`; None once it continues."""
     reason: DecisionReason = DecisionReason.FALLBACK
     compared: tuple[CandidateScore, ...] = ()
-    """What its decision compared; only known if the request asks for it (`scored`)."""
+    """The candidates that the decision compared; only known if the request asks for them (`scored`)."""
     learn: Callable[[str, float], None] | None = None
     """The policy's callback for the first token; see `Decision.learn`."""
     hit_tokens: int = 0
     miss_tokens: int = 0
     slow_tokens: TierCounts = NOTHING_SLOW
-    """The hit tokens that its instance loads from each tier outside the GPU."""
+    """The hit tokens that the request's instance loads from each tier outside the GPU."""
     loading_seconds: float = 0.0
-    """Predicted time of that load."""
+    """Predicted seconds of loading these tokens."""
     prefill_microseconds: int = 0
     """Predicted time of load and prefill on that instance, without the wait."""
     answer_microseconds: int = 0
-    """Expected share of an instance's time for its answer; only known if tenants take turns."""
+    """Expected share of an instance's time that the answer takes; only known if tenants take turns."""
     continues: bool = False
-    """Whether it continues a task in progress; only known if the pool sends such turns first."""
+    """Whether the request continues a task in progress; only known if the pool sends such turns first."""
     kept_as: str | None = None
-    """The session whose context it extends, if the policy weighs what caches keep (`knowledge.kept_contexts`)."""
+    """The session whose context the request extends, if the policy weighs the contexts in caches
+    (`knowledge.kept_contexts`).
+    """
     late: bool = False
-    """Queued, and unable to meet its TTFT target even if sent at once."""
+    """Whether the request is queued and would miss its TTFT target even if sent at once."""
     decode: str | None = None
-    """The instance where it will decode, if `instance` only prefills."""
+    """The instance where the request will decode, if `instance` only prefills."""
     expected: tuple[Source, str] | None = None
-    """The instance expected to hold its blocks once they are computed, and the id of that expectation."""
+    """The instance expected to hold the request's blocks once they are computed, and the id of that expectation."""
     transfer_from: str | None = None
     transfer_tokens: int = 0
     """Hit tokens that `instance` will fetch from `transfer_from`."""
     asked_of: str | None = None
-    """The instance that was asked to hand on KV blocks for it."""
+    """The instance that was asked to hand on KV blocks for the request."""
     transfer: CacheTransfer | None = None
-    """The result of the attempt to transfer KV blocks for it."""
+    """The result of the attempt to transfer KV blocks for the request."""
     waiting_since: float = 0.0
     held_seconds: float = 0.0
     """Seconds during which no instance accepted the request."""
@@ -123,11 +125,11 @@ class TrackedRequest:
     queued_seconds: float | None = None
     """Time from arrival until it was first sent; time lost at engines that failed is not included."""
     by_proxy: bool = False
-    """Whether a proxy passed it on to its present instance at an unknown time: `dispatched_at` is then when it was sent
-    to the previous one.
+    """Whether a proxy passed the request on to its present instance at an unknown time: `dispatched_at` is then when it
+    was sent to the previous instance.
     """
     prefilled_at: float | None = None
-    """When its prompt was computed for another instance that decodes."""
+    """When the prompt was computed for another instance that decodes."""
     first_token_at: float | None = None
     decode_began: DecodeMark | None = None
     """The instance's totals of decoded and prefilled tokens when this request began to decode, or when running answers
@@ -143,53 +145,55 @@ class TrackedRequest:
     """Output tokens known to have arrived."""
     tried: tuple[str, ...] = ()
     unreachable: tuple[str, ...] = ()
-    """Instances chosen for its prefill or decode that refused the connection or were passed over at the last
+    """Instances, chosen for the prefill or the decode, that refused the connection or were passed over at the last
     moment.
     """
     suspicions: tuple[Suspicion, ...] = ()
-    """Failures of instances that had received it. Whether the instance or the request was at fault is decided in
-    `scheduling.circuits`.
+    """Failures of instances that had received the request. `scheduling.circuits` decides whether the instance or the
+    request was at fault.
     """
     is_at_fault: bool = False
     """Whether the request failed in the same way on two instances that serve other requests."""
     move: PendingMove | None = None
     """The move of its session that takes effect when the request is sent."""
     left: str = ""
-    """The instance that it had to leave, until it has a new one."""
+    """The instance that the request had to leave, until it has a new one."""
     migrations: list[str] = field(default_factory=list)
-    """Ids of the session migrations that this request carries out; its outcome decides theirs."""
+    """Ids of the session migrations that this request carries out; the request's outcome is also theirs."""
     reroutes: list[str] = field(default_factory=list)
-    """The ids of its re-routes."""
+    """Ids of the request's re-routes."""
 
     @property
     def decodes_on(self) -> str:
-        """The instance where it decodes: `decode`, or the one that prefilled it."""
+        """The instance where the request decodes: `decode`, or the instance that prefilled it."""
         return self.instance if self.decode is None else self.decode
 
     def took_its_prefill(self, now: float) -> bool:
-        """Whether its prefill ran long enough to have been computed as predicted, rather than found in a cache."""
+        """Return whether the prefill ran long enough to have been computed as predicted, rather than found in
+        a cache.
+        """
         return self.dispatched_at is not None and now - self.dispatched_at >= self.prefill_microseconds / 2e6
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether it would fail on other instances too. A lost engine does not prove it: it may have failed for another
-        reason, such as its node.
+        """Whether the request would fail on other instances too. A lost engine does not prove that: the engine may have
+        failed for another reason, such as its node.
         """
         return self.is_at_fault and self.suspicions[-1].fault is not Fault.LOST
 
     @property
     def input_tokens(self) -> int:
-        """Tokens that its instance must compute before it can generate a token: the prompt, and the answer so far."""
+        """Tokens that the instance must compute before it can generate a token: the prompt, and the answer so far."""
         return self.request.prompt_tokens + self.carried_tokens
 
     @property
     def work_microseconds(self) -> int:
-        """Microseconds of work that count against its tenant's fair share."""
+        """Microseconds of work that count against the tenant's fair share."""
         return self.prefill_microseconds + self.answer_microseconds
 
 
 def no_time(prompt_tokens: int, hit_tokens: int) -> float:
-    """An estimate of 0 seconds, for callers that only count requests and tokens."""
+    """Estimate 0 seconds, for callers that only count requests and tokens."""
     return 0.0
 
 
@@ -206,7 +210,7 @@ class Accounting:
         """Instances whose counters changed since the view, which caches them, last emptied this set."""
         self._prefill_seconds = prefill_seconds
         self.pending_microseconds = 0
-        """Sums over all instances."""
+        """Predicted microseconds of pending prefills, summed over all instances."""
         self.late_microseconds = 0
 
     @property
@@ -221,8 +225,8 @@ class Accounting:
         self.requests[tracked.request.id] = tracked
 
     def enqueue(self, tracked: TrackedRequest, instance: str, hit_tokens: int, now: float, decode: str | None = None) -> None:
-        """HELD → QUEUED at `instance`, counting its uncached tokens there, and as incoming at `decode` if
-        that is another instance.
+        """HELD → QUEUED at `instance`: count the request's uncached tokens there, and count it as incoming at `decode`
+        if that is another instance.
         """
         assert tracked.stage is Stage.HELD
         load = self.loads[instance]
@@ -234,7 +238,7 @@ class Accounting:
         self._expect(tracked, decode)
 
     def dispatch(self, tracked: TrackedRequest, hit_tokens: int, now: float) -> None:
-        """QUEUED → PREFILLING at its instance, with the present estimate of its hit."""
+        """QUEUED → PREFILLING at the request's instance, with the present estimate of its hit."""
         assert tracked.stage is Stage.QUEUED
         load = self.loads[tracked.instance]
         self.estimate_again(tracked, hit_tokens, now)
@@ -252,7 +256,9 @@ class Accounting:
             self.loads[tracked.transfer_from].transfers_out += 1
 
     def estimate_again(self, tracked: TrackedRequest, hit_tokens: int, now: float) -> None:
-        """Predict a queued request's prefill again from its present hit, and decide again whether it can be in time."""
+        """Predict a queued request's prefill again from its present hit, and decide again whether the request can be in
+        time.
+        """
         assert tracked.stage is Stage.QUEUED
         self.forget_late(tracked)
         tokens, microseconds = tracked.miss_tokens, tracked.prefill_microseconds
@@ -289,7 +295,7 @@ class Accounting:
         self._expect(tracked, decode)
 
     def transferred(self, tracked: TrackedRequest) -> None:
-        """Record that the KV blocks it fetches have arrived (or are no longer fetched)."""
+        """Record that the KV blocks that the request fetches have arrived (or are no longer fetched)."""
         source = tracked.transfer_from
         if source is not None and tracked.stage is Stage.PREFILLING:
             self.loads[source].transfers_out -= 1
@@ -308,7 +314,7 @@ class Accounting:
         self._add_pending(load, tracked.miss_tokens - tokens, tracked.prefill_microseconds - microseconds, now)
 
     def prefilled(self, tracked: TrackedRequest, now: float) -> None:
-        """PREFILLING → DECODING: its prompt is computed, and it continues on its decode instance."""
+        """PREFILLING → DECODING: the prompt is computed, and the request continues on its decode instance."""
         assert tracked.stage is Stage.PREFILLING
         load = self.loads[tracked.instance]
         self._leave_prefill(load, tracked)
@@ -327,7 +333,7 @@ class Accounting:
         self.changed.add(decodes_on)
 
     def unplace(self, tracked: TrackedRequest) -> None:
-        """Any stage → HELD: removed from every counter, but still in flight."""
+        """Any stage → HELD: remove the request from every counter, but keep it in flight."""
         if tracked.stage is Stage.HELD:
             return
         if tracked.stage is Stage.DECODING:
@@ -350,7 +356,7 @@ class Accounting:
         tracked.instance = ""
 
     def end(self, tracked: TrackedRequest) -> None:
-        """The request ended: removed from every counter and forgotten."""
+        """Remove a request that ended from every counter, and forget it."""
         self.unplace(tracked)
         del self.requests[tracked.request.id]
 
@@ -410,8 +416,8 @@ class Accounting:
 
 
 def discrepancies(accounting: Accounting) -> tuple[str, ...]:
-    """Instances whose counters differ from a fresh count of the tracked requests, in words; empty
-    when accounting is exact.
+    """Return the instances whose counters differ from a fresh count of the tracked requests, in words; empty when
+    accounting is exact.
     """
     found: list[str] = []
     for instance, load in sorted(accounting.loads.items()):

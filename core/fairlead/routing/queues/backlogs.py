@@ -1,7 +1,7 @@
 """The waiting work of each tenant at each instance, kept as matrices: a row per instance, an entry per tenant that
 waits there.
 
-So the work beyond a tenant's turn is computed for all instances at once, and a change writes one entry. A tenant's
+The matrices give the work beyond a tenant's turn for all instances at once, and a change writes one entry. A tenant's
 waiting work is assumed to be spread evenly over the interval from its present served work to its served work after all
 of it. With 64 instances, 64 requests each and 100 tenants, a query takes about 40 microseconds.
 """
@@ -17,10 +17,10 @@ FIRST_ROWS = 8
 FIRST_ENTRIES = 4
 
 ROUNDING = 1e-3
-"""Tolerance in microseconds or requests: sums of shares this close to a whole number count as whole."""
+"""Tolerance in microseconds or requests: sums of shares this close to a whole number count as that number."""
 
 _ABLE_END, _ABLE_WORK, _ABLE_RATE, _END, _WORK, _RATE, _REQUEST_RATE = range(7)
-"""Names of the matrices: a tenant's served work including all that waits, the waiting work, and its weight per
+"""Indexes of the matrices: a tenant's served work including all that waits, the waiting work, and its weight per
 microsecond. Each exists twice: for the work that can still be in time, and for all work.
 """
 
@@ -34,22 +34,22 @@ class Waiting:
     work: int = 0
 
     def count(self, tracked: TrackedRequest, times: int) -> None:
-        """Count one more request, or with -1 one fewer."""
+        """Add a request to the figures, or with -1 remove it."""
         self.requests += times
         self.microseconds += times * tracked.prefill_microseconds
         self.work += times * tracked.work_microseconds
 
 
 class Tenant:
-    """What a queue knows of a tenant: its served work and its waiting work. `late` is work that the discipline found
-    unable to meet its target. `entry` is the tenant's place in the row of its instance.
+    """A tenant in a queue: its served work and its waiting work. `late` is work that the discipline found unable to
+    meet its target. `entry` is the tenant's index in the row of its instance.
     """
 
     __slots__ = ("able", "able_end", "end", "entry", "late", "served")
 
     def __init__(self, served: int) -> None:
         self.served = self.able_end = self.end = served
-        """The tenant's served work: at present, after all that can be in time, and after all."""
+        """The tenant's served work: at present; after all work that can be in time; and after all work."""
         self.able = Waiting()
         self.late = Waiting()
         self.entry = 0
@@ -60,7 +60,7 @@ class Tenant:
         return self.able.requests + self.late.requests > 0
 
     def figures(self) -> tuple[float, ...]:
-        """The tenant's entries in the matrices, by its present state."""
+        """Return the tenant's entries in the matrices, by its present state."""
         able, late = self.able, self.late
         work = able.work + late.work
         self.able_end, self.end = self.served + able.work, self.served + work
@@ -85,7 +85,7 @@ class Backlogs:
         """Rows that were returned and are free."""
 
     def take_row(self) -> int:
-        """A free row without waiting tenants. One spare row always exists, for queries about no instance."""
+        """Return a free row without waiting tenants. One spare row always exists, for queries about no instance."""
         if self._free:
             return self._free.pop()
         self._tenants.append([])
@@ -94,7 +94,7 @@ class Backlogs:
         return len(self._tenants) - 1
 
     def give_back(self, row: int) -> None:
-        """Return a row: no request waits there, and none will."""
+        """Return a row to the free rows: no request waits there, and none will."""
         self._tenants[row].clear()
         self._figures[:, row] = 0.0
         self._free.append(row)
@@ -112,7 +112,7 @@ class Backlogs:
         self._figures[:, row, tenant.entry] = tenant.figures()
 
     def remove(self, row: int, tenant: Tenant) -> None:
-        """Remove a tenant without waiting requests. The last one of its row takes its place."""
+        """Remove a tenant without waiting requests. The last tenant of its row takes its index."""
         row_tenants, entry = self._tenants[row], tenant.entry
         last = row_tenants.pop()
         if last is not tenant:
@@ -122,13 +122,13 @@ class Backlogs:
         self._figures[:, row, len(row_tenants)] = 0.0
 
     def able_beyond(self, points: FloatVector, first: int = 0) -> FloatVector:
-        """Each row's work that can be in time and lies beyond the row's point, for the rows from `first` on."""
+        """Return each row's work that can be in time and lies beyond the row's point, for the rows from `first` on."""
         width = self._width(first, len(points))
         ends, works, rates = self._figures[: _ABLE_RATE + 1, first : first + len(points), :width]
         return _whole(_beyond(ends, works, points) * rates)
 
     def all_beyond(self, points: FloatVector, first: int = 0) -> FloatVector:
-        """Like `beyond`, for all waiting work, late or not."""
+        """Return the same as `able_beyond`, for all waiting work, late or not."""
         width = self._width(first, len(points))
         ends, works, rates = self._figures[_END : _RATE + 1, first : first + len(points), :width]
         return _whole(_beyond(ends, works, points) * rates)

@@ -1,9 +1,9 @@
 """Priority classes in the queue of an instance: one queue of the pool's discipline for each priority.
 
 Priority is strict: while a request of a higher class waits, no request of a lower class is sent, even if the higher one
-is held back for the instance's decodes or is already late. So a lower class gets the time that the higher ones leave,
-which beyond saturation may be none; its requests then wait until the queue's time limit and are refused. In the
-`deadline` discipline late requests wait for spare time; the time of lower classes counts as spare.
+is held back for the instance's decodes or is already late. So a lower class gets only the time that the higher classes
+leave, and in an overloaded pool that may be no time; its requests then wait until the queue's time limit and are
+refused. In the `deadline` discipline late requests wait for spare time; the time of lower classes counts as spare.
 
 Its danger is the accounting of overtaken requests: policies and early rejection predict by it, so a request that stays
 counted makes its instance look free (`discrepancies` in the tests counts again).
@@ -19,7 +19,7 @@ from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.queueing import NOBODY, Queue
 
 Build = Callable[[int, Callable[[], bool], Callable[[TrackedRequest], None]], Queue]
-"""Makes an empty queue for a rank, given whether requests of lower priority wait, and the callback for
+"""A function that makes an empty queue for a rank, given whether requests of lower priority wait, and the callback for
 late requests.
 """
 
@@ -35,8 +35,8 @@ class _Band:
 
 
 class ClassQueues:
-    """The requests that wait for one instance, by priority. Taking costs the same as in a queue of the highest class
-    alone.
+    """The requests that wait for one instance, by priority. Taking a request costs as much as from a queue of the
+    highest class alone.
     """
 
     def __init__(self, classes: PriorityClasses, build: Build) -> None:
@@ -74,7 +74,7 @@ class ClassQueues:
         return [tracked for band in tuple(self._bands.values()) for tracked in band.queue.find_late(now)]
 
     def take(self, now: float) -> TrackedRequest | None:
-        """Remove and return what the highest priority sends next; None if it must not send now."""
+        """Remove and return the request that the highest priority sends next; None if it must not send now."""
         band = self._highest()
         return None if band is None else self._taken(band.queue.take(now))
 
@@ -84,7 +84,7 @@ class ClassQueues:
         return None if band is None else self._taken(band.queue.take_in_time(now))
 
     def take_any(self, now: float) -> TrackedRequest | None:
-        """The request that the highest priority sends to an idle instance."""
+        """Remove and return the request that the highest priority sends to an idle instance."""
         band = self._highest()
         return None if band is None else self._taken(band.queue.take_any(now))
 
@@ -93,8 +93,8 @@ class ClassQueues:
         return [tracked for band in self._bands.values() for tracked in band.queue.in_order(now)]
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """Waiting requests that this request overtakes: all of lower priority, and those of its own priority that the
-        discipline selects.
+        """Return the waiting requests that this request overtakes: all of lower priority, and those of its own priority
+        that the discipline selects.
         """
         lower = self.lower_than(request)
         own = self._bands.get(self._classes.rank(request.priority_class))

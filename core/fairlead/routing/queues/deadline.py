@@ -1,4 +1,5 @@
-"""The `deadline` discipline of a queue: as many requests in time as can be, and the rest without hurting them.
+"""The `deadline` discipline of a queue: it sends as many requests in time as possible, and the rest without delaying
+them.
 
              add
               │
@@ -12,31 +13,33 @@
               ▼  that makes no other late                ▼
     ────────────────────────────── sent ──────────────────────────────
 
-Planned is the largest set of able requests that can all meet the TTFT target (Moore and Hodgson: in order of deadline,
-leaving out the longest prefill whenever one would be late). For example, with a target of 5 s and prefills of 1, 2 and
-4 s that came at once, the 1 and the 2 are planned and the 4 is left out; it is late as soon as 4 s no longer fit before
-its deadline. When late ones may go, `late_requests` says.
+The plan is the largest set of able requests that can all meet the TTFT target (Moore and Hodgson: in order of deadline,
+leaving out the longest prefill whenever a request would be late). For example, with a target of 5 s and prefills of 1,
+2 and 4 s that arrived together, the requests of 1 and 2 s are planned and the request of 4 s is left out; it is late as
+soon as 4 s no longer fit before its deadline. `late_requests` decides when late requests may be sent.
 
-Between two prefills the engine rests from prefilling, so long that what decodes there keeps the TPOT target
-(`contracts.rests`). What is short may go before its rest, which is then owed: so short prefills go together, and their
-rests too. While the pool has time for all prefills and decodes, nobody becomes late for that: a rest leaves a quarter
-of the target, for what comes after it. For example, with a target of 2 s a prefill of 0.8 s goes 0.6 s after its
-request came at the latest. Beyond, and where more answers are seen to lose their pace than first tokens are late
-(`late_requests`), rests are kept, as a prefill in place of one costs more answers their TPOT than it brings in time.
+Between two prefills the engine rests from prefilling for as long as the running decodes need to keep the TPOT target
+(`contracts.rests`). A short prefill may start before its rest, which is then owed: so short prefills are sent together,
+and their rests are taken together. While the pool has time for all prefills and decodes, no request becomes late
+because of a rest: a rest leaves a quarter of the target for the requests after it. For example, with a target of 2 s a
+prefill of 0.8 s starts at most 0.6 s after its request arrived. In an overloaded pool, and where more answers are seen
+to miss TPOT than first tokens are late (`late_requests`), rests are kept, because a prefill in place of a rest makes
+more answers miss their TPOT than it brings first tokens in time.
 
-Where tenants share the pool fairly (`turns`), those that are behind are planned first: of the time until the last
-deadline each may have what brings all equally far, and what is planned of that stays planned when the rest is planned
-around it. Their rests give way to deadlines also in a full pool: it is others that filled it. So a tenant that sends
-much gets the time that others leave, and all of that. A late request goes, at any load, once all that can be in time
-have had as much as its tenant would have had with it and its credit; so no request waits forever.
+If tenants share the pool fairly (`turns`), the tenants that are behind are planned first: of the time until the last
+deadline each tenant may have as much as brings all tenants equally far, and requests planned within that share stay
+planned when the remaining requests are planned around them. Their rests give way to deadlines even in a full pool,
+because other tenants filled it. So a tenant that sends much gets the time that other tenants leave, and all of that
+time. A late request is sent, at any load, once all tenants with requests that can be in time have had as much as its
+tenant would have had with it and its credit; so no request waits forever.
 
 Turns that continue a task in progress (`TrackedRequest.continues`) are left out only after all first turns are. Once
 late, they go before first turns, and before everything else once they have waited for about the target, even while
-decodes are owed a rest: refused by its time limit, such a turn would cost its whole task. First turns get
-`new_task_share` of the time that this takes. Where several tenants wait, their turns decide and none of this holds.
+decodes are owed a rest: if such a turn were refused by its time limit, its whole task would be lost. First turns get
+`new_task_share` of the time that this takes. If several tenants wait, their turns decide instead of these rules.
 
-The danger is in the estimates: too short ones spend time on requests that come too late after all. They are scaled by
-the pace seen on the instance.
+The danger is in the estimates: if they are too short, time is spent on requests that come too late after all. They are
+scaled by the pace seen on the instance.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,31 +58,33 @@ from fairlead.routing.queues.queueing import NOBODY
 from fairlead.routing.queues.turns import Turns
 
 STEP_SECONDS = 0.05
-"""Added to every predicted prefill, because it begins only when the engine's present decode step ends."""
+"""Seconds added to every predicted prefill, because it begins only when the engine's present decode step ends."""
 SHORT_SECONDS = 0.15
-"""Prefills of up to this length, the step included, may start before their rest is over, until the rests owed add up
-to that of one such prefill: rests taken one by one would leave gaps between short prefills."""
+"""Maximum seconds of a prefill, the step included, that may start before its rest is over. Such prefills may start
+until the rests owed add up to the rest of one prefill of this length: rests taken separately would leave gaps between
+short prefills.
+"""
 MARGIN = 0.02
 """Share of the target kept as a margin."""
 PATIENCE = 0.9
-"""A late turn of a task in progress goes before everything else once it has waited for this part of the target."""
+"""Share of the target after which a waiting late turn of a task in progress goes before everything else."""
 
 
 RESERVE = 0.25
 """Share of the TTFT target that rests must leave free: the next request may arrive before the present one is done."""
 
 NEXT_LOOK_SECONDS = 0.05
-"""Maximum seconds until a queue is looked at again."""
+"""Maximum seconds until a queue is examined again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineRules:
-    """The facts about its pool that a queue needs.
+    """Facts about its pool that a queue needs.
 
     While `late_may_go` is true, late requests get any free time; they always get the `late_share` (0-1) of all time.
     `found_late` is called for each request found late. `decode_share` is the part of an instance's time that its
-    decodes need, and while the pool `has_time` for both, rests give way to deadlines. `speed` is the prefill speed in
-    tokens per second.
+    decodes need; while the pool `has_time` for prefills and decodes, rests give way to deadlines. `speed` is the
+    prefill speed in tokens per second.
     """
 
     late_share: float
@@ -89,11 +94,12 @@ class DeadlineRules:
     decode_share: Callable[[InstanceLoad], float]
     speed: Callable[[], float]
     new_task_share: float = 0.1
-    """The part (0-1) of the time taken by late turns of tasks in progress that first turns get."""
+    """The share (0-1) that first turns get of the time taken by late turns of tasks in progress."""
 
 
 class DeadlineQueue:
-    """Queued requests of one instance, whose counters are `load`. Without `turns`, all requests count as one tenant's.
+    """The queued requests of one instance, whose counters are `load`. Without `turns`, all requests count as one
+    tenant's.
 
     Taking is O(n log n) in the requests that are not late.
     """
@@ -113,8 +119,8 @@ class DeadlineQueue:
         self._owed_beginnings = 0.0
         """Seconds that first turns may take from late turns of tasks in progress."""
         self._latest_starts: list[tuple[float, int, TrackedRequest]] = []
-        """Heap of (time at which it becomes late at the pace when added, place, request) of the requests in `_able`,
-        and of some that have left.
+        """Heap of (time at which the request becomes late at the pace when it was added, place, request), for the
+        requests in `_able` and some that have left.
         """
         self._added = 0
         self._pace_then = load.prefill_pace
@@ -128,7 +134,7 @@ class DeadlineQueue:
         return request_id in self._late.requests or request_id in self._able
 
     def add(self, tracked: TrackedRequest) -> None:
-        """Put a request into the queue; the next look decides whether it is late."""
+        """Put a request into the queue; whether it is late is decided when the queue is next examined."""
         self._able[tracked.request.id] = tracked
         if self._turns is not None:
             self._turns.waits(tracked)
@@ -148,7 +154,7 @@ class DeadlineQueue:
     def find_late(self, now: float) -> Sequence[TrackedRequest]:
         """Sort out and return the requests that would miss the target even if they were sent at once.
 
-        Costs nothing until the first one can be late, and then O(log n) for each, unless the pace has changed.
+        Costs nothing until the first request can be late, and then O(log n) for each, unless the pace has changed.
         """
         starts, pace = self._latest_starts, self._load.prefill_pace
         if pace <= self._pace_then and not (starts and now > starts[0][0]):
@@ -174,7 +180,7 @@ class DeadlineQueue:
         return found
 
     def take(self, now: float) -> TrackedRequest | None:
-        """Remove and return the request to send next; None if none should go now."""
+        """Remove and return the request to send next; None if no request should go now."""
         self.find_late(now)
         if now < self._nothing_until:
             return None
@@ -198,8 +204,8 @@ class DeadlineQueue:
         return self._taken(late, now) if now >= self._rested_at(self._seconds(late), now) or self._rules.has_time() else None
 
     def _take_alone(self, now: float) -> TrackedRequest | None:
-        """The only request, if it can be sent at once and in time, as in any pool that is not overloaded; else None,
-        and nothing has changed.
+        """Remove and return the only request, if it can be sent at once and in time, as in any pool that is not
+        overloaded; else return None and change nothing.
         """
         (tracked,) = self._able.values()
         load = self._load
@@ -229,14 +235,16 @@ class DeadlineQueue:
         self._nothing_until = -inf
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
-        """Like `take`, but only a request that can still be in time and may be sent right behind those in flight."""
+        """Like `take`, but only a request that can still be in time and may be sent right behind the prefills in
+        flight.
+        """
         self.find_late(now)
         planned, _ = self._plan(now)
         return self._take_planned(planned, now, beside=True) if planned else None
 
     def take_any(self, now: float) -> TrackedRequest | None:
-        """The request to send to an idle instance where `take` returns none: no decode needs a rest there, and
-        lateness is only an estimate.
+        """Remove and return the request to send to an idle instance where `take` returns None: no decode needs a rest
+        there, and lateness is only an estimate.
         """
         self.find_late(now)
         planned, _ = self._plan(now)
@@ -246,32 +254,34 @@ class DeadlineQueue:
         return None if chosen is None else self._taken(chosen, now)
 
     def in_order(self, now: float) -> list[TrackedRequest]:
-        """The requests in about the order in which they would be sent if no more arrived: planned requests by deadline,
-        then those left out, then late ones.
+        """Return the requests in about the order in which they would be sent if no more arrived: planned requests by
+        deadline, then those left out, then late requests.
         """
         planned, left_out = self._plan(now)
         return [*(one.tracked for one in (*planned, *left_out)), *self._late.by_length()]
 
     def lower_than(self, request: RoutingRequest) -> Overtaken:
-        """Nothing: all requests have the same priority."""
+        """Return no requests: all requests have the same priority."""
         return NOBODY
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """Waiting work of other tenants behind the request by fair share. Requests of one tenant may be sent in any
-        order.
+        """Return the waiting work of other tenants that goes behind the request by fair share. Requests of one tenant
+        may be sent in any order.
         """
         return NOBODY if self._turns is None else self._turns.overtaken_by(request.tenant)
 
     def _shortest_late(self) -> TrackedRequest | None:
-        """The shortest late request, or the shortest of the tenant that has had the least."""
+        """Return the shortest late request or, if tenants take turns, the shortest of the tenant that has been served
+        least.
+        """
         if self._first_late is None and self._late.requests:
             turns = self._turns
             self._first_late = self._late.shortest(None if turns is None or not turns.are_shared else turns.least_served_of_late())
         return self._first_late
 
     def _before_all(self, late: TrackedRequest, planned: Sequence[Planned], now: float) -> TrackedRequest | None:
-        """The late turn of a task in progress if it goes before all that is planned, or a first turn that is owed its
-        share of the time; None if neither goes now.
+        """Return the late turn of a task in progress if it goes before all planned requests, or a first turn that is
+        owed its share of the time; None if neither goes now.
         """
         if self._turns is not None and self._turns.are_shared:
             return None
@@ -288,7 +298,7 @@ class DeadlineQueue:
         return late
 
     def _first_beginning(self, planned: Sequence[Planned]) -> TrackedRequest | None:
-        """The shortest first turn of a task: of those planned, else of all."""
+        """Return the shortest first turn of a task among the planned requests, or else among all requests."""
         able = [one.tracked for one in planned if not one.tracked.continues]
         waiting = able or [one for one in (*self._able.values(), *self._late.requests.values()) if not one.continues]
         return min(waiting, key=shortness, default=None)
@@ -314,7 +324,7 @@ class DeadlineQueue:
         return self._taken(chosen.tracked, now)
 
     def _rested_at(self, seconds: float, now: float) -> float:
-        """When a prefill of this length may start so that the running decodes stay within their target."""
+        """Return when a prefill of this length may start so that the running decodes stay within their target."""
         rest = self._rest_seconds(seconds)
         if not rest:
             return -inf
@@ -326,14 +336,14 @@ class DeadlineQueue:
         return now + missing + (self._ahead_seconds(now) if self._load.prefilling else 0.0)
 
     def _rest_seconds(self, seconds: float) -> float:
-        """The rest that a prefill of this length needs, not counting the step in progress, in which other requests
-        decode.
+        """Return the seconds of rest that a prefill of this length needs, without the step in progress, in which other
+        requests decode.
         """
         return rest_seconds(seconds - STEP_SECONDS, self._rules.decode_share(self._load))
 
     def _plan(self, now: float) -> tuple[list[Planned], list[Planned]]:
-        """The largest set of requests that can all be in time, in order of deadline, and those left out. If tenants
-        take turns, each tenant's fair part comes first.
+        """Return the largest set of requests that can all be in time, in order of deadline, and the requests left out.
+        If tenants take turns, each tenant's fair part is planned first.
         """
         if not self._able:
             return [], []
@@ -374,7 +384,7 @@ class DeadlineQueue:
         return tracked.request.arrived_at + self._target
 
     def _latest_start(self, tracked: TrackedRequest) -> float:
-        """When the request becomes late, at the pace given."""
+        """Return when the request becomes late, at the present pace."""
         return self._due(tracked) - _seconds(tracked, self._pace_then)
 
     def _seconds(self, tracked: TrackedRequest) -> float:
@@ -383,29 +393,29 @@ class DeadlineQueue:
 
 PACE_WEIGHT = 0.1
 LASTING_PACE_WEIGHT = 0.02
-"""Weight of a prefill of usual length in the instance's present pace, and in its lasting pace."""
+"""Weight of a prefill of usual length: in the instance's present pace, and in its lasting pace."""
 FASTEST, SLOWEST = 0.001, 1000.0
 """The least and the largest pace."""
 MOST_TIMES = 4.0
-"""A prefill counts as at most this many times longer or shorter than the pace predicts. So one outlier has little
+"""Maximum factor by which a prefill counts as longer or shorter than the pace predicts. So one outlier has little
 effect, while many similar prefills still bring the pace to any factor: to ten within nine.
 """
 LONGEST_PREFILL_SECONDS = 600.0
 
 RISING_AMONG_OTHERS = 0.125
-"""The weight of a prefill slower than predicted relative to a faster one, where several routers send
-to the instance.
+"""The weight of a prefill slower than predicted relative to a faster prefill, if several routers send to the
+instance.
 """
 
 
 def next_pace(
     pace: float, usual_seconds: float, seconds: float, predicted_seconds: float, weight: float = PACE_WEIGHT, rising: float = 1.0
 ) -> tuple[float, float]:
-    """The smoothed pace and the usual length of a prefill (s), after one that took `seconds`.
+    """Return the smoothed pace and the usual length of a prefill (s), after a prefill that took `seconds`.
 
-    A prefill counts in proportion to its length, because a large part of a short one is the wait for the engine's step.
-    A prefill of usual length has this weight, times `rising` if it took longer than the pace predicts; it counts as at
-    most four times as long as the pace predicts, and as at most ten minutes.
+    A prefill counts in proportion to its length, because a large part of a short prefill is the wait for the engine's
+    step. A prefill of usual length has this weight, times `rising` if it took longer than the pace predicts; it counts
+    as at most four times as long as the pace predicts, and as at most ten minutes.
     """
     expected = (predicted_seconds if predicted_seconds < LONGEST_PREFILL_SECONDS else LONGEST_PREFILL_SECONDS) + STEP_SECONDS
     usual_seconds += weight * (expected - usual_seconds)

@@ -3,7 +3,7 @@
 A request is bound to its instance only when it is dispatched; until then it can be moved. `fifo` sends by arrival in
 the queue. `longest_hit` sends the request with the most cached tokens first, but requests that waited longer than the
 age bound go before all others, oldest first. `slack` sends the request that must start soonest to meet the TTFT target
-first, and requests that can no longer meet it last, oldest first.
+first; requests that can no longer meet the target go last, oldest first.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,12 +16,10 @@ from fairlead.routing.queues.accounting import TrackedRequest
 from fairlead.routing.queues.queueing import NOBODY
 
 _SLACK = 64
-"""Heaps are rebuilt when they hold this many entries of departed requests, in addition to as many as there are
-requests.
-"""
+"""Number of entries of departed requests at which a heap is rebuilt, in addition to as many as there are requests."""
 
 Standing = tuple[int, float, int]
-"""A request's sort key among the queues' first requests, lowest first: whether its rank counts, the
+"""The sort key of a queue's first request among all queues' first requests, lowest first: whether its rank counts, the
 rank, the arrival.
 """
 
@@ -39,10 +37,10 @@ class InstanceQueue:
         self._age_bound = age_bound_seconds
         self._target = ttft_target_seconds
         self._entries: dict[str, tuple[int, TrackedRequest]] = {}
-        """Each request's id with its arrival number and itself, oldest first."""
+        """Arrival number and request by the request's id, oldest first."""
         self._heap: list[tuple[float, int, str]] = []
         self._late: list[tuple[int, str]] = []
-        """Heap of `slack` requests found too late to meet the target."""
+        """Heap of the requests that `slack` found too late to meet the target."""
         self._places = count(1) if places is None else places
 
     def __len__(self) -> int:
@@ -80,7 +78,7 @@ class InstanceQueue:
         return tracked
 
     def first(self, now: float) -> tuple[Standing, TrackedRequest]:
-        """The request to send next (the queue must not be empty), with its sort key among other queues."""
+        """Return the request to send next (the queue must not be empty), with its sort key among other queues."""
         place, oldest = next(iter(self._entries.values()))
         if self._discipline == "fifo" or (self._discipline == "longest_hit" and now - oldest.waiting_since >= self._age_bound):
             return (0, 0.0, place), oldest
@@ -134,15 +132,15 @@ class InstanceQueue:
         return [tracked for _, tracked in (*first, *rest)]
 
     def lower_than(self, request: RoutingRequest) -> Overtaken:
-        """Nothing: all requests have the same priority."""
+        """Return no requests: all requests have the same priority."""
         return NOBODY
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """Nothing: within one class, requests may be sent in any order."""
+        """Return no requests: within one class, requests may be sent in any order."""
         return NOBODY
 
     def _waits(self, place: int, request_id: str) -> bool:
-        """Whether the request still waits under that arrival number: it may have left and come back."""
+        """Return whether the request still waits under that arrival number: it may have left and come back."""
         return self._entries.get(request_id, (0, None))[0] == place
 
     def _rank(self, tracked: TrackedRequest) -> float:

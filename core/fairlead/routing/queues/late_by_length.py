@@ -9,8 +9,8 @@ SPARE_ENTRIES = 64
 
 
 def shortness(tracked: TrackedRequest) -> tuple[bool, float, float]:
-    """Sort key for the shortest request; among equals, the first to arrive. Turns of tasks in progress come before all
-    others, the oldest first: none of them may wait until it is refused.
+    """Return the sort key by which the shortest request comes first; among equals, the first to arrive. Turns of tasks
+    in progress come before all others, the oldest first, so that none of them waits until it is refused.
     """
     if tracked.continues:
         return (False, tracked.request.arrived_at, 0.0)
@@ -22,9 +22,9 @@ class LateByLength:
 
     def __init__(self) -> None:
         self.requests: dict[str, TrackedRequest] = {}
-        """Keyed by id. Read only."""
+        """The late requests, keyed by id. Read only."""
         self._heaps: dict[str, list[tuple[bool, float, float, str]]] = {}
-        """Each tenant's heap of requests; it may still contain some that left."""
+        """Each tenant's heap of requests; it may still contain requests that left."""
         self._entries = 0
 
     def __len__(self) -> int:
@@ -47,11 +47,11 @@ class LateByLength:
         self._entries += 1
 
     def pop(self, request_id: str) -> TrackedRequest | None:
-        """Take a request out; None if it is not among them."""
+        """Remove and return a request; None if it is not among the late requests."""
         return self.requests.pop(request_id, None)
 
     def shortest(self, tenants: Iterable[str] | None = None) -> TrackedRequest | None:
-        """The shortest late request, of all tenants or only of these."""
+        """Return the shortest late request, of all tenants or only of these."""
         if not self.requests:
             return None
         found = [late for tenant in tuple(self._heaps if tenants is None else tenants) if (late := self._shortest_of(tenant)) is not None]

@@ -1,13 +1,14 @@
-"""Late requests of a pool: those that wait in a queue of the `deadline` discipline and can no longer be in time. All
-queues of the pool share this.
+"""Late requests of a pool: requests that wait in a queue of the `deadline` discipline and can no longer be in time. All
+queues of the pool share this object.
 
 Sending a late request keeps an instance busy for seconds, most often with a long prompt. In a pool with spare time that
-harms no other request, and holding it back would be a hidden refusal; beyond saturation each late request costs others
-their deadline. So late requests go while the pool is calm, by its load, or while little else waits.
+harms no other request, and holding it back would be a hidden refusal; in an overloaded pool each late request makes
+other requests miss their deadline. So late requests are sent while the pool is calm, by its load, or while little else
+waits.
 
-If several routers decide for themselves, each infers the pool's load and waits from its own, and all may find the same
-instance free at once, so a pool that looks calm may have no time to spare. Late first tokens, however, are a certain
-sign: while there are many, late requests do not go.
+If several routers decide separately, each infers the pool's load and waits from its own requests, and all may find the
+same instance free at once, so a pool that seems calm may have no time to spare. Late first tokens, however, are a
+certain sign: while there are many, late requests are not sent.
 """
 
 from fairlead.routing.contracts.parameters import QueueParameters
@@ -17,15 +18,15 @@ from fairlead.tables import RoutingTable
 WEIGHT = 0.02
 """The weight of one request in the smoothed shares of late requests."""
 MORE = 0.02
-"""Rests are kept for decodes only when the share of late answers exceeds that of late first tokens by this much."""
-LATE_AMONG_OTHERS = 0.05
-"""Among several routers, a router assumes that the pool has no time to spare while at least this share of first tokens
-is late.
+"""Least difference between the share of late answers and the share of late first tokens at which rests are kept for
+decodes.
 """
+LATE_AMONG_OTHERS = 0.05
+"""Share of late first tokens from which, among several routers, a router assumes that the pool has no time to spare."""
 
 
 class LateRequests:
-    """Watches the queues of one pool.
+    """The late requests in the queues of one pool.
 
     `to_refuse` are the requests found late since the caller last read it, if early rejection is on.
     """
@@ -37,8 +38,8 @@ class LateRequests:
 
     @property
     def spare_answers(self) -> bool:
-        """Whether more answers miss their TPOT target than first tokens are late: then taking decodes' time for
-        prefills gains nothing.
+        """Whether more answers miss their TPOT target than first tokens are late: using the decodes' time for prefills
+        would then gain nothing.
         """
         return self._answers > self._first_tokens + MORE
 
@@ -59,8 +60,8 @@ class LateRequests:
             self.to_refuse.append(tracked)
 
     def may_go(self, parameters: QueueParameters, table: RoutingTable, instances: int, load: float, routers: int = 1) -> bool:
-        """Whether late requests may be sent at any time now: the pool has time for them by its `load`, little waits in
-        all its `routers`, or nothing is queued. Among several routers, only while few first tokens are late.
+        """Return whether late requests may be sent at any time now: the pool has time for them by its `load`, little
+        waits in all its `routers`, or nothing is queued. Among several routers, only while few first tokens are late.
         """
         if not table.routing.prefills_in_flight:
             return True

@@ -1,4 +1,4 @@
-"""Sessions' moves: the reasons for them, and decided moves that have not been made yet."""
+"""Moves of sessions: the reasons for them, and decided moves that have not been made yet."""
 
 from fairlead.reports.moves import MoveCause
 from fairlead.values import value
@@ -9,7 +9,7 @@ Ttfts = tuple[float | None, float]
 
 @value
 class Departure:
-    """Why a session leaves its home, and what was predicted and compared for the move.
+    """The reason for which a session leaves its home, and what was predicted and compared for the move.
 
     `hits` are the prompt tokens that its home and the other instance were assumed to hold. If `ttfts` and `hits` are
     None, the view supplies them when the move is recorded.
@@ -22,8 +22,8 @@ class Departure:
 
 @value
 class PendingMove:
-    """A session will move from `source` to the instance for which its request waits, when that request is sent;
-    provided that the instance's KV cache then has `room_tokens` free.
+    """A decided move of a session from `source` to the instance for which its request waits. The session moves when
+    that request is sent, provided that the instance's KV cache then has `room_tokens` free.
     """
 
     source: str

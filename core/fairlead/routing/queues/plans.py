@@ -1,8 +1,8 @@
 """Plans of the `deadline` discipline: which waiting requests can all be in time on one instance, and which goes first.
 
-Moore and Hodgson's rule takes requests in order of deadline and leaves out the longest whenever one would be late,
-which leaves out as few as possible. Sidney's extension keeps certain requests in any case (Operations Research 23,
-1975).
+Moore and Hodgson's rule takes requests in order of deadline and leaves out the longest whenever a request would be
+late, which leaves out as few as possible. Sidney's extension keeps certain requests in any case (Operations Research
+23, 1975).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -24,9 +24,9 @@ class Planned:
 
 
 def left_out(requests: Sequence[Planned], at: float, kept: Collection[int] = ()) -> set[int]:
-    """Places of requests that must be late so that all others are in time if the first of them begins at `at`. Requests
-    are in order of deadline; the requests at the places `kept` are never left out; each of them must be able to be in
-    time alone.
+    """Return the places of requests that must be late so that all others are in time if the first of them begins at
+    `at`. Requests are in order of deadline. The requests at the places `kept` are never left out; each of them must be
+    able to be in time alone.
     """
     first_out: list[tuple[bool, float, int]] = []
     out: set[int] = set()
@@ -44,7 +44,7 @@ def left_out(requests: Sequence[Planned], at: float, kept: Collection[int] = ())
 
 
 def within(requests: Sequence[Planned], budgets: Mapping[str, float]) -> list[Planned]:
-    """For each tenant the shortest requests that fit its budget of work, in order of deadline."""
+    """Return, for each tenant, the shortest requests that fit its budget of work, in order of deadline."""
     left = dict(budgets)
     chosen: set[int] = set()
     for one in sorted(requests, key=lambda one: (not one.tracked.continues, one.seconds, one.place)):
@@ -56,7 +56,7 @@ def within(requests: Sequence[Planned], budgets: Mapping[str, float]) -> list[Pl
 
 
 def slack(planned: Sequence[Planned], at: float) -> float:
-    """Seconds that all planned requests can wait and still be in time."""
+    """Return the seconds that all planned requests can wait and still be in time."""
     least = inf
     for one in planned:
         at += one.seconds
@@ -65,8 +65,8 @@ def slack(planned: Sequence[Planned], at: float) -> float:
 
 
 def shortest_harmless(planned: Sequence[Planned], at: float) -> Planned:
-    """The shortest request that leaves all others in time if it goes first; the one with the first deadline always
-    does.
+    """Return the shortest request that leaves all others in time if it goes first; at least the request with the first
+    deadline does.
     """
     best = planned[0]
     room = inf
@@ -79,8 +79,8 @@ def shortest_harmless(planned: Sequence[Planned], at: float) -> Planned:
 
 
 def water_level(tenants: Sequence[tuple[int, int]], work: float) -> float:
-    """The level of served work that results if this much work is given to the least served tenants first; `tenants` are
-    in order of served work.
+    """Return the level of served work that results if this much work is given to the least served tenants first;
+    `tenants` are in order of served work.
     """
     steps = sorted([(served, 1) for served, _ in tenants] + [(served + has, -1) for served, has in tenants])
     at, rate = float(steps[0][0]), 0

@@ -15,7 +15,7 @@ class Queue(Protocol):
     def __len__(self) -> int: ...
 
     def add(self, tracked: TrackedRequest) -> None:
-        """Let a request wait."""
+        """Put a request into the queue."""
 
     def remove(self, request_id: str) -> None:
         """Take a request out, wherever it is; unknown ids are ignored."""
@@ -26,7 +26,7 @@ class Queue(Protocol):
         """
 
     def take(self, now: float) -> TrackedRequest | None:
-        """Remove and return the request to send next; None if none should go now."""
+        """Remove and return the request to send next; None if no request should go now."""
 
     def take_in_time(self, now: float) -> TrackedRequest | None:
         """Like `take`, without requests that are already late."""
@@ -38,9 +38,9 @@ class Queue(Protocol):
         """The requests in about the order in which they would be sent if no more arrived."""
 
     def lower_than(self, request: RoutingRequest) -> Overtaken:
-        """The part of `overtaken_by` that has lower priority."""
+        """Return the part of `overtaken_by` that has lower priority."""
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """The requests waiting here that would be sent after this one if it arrived now, as far as the discipline
-        determines that.
+        """Return the requests waiting here that would be sent after this request if it arrived now, as far as the
+        discipline determines that.
         """

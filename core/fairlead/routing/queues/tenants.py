@@ -1,7 +1,7 @@
-"""Tenants in the queue of an instance: one queue of the pool's discipline for each tenant, taken from in turn.
+"""Tenants in the queue of an instance: one queue of the pool's discipline for each tenant, with requests taken in turn.
 
-The tenant that has had the least is served next; between equal tenants the discipline decides, as if there were one
-queue. So tenants that always have requests waiting never differ by more than the largest request. The `deadline`
+The least served tenant goes next; between equal tenants the discipline decides, as if there were one queue. So the
+served work of tenants that always have requests waiting never differs by more than the largest request. The `deadline`
 discipline plans requests of all tenants together and takes turns in its plan (`deadline.DeadlineQueue`).
 """
 
@@ -47,11 +47,11 @@ class TenantQueues:
             self._take_out(tracked)
 
     def find_late(self, now: float) -> Sequence[TrackedRequest]:
-        """Nothing: these disciplines send late requests too."""
+        """Return no requests: these disciplines send late requests too."""
         return ()
 
     def take(self, now: float) -> TrackedRequest | None:
-        """Remove and return the next request of the tenant that has had the least."""
+        """Remove and return the next request of the least served tenant."""
         if not self._waiting:
             return None
         _, tracked = min((self._queues[tenant].first(now) for tenant in self._turns.least_served()), key=lambda first: first[0])
@@ -86,12 +86,12 @@ class TenantQueues:
         return found
 
     def lower_than(self, request: RoutingRequest) -> Overtaken:
-        """Nothing: all requests have the same priority."""
+        """Return no requests: all requests have the same priority."""
         return NOBODY
 
     def overtaken_by(self, request: RoutingRequest) -> Overtaken:
-        """Waiting work of other tenants behind the request by fair share. Requests of one tenant may be sent in any
-        order.
+        """Return the waiting work of other tenants that goes behind the request by fair share. Requests of one tenant
+        may be sent in any order.
         """
         return self._turns.overtaken_by(request.tenant)
 

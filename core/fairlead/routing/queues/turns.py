@@ -1,4 +1,4 @@
-"""Turns: how much of an instance's time each tenant has had, and so whose turn it is.
+"""Turns: how much of an instance's time each tenant has had, and so which tenant is served next.
 
 Fair queueing by served work, as start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996, §3) and, for engines, the
 virtual token counter (Sheng et al., OSDI 2024, §3.2) do it. Work is the predicted time of prefills plus the expected
@@ -6,7 +6,7 @@ share of answers in the engine's decode steps, in microseconds: cached tokens co
 work grows with each of its requests that is sent. The *virtual time* of an instance is the least served work among the
 tenants that wait. A tenant without waiting requests saves up to a `credit`: when it waits again, it resumes at its old
 served work, but at most `credit` below the virtual time. So a tenant that sends little goes before those that send
-much, even if its requests come one by one, and one that was away for hours is not preferred for long.
+much, even if its requests come one by one, and a tenant that was away for hours is not preferred for long.
 
 The danger is memory for tenants that left: those ahead of the virtual time are remembered, up to `MOST_AWAY`.
 """
@@ -22,18 +22,18 @@ from fairlead.routing.queues.backlogs import Backlogs, Tenant
 from fairlead.routing.queues.plans import water_level
 
 CREDIT_TARGETS = 4.0
-"""Credit that a tenant without waiting requests can save up, as work in TTFT targets; docs/priorities.md says how it
-was chosen.
+"""Credit that a tenant without waiting requests can save up, as work in TTFT targets; docs/priorities.md says how the
+value was chosen.
 """
 MOST_AWAY = 1024
-"""Maximum number of tenants without a waiting request that an instance remembers; the one that left
-first is dropped.
+"""Maximum number of tenants without a waiting request that an instance remembers; the tenant that left first is
+dropped.
 """
 
 
 class Tenants:
-    """The tenants of a pool: how many requests of each wait anywhere, and their turns at each instance, which outlive
-    its queue.
+    """The tenants of a pool: how many requests of each wait anywhere, and their turns at each instance, which are kept
+    when its queue is dropped.
     """
 
     def __init__(self, credit_seconds: float = 0.0) -> None:
@@ -101,8 +101,9 @@ class RankTurns:
             self._asked = ()
 
     def able_beyond(self, tenant: str, instances: Sequence[str]) -> FloatVector:
-        """`Turns.overtaken_by` for many instances: the microseconds of work that can be in time. O(1) if `instances`
-        are the same object as before, except for vector operations over tenants and instances.
+        """Return the microseconds of work that can be in time and that `Turns.overtaken_by` would count, for many
+        instances. O(1) if `instances` are the same object as before, except for vector operations over tenants and
+        instances.
         """
         able, everything = self._points(tenant)
         found = self._backlogs.able_beyond(np.array(able))
@@ -123,7 +124,7 @@ class RankTurns:
         return self._asked_rows
 
     def _points(self, tenant: str) -> tuple[list[float], list[float]]:
-        """`Turns.points` of a tenant for each row, and for one spare row in which no tenant ever waits."""
+        """Return `Turns.points` of a tenant for each row, and for one spare row in which no tenant ever waits."""
         able: list[float] = []
         everything: list[float] = []
         for turns in self._by_row:  # written out, as each request comes through here for each instance
@@ -144,7 +145,7 @@ class RankTurns:
 
 class Turns:
     """The tenants of an instance's successive queues. Every operation is O(1) except comparisons of tenants, which are
-    linear in the waiting ones.
+    linear in the number of waiting tenants.
     """
 
     def __init__(self, everywhere: Tenants, backlogs: Backlogs, credit: int = 0) -> None:
@@ -156,13 +157,11 @@ class Turns:
         self.waiting: dict[str, Tenant] = {}
         """The waiting tenants. Read only."""
         self.away: dict[str, int] = {}
-        """Served work of tenants that are ahead and have no waiting requests; the first to leave comes first. Read
-        only.
-        """
+        """Served work of tenants that are ahead and have no waiting requests, ordered by when they left. Read only."""
         self.least_standing = 0
         """The least served work with which a tenant starts to wait."""
         self._virtual_time: int | None = None
-        """None before the first request: its tenant gets no credit, as no other tenant is ahead."""
+        """The virtual time. None before the first request: its tenant gets no credit, as no other tenant is ahead."""
 
     @property
     def are_shared(self) -> bool:
@@ -206,7 +205,7 @@ class Turns:
                     del self.away[next(iter(self.away))]
 
     def sent(self, tracked: TrackedRequest, *, late: bool = False) -> None:
-        """Record that a request is sent: its tenant's served work grows by that much."""
+        """Record that a request is sent: its tenant's served work grows by the request's work."""
         tenant = self.waiting[tracked.request.tenant]
         able = [other.served for other in self.waiting.values() if other.able.requests] if self.are_shared else None
         self._pass_to(max(self._now, min(able) if able else tenant.served))
@@ -222,22 +221,22 @@ class Turns:
         return _least((name, tenant) for name, tenant in self.waiting.items() if tenant.late.requests)
 
     def is_behind(self, tracked: TrackedRequest) -> bool:
-        """Whether the request's tenant, including this request, will have had no more than the least served tenant with
-        late requests.
+        """Return whether the request's tenant, including this request, will have had at most as much as the least
+        served tenant with late requests.
         """
         return self.waiting[tracked.request.tenant].served + tracked.work_microseconds <= self._now
 
     def is_owed(self, tracked: TrackedRequest) -> bool:
-        """Whether every tenant with requests that can be in time has had at least as much as this tenant would have
-        with the request, less its credit.
+        """Return whether every tenant with requests that can be in time has had at least as much as this tenant would
+        have had with the request, less its credit.
         """
         tenant = self.waiting[tracked.request.tenant]
         others = [other.served for other in self.waiting.values() if other is not tenant and other.able.requests]
         return bool(others) and tenant.served + tracked.work_microseconds + self._credit <= min(others)
 
     def budgets(self, part: float) -> dict[str, float]:
-        """The work that each tenant may send if there is room for this share of all work that can be in time: served
-        work is levelled and no room stays unused (water filling). A tenant's budget can exceed its waiting work.
+        """Return the work that each tenant may send if there is room for this share of all work that can be in time:
+        served work is levelled and no room stays unused (water filling). A tenant's budget can exceed its waiting work.
         """
         tenants = sorted((tenant.served, tenant.able.work, name) for name, tenant in self.waiting.items() if tenant.able.requests)
         level = water_level([(served, work) for served, work, _ in tenants], part * sum(work for _, work, _ in tenants))
@@ -248,8 +247,8 @@ class Turns:
         return self.waiting[tenant].served
 
     def overtaken_by(self, name: str) -> Overtaken:
-        """Waiting work of other tenants that would be sent after a new request of this tenant: the work that would
-        bring their served work above this tenant's.
+        """Return the waiting work of other tenants that would be sent after a new request of this tenant: the work that
+        would bring their served work above this tenant's.
         """
         able_point, point = self.points(name)
         everything = int(self._backlogs.all_beyond(np.array([point]), self.row)[0])
@@ -257,8 +256,8 @@ class Turns:
         return Overtaken(self._backlogs.requests_beyond(point, self.row), everything, everything - able)
 
     def points(self, name: str) -> tuple[float, float]:
-        """The two positions that a request of this tenant would get now: behind the tenant's requests that can be in
-        time, and behind all of them.
+        """Return the two positions that a new request of this tenant would get now: behind the tenant's requests that
+        can be in time, and behind all its requests.
         """
         own = self.waiting.get(name)
         if own is None:
@@ -275,7 +274,7 @@ class Turns:
         self.least_standing = virtual_time - self._credit
 
     def _standing(self, name: str) -> int:
-        """The served work at which a tenant starts when it begins to wait."""
+        """Return the served work at which a tenant starts when it begins to wait."""
         return max(self.least_standing, self.away.get(name, self.least_standing))
 
 

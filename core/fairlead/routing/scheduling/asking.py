@@ -1,6 +1,6 @@
 """Asking: another router decides where this router's requests go (see `contracts.sharing`).
 
-This router keeps its own account of the requests it sent, so that it can decide alone as soon as no other router
+This router keeps its own counts of the requests it sent, so that it can decide alone as soon as no other router
 answers.
 """
 
@@ -21,7 +21,9 @@ from fairlead.routing.scheduling.waiting import Waiting
 
 
 class Asking:
-    """The front's side: it asks another router. `decider` is None while this router decides alone."""
+    """The part of a front's scheduler that sends requests to the decider. `decider` is None while this router decides
+    alone.
+    """
 
     def __init__(self, state: SchedulerState, waiting: Waiting, dispatching: Dispatching, outcomes: Outcomes) -> None:
         self._state = state
@@ -36,7 +38,7 @@ class Asking:
         return len(self._asked)
 
     def begin(self, decider: Decider, now: float) -> None:
-        """Let `decider` decide from now on, including for requests that wait here."""
+        """Let `decider` decide from now on, including about requests that wait here."""
         state = self._state
         self.decider = decider
         state.is_front = True
@@ -52,7 +54,7 @@ class Asking:
             self._ask(tracked, now)
 
     def end(self, now: float) -> None:
-        """Decide alone from now on, including for questions without an answer yet."""
+        """Decide alone from now on, including about requests without a verdict."""
         state = self._state
         self.decider = None
         state.is_front = False
@@ -68,13 +70,13 @@ class Asking:
             self.decider.tell(word, now)
 
     def submit(self, request: RoutingRequest, now: float) -> None:
-        """Ask for a new request. Raises ValueError when a request of this id is already in flight."""
+        """Ask the decider about a new request. Raises ValueError when a request of this id is already in flight."""
         tracked = TrackedRequest(request=request, submitted_at=now)
         self._state.accounting.admit(tracked)
         self._ask(tracked, now)
 
     def hear(self, verdict: Dispatch | Refusal, now: float) -> tuple[Outcome, ...]:
-        """The decider's verdict; empty when it came too late to matter."""
+        """Carry out the decider's verdict; the result is empty if the verdict came too late to matter."""
         request_id = verdict.request.id
         tracked = self._asked.pop(request_id, None) or self._state.requests.get(request_id)
         if tracked is None or self.decider is None:
@@ -92,7 +94,7 @@ class Asking:
         return (self._dispatching.follow(tracked, verdict, now),)
 
     def forget(self, request_id: str) -> None:
-        """The request ended here."""
+        """Forget a request that ended here."""
         self._asked.pop(request_id, None)
 
     def give_up(self, request_id: str, now: float) -> None:
@@ -110,7 +112,9 @@ class Asking:
         self._asked.clear()
 
     def _refuse(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> None:
-        """Refuse a request that no router has decided about: this router records it, and the decider does not."""
+        """Refuse a request about which no router has decided: this router records the refusal, and the decider does
+        not.
+        """
         tracked.is_elsewhere = False
         self._outcomes.refuse(tracked, refusal, now, anyway=True)
         word = Abandoned(request=tracked.request.id, outcome=MoveOutcome.REFUSED, rejection=refusal.reason, is_recorded=True)

@@ -1,8 +1,8 @@
-"""Canaries: whole sessions go to the new revision, and stay with the one they have.
+"""Canaries: whole sessions go to the new revision, and stay with the revision they have.
 
-A session with a home stays among the instances of that one's revision. One without a home goes to the canary if the
-hash of its name is below the share, so every router gives the same answer, and a growing share takes sessions to the
-canary and none back. Requests are recorded for the judge when they end.
+A session with a home stays among the instances of its home's revision. A session without a home goes to the canary if
+the hash of its name is below the canary's share, so every router decides alike, and a growing share takes sessions to
+the canary and none back. Requests are recorded for the judge when they end.
 """
 
 from dataclasses import replace
@@ -24,12 +24,14 @@ _PARTS = 2**64
 
 
 def place_of(session: str) -> float:
-    """Where the session stands among all, 0 to 1: the canary has those below its share."""
+    """Return the session's position in [0, 1), from a hash of its name. Sessions below the canary's share go to the
+    canary.
+    """
     return xxh3_64_intdigest(f"canary/{session}".encode()) / _PARTS
 
 
 class Canary:
-    """The canary of a table: its instances, and the others."""
+    """The canary of a table: the instances of the new revision, and all other instances."""
 
     def __init__(self, table: RoutingTable, facts: CanaryFacts) -> None:
         self.facts = facts
@@ -39,8 +41,8 @@ class Canary:
     def choose(
         self, request: RoutingRequest, home: InstanceLoad | None, policy: PolicyInForce, view: LiveView, now: float
     ) -> Decision | None:
-        """The policy's choice among the instances of the session's revision; None if none of them accepts. `home` is
-        the session's, None if it has none that is known.
+        """Return the policy's choice among the instances of the session's revision; None if none of these instances
+        accepts. `home` is the load of the session's home, None if no home is known.
         """
         ours = home.entry.id if home is not None and home.entry.accepting else None
         is_ours = self.has(ours) if ours is not None else place_of(name_of(request)) < self.facts.share
@@ -48,7 +50,7 @@ class Canary:
         return choose_within(replace(request, within=part), part, policy, view, now) if part else None
 
     def has(self, target: str) -> bool:
-        """Whether the target is of the new revision."""
+        """Return whether the target is of the new revision."""
         return instance_of(target) in self.ours
 
 
@@ -58,12 +60,16 @@ def canary_of(table: RoutingTable) -> Canary | None:
 
 
 def name_of(request: RoutingRequest) -> str:
-    """What a request's session is known by: its name, or without one the beginning of its conversation."""
+    """Return the key of the request's session: its name, or the beginning of the conversation if the session has no
+    name.
+    """
     return request.session or f"{request.beginning or request.first_bytes_hash:x}"
 
 
 class CanarySamples:
-    """The requests of a canary that ended, until they are taken; `limit` bounds them, `dropped` counts those beyond."""
+    """A buffer of finished canary requests, emptied by `take`. It holds at most `limit` requests; `dropped` counts the
+    requests that did not fit.
+    """
 
     def __init__(self, pool: PoolKey, limit: int) -> None:
         self._pool = pool
@@ -84,7 +90,7 @@ class CanarySamples:
         cached_tokens: int | None = None,
         failed: bool = False,
     ) -> None:
-        """A request ended at `instance`, beside `decoding` others, or failed for good."""
+        """Record a request that ended at `instance`, beside `decoding` others, or that failed for good."""
         if not instance or tracked.dispatched_at is None:
             return
         if len(self._samples) >= self._limit:
@@ -111,6 +117,6 @@ class CanarySamples:
         )
 
     def take(self) -> tuple[CanarySample, ...]:
-        """All since the last call."""
+        """Return the requests that ended since the last call."""
         taken, self._samples = tuple(self._samples), []
         return taken

@@ -1,13 +1,14 @@
 """Circuits: instances that fail are not chosen for a while, and requests waiting for them are placed elsewhere.
 
-The cause of a failure is the instance or the request. An engine that refused the connection had received no request.
+The cause of a failure is the instance or the request. If an engine refused the connection, it had received no request.
 Any other failure is a *suspicion* until the outcome of the request elsewhere is known:
 
-- another instance serves it, or has had it for longer than it took to fail: the failure counts against the instance;
-- another instance fails it alike: it speaks of the request, and no failure counts. Unless it lost the connection, the
-  request is not tried again;
-- nobody else had it: the failure counts, unless it was a refusal (4xx);
-- its client leaves before any of that is known: nothing is, and the failure does not count.
+- another instance serves the request, or has had it for longer than it took to fail: the failure counts against the
+  first instance;
+- another instance fails the request in the same way: the request is at fault, and no failure counts. Unless the
+  connection was lost, the request is not tried again;
+- no other instance had the request: the failure counts, unless it was a refusal (4xx);
+- the client leaves before any of that is known: the failure does not count.
 
 Failures in a row open a circuit. An answer that begins, continues or ends in between ends the row. While the engine
 responds, each request still running there lengthens the row that is needed, so that failures never outweigh the
@@ -30,7 +31,7 @@ from fairlead.routing.scheduling.waiting import Waiting
 from fairlead.targets import instance_of, rank_of
 
 HEARD_SECONDS = 5.0
-"""An engine that answered within this many seconds is alive; routers query it once a second."""
+"""Seconds within which an engine must have answered to count as alive; routers query it once a second."""
 PROOF_SECONDS = 1.0
 """A failed request must run elsewhere for this many seconds, and for twice as long as it took to fail, before the
 failure counts.
@@ -44,7 +45,7 @@ class Circuits:
         self._state = state
         self._waiting = waiting
         self._open_cases: dict[str, TrackedRequest] = {}
-        """Requests in flight that some instance failed without a verdict yet, by id."""
+        """Requests in flight, by id, that some instance failed without a verdict so far."""
         self._counted: Counter[str] = Counter()
         """For each instance, the counted failures whose request has not ended."""
 
@@ -100,12 +101,16 @@ class Circuits:
             self._excuse(found)
 
     def _is_witness(self, instance: str) -> bool:
-        """Whether the instance has no certain failure against it, so that the same failure there blames the request."""
+        """Return whether the instance has no certain failure against it, so that the same failure there blames the
+        request.
+        """
         circuit = self._state.circuits.get(instance)
         return circuit is None or circuit.failures <= self._counted[instance]
 
     def discrepancies(self) -> tuple[str, ...]:
-        """Differences between the counts of `_is_witness` and a fresh count, in words; empty unless there is a bug."""
+        """Return the differences between the counts of `_is_witness` and a fresh count, in words; empty unless there is
+        a bug.
+        """
         cases = (one for tracked in self._open_cases.values() for one in tracked.suspicions)
         fresh = Counter(one.instance for one in cases if one.counted)
         return () if fresh == self._counted else (f"failures that may be excused: {dict(self._counted)}, counted afresh {dict(fresh)}",)
@@ -121,7 +126,7 @@ class Circuits:
             self._state.sync_circuit(one.instance, circuit)
 
     def _close(self, suspicions: Iterable[Suspicion]) -> None:
-        """Close the request's cases: no later outcome can excuse its failures any more."""
+        """Close the cases of a request: no later outcome can excuse its failures any more."""
         for one in suspicions:
             if one.counted:
                 one.counted = False
@@ -130,7 +135,7 @@ class Circuits:
                     del self._counted[one.instance]
 
     def _count(self, load: InstanceLoad, now: float, beside: int = 0) -> None:
-        """Count a failure as the instance's."""
+        """Count a failure against the instance."""
         state, instance = self._state, instance_of(load.entry.id)
         circuit = state.circuits.setdefault(instance, Circuit(state.settings.circuit))
         circuit.failed(now, beside)
@@ -140,14 +145,14 @@ class Circuits:
             self._waiting.place_again([tracked for queue in waiting for tracked in queue], now)
 
     def _beside(self, load: InstanceLoad, now: float) -> int:
-        """Number of requests still running there, provided that the engine is known to be alive."""
+        """Return the number of requests still running on the instance; 0 if the engine is not known to be alive."""
         if now - load.heard_at > HEARD_SECONDS:
             return 0
         return sum(one.prefilling + one.decoding for one in self._state.loads_of(load.entry.id))
 
     def stalled(self, load: InstanceLoad, now: float, *, stalled: bool) -> None:
-        """The engine, or this rank of it, has work and makes no progress, or makes progress again. This is
-        observed, so it needs no consecutive failures.
+        """Record that the engine, or this rank of it, has work and makes no progress (`stalled`), or makes progress
+        again. The stall is observed, so it needs no consecutive failures.
         """
         state, instance = self._state, load.entry.id
         state.view.now = now
@@ -159,8 +164,8 @@ class Circuits:
     # ── what shows whose fault it was ──
 
     def answered(self, tracked: TrackedRequest, instance: str, now: float) -> None:
-        """The instance answers this request: it works, and the instances that failed the request
-        before are at fault.
+        """Record that the instance answers this request: the instance works, and those that failed the request before
+        are at fault.
         """
         if self._state.suspected or self._state.circuits:
             self.worked(instance)
@@ -175,8 +180,8 @@ class Circuits:
         return any(load.entry.role is Role.PREFILL for load in self._state.loads_of(instance))
 
     def judge(self, now: float) -> None:
-        """Judge each request that failed on some instance, by the time that has passed: has it run on another one for
-        long enough, or ended without an answer?
+        """Decide about each request that failed on some instance, by the time that has passed: it has run on another
+        instance for long enough, or has ended without an answer.
         """
         for request_id, tracked in tuple(self._open_cases.items()):
             is_over = self._state.requests.get(request_id) is not tracked
@@ -189,15 +194,17 @@ class Circuits:
                 self._blame(tracked.suspicions, now)
 
     def left(self, tracked: TrackedRequest, now: float) -> None:
-        """The client left. If clients hang up after one instance failed and before another could, such failures must
-        not all count against the instance.
+        """Record that the client left. If clients hang up after one instance failed and before another could, such
+        failures must not all count against the instance.
         """
         if self._has_run_longer(tracked, now):
             self._blame(tracked.suspicions, now)
         self.forget(tracked)
 
     def forget(self, tracked: TrackedRequest) -> None:
-        """The request's outcome no longer counts for or against an instance; failures already counted stay."""
+        """Forget the request's suspicions: its outcome no longer counts for or against an instance; failures already
+        counted stay.
+        """
         self._close(tracked.suspicions)
         tracked.suspicions = ()
 
@@ -224,7 +231,7 @@ class Circuits:
     # ── what speaks for an instance ──
 
     def worked(self, instance: str) -> None:
-        """The instance answered: its circuit closes."""
+        """Record that the instance answered: its circuit closes."""
         state = self._state
         if state.suspected:
             state.suspected.difference_update(state.targets_of(instance))
@@ -234,7 +241,7 @@ class Circuits:
             state.sync_circuit(instance, circuit)
 
     def lives(self, instance: str) -> None:
-        """A further piece of an answer arrived."""
+        """Record that a further piece of an answer arrived."""
         circuit = self._state.circuit(instance)
         if circuit is not None:
             circuit.lives()

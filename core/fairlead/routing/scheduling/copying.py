@@ -1,10 +1,11 @@
-"""Copying: prefixes that many sessions share are copied to an instance that lacks them, before a session comes there.
+"""Copying: prefixes that many sessions share are copied to an instance that lacks them, before a session is sent there.
 
-A copy spares one computation of the prefix, if a session that begins with it comes to the target soon: as likely as by
-the sessions that began with it in the last `WINDOW_SECONDS`, spread over the instances. It costs the predicted transfer
-of the kept prompt that carries the prefix. It is made where the first exceeds the second by `LEAST_GAIN_SECONDS`, one
-at a time, for at most the share of the time that `spec.routing.handOverBudget` names. (Mooncake, section 6.2, copies
-hot prefixes as a side effect of requests; these are copied ahead of them.)
+A copy saves one computation of the prefix if a session that begins with it is sent to the target soon. The likelihood
+of that follows from the number of sessions that began with the prefix in the last `WINDOW_SECONDS`, spread over the
+instances. The cost is the predicted transfer of the kept prompt that carries the prefix. The copy is made if the saving
+exceeds the cost by `LEAST_GAIN_SECONDS`; copies are made one at a time, for at most the share of the time in
+`spec.routing.handOverBudget`. (Mooncake, section 6.2, copies hot prefixes as a side effect of requests; these are
+copied ahead of them.)
 """
 
 from bisect import bisect_left
@@ -29,15 +30,17 @@ WINDOW_SECONDS = 60.0
 LEAST_GAIN_SECONDS = 0.1
 FEWEST_SESSIONS = 2
 MOST_TURNS = 256
-"""Sessions that are compared at once, the newest."""
+"""Maximum number of sessions that are compared at once; the newest are taken."""
 MOST_PREFIXES = 8
-"""Prefixes whose holders are looked up at once, those of the most tokens × sessions."""
+"""Maximum number of prefixes whose holders are looked up at once; those with the most tokens × sessions are taken."""
 MOST_PLACES = 16
-"""Sources and targets that are compared for a prefix, the least busy of each: a look takes as long in every pool."""
+"""Maximum number of sources, and of targets, compared for a prefix; the least busy are taken, so that the time for a
+decision does not grow with the pool.
+"""
 
 
 class _Shared(NamedTuple):
-    """A prefix of `depth` blocks with which these turns begin."""
+    """A prefix of `depth` blocks, and the turns that begin with it."""
 
     depth: int
     turns: Sequence[KeptTurn]
@@ -55,11 +58,11 @@ class Copying:
         self._under_way: PrefixCopy | None = None
         self._rests_until = 0.0
         self._copied: dict[tuple[str, int], float] = {}
-        """When a prefix, by its last block, was copied to a target, or was to be."""
+        """Time of the copy of a prefix, by target and last block of the prefix; also for copies that failed."""
 
     def due(self, turns: Iterable[KeptTurn], now: float) -> PrefixCopy | None:
-        """The copy to make now, of the prefixes of these turns, the newest first. None if none pays, while another one
-        is in progress, and where several routers decide: each would make it.
+        """Return the copy to make now, among the prefixes of these turns (newest first). None if no copy gains enough,
+        while another copy is in progress, or if several routers decide, because each would make the copy.
         """
         state = self._state
         share = state.table.routing.hand_over_budget if state.table.engine.copies_prefixes else 0.0
@@ -76,7 +79,9 @@ class Copying:
         return best
 
     def done(self, copy: PrefixCopy, transfer: CacheTransfer, now: float) -> None:
-        """The copy was made, or failed: learn from it, record it, and rest for as long as the budget says."""
+        """Record that the copy was made or failed: learn from it, and make no copy for as long as the budget
+        demands.
+        """
         state, transfer = self._state, replace(transfer, predicted_seconds=copy.cost_seconds)
         self._under_way = None
         self._rests_until = now + transfer.seconds * (1 / max(state.table.routing.hand_over_budget, 1e-3) - 1)
@@ -87,7 +92,7 @@ class Copying:
         state.recorder.copied(_record(copy, transfer, state, now))
 
     def _copies(self, shared: _Shared, now: float) -> Iterator[PrefixCopy]:
-        """The copies of a prefix that pay."""
+        """Yield the copies of a prefix whose gain is large enough."""
         state = self._state
         targets = [load for load in state.view.candidates() if not state.staying or load.entry.id in state.staying]
         begins = shared.turns[0].request.blocks[: shared.depth]
@@ -124,14 +129,14 @@ class Copying:
 
 
 def _least_busy(loads: Sequence[InstanceLoad]) -> Sequence[InstanceLoad]:
-    """MOST_PLACES of these, if there are more."""
+    """Return the `MOST_PLACES` least busy instances; all of them if there are fewer."""
     if len(loads) <= MOST_PLACES:
         return loads
     return nsmallest(MOST_PLACES, loads, key=lambda load: (load.transfers_out, load.dispatched_prefill_tokens))
 
 
 def _newest(turns: Iterable[KeptTurn], now: float) -> list[KeptTurn]:
-    """The turns of sessions that began of late; `turns` has the newest first."""
+    """Return the turns of sessions that began recently; `turns` has the newest first."""
     found: list[KeptTurn] = []
     for turn in turns:
         if len(found) == MOST_TURNS or now - turn.at >= WINDOW_SECONDS:
@@ -142,8 +147,8 @@ def _newest(turns: Iterable[KeptTurn], now: float) -> list[KeptTurn]:
 
 
 def _shared(turns: Sequence[KeptTurn]) -> Iterator[_Shared]:
-    """Every prefix at which prompts part, with the turns that begin with it: the inner nodes of their tree, found by
-    the common prefixes of neighbours in sorted order.
+    """Yield every prefix at which prompts diverge, with the turns that begin with it: the inner nodes of the prompts'
+    tree, found by the common prefixes of neighbours in sorted order.
     """
     ordered = sorted(turns, key=lambda turn: turn.request.blocks)
     open_prefixes: list[tuple[int, int]] = []
@@ -159,13 +164,17 @@ def _shared(turns: Sequence[KeptTurn]) -> Iterator[_Shared]:
 
 
 def _common(one: RoutingRequest, other: RoutingRequest) -> int:
-    """How many leading blocks two prompts have in common, in logarithmic time as their hashes are chained."""
+    """Return how many leading blocks two prompts have in common, in logarithmic time because their hashes are
+    chained.
+    """
     shorter = min(len(one.blocks), len(other.blocks))
     return bisect_left(range(shorter), True, key=lambda place: one.blocks[place] != other.blocks[place])
 
 
 def _coming(state: SchedulerState, begins: Sequence[int]) -> set[str]:
-    """The targets that will hold the prefix without a copy, as a request with it waits or is computed there."""
+    """Return the targets that will hold the prefix without a copy, because a request that begins with it waits or is
+    computed there.
+    """
     depth, last = len(begins), begins[-1]
     return {
         tracked.instance
@@ -177,7 +186,9 @@ def _coming(state: SchedulerState, begins: Sequence[int]) -> set[str]:
 
 
 def _record(copy: PrefixCopy, transfer: CacheTransfer, state: SchedulerState, now: float) -> ReRouteRecord:
-    """The record of a copy: what it was to save, in seconds, against what it was to cost and the least gain."""
+    """Return the record of a copy: its predicted saving in seconds, compared with its predicted cost and the least
+    gain.
+    """
     lacking = max(0, copy.source_tokens - copy.target_tokens)
     return ReRouteRecord(
         id=state.recorder.new_id(),

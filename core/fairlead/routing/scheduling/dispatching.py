@@ -1,4 +1,4 @@
-"""Dispatching: sends queued requests as far as an instance's window and circuit allow, and watches each prefill until
+"""Dispatching: sends queued requests as far as an instance's window and circuit allow, and follows each prefill until
 it ends.
 """
 
@@ -22,26 +22,26 @@ LOOK_AGAIN_SECONDS = 0.1
 """Seconds between two checks whether an engine has begun with a request."""
 LEAST_PREFILL_SECONDS = 0.01
 LONGEST_DOUBT_SECONDS = 10.0
-"""If an engine still reports a request as not begun this many seconds after the largest error of its prediction, its
-report is ignored.
+"""Seconds, beyond the largest error of the prediction, after which an engine's report that it has not begun with a
+request is ignored.
 """
 
 
 class Dispatching:
-    """Takes requests from queues and returns where to send them."""
+    """Takes requests from queues and returns the dispatches to send."""
 
     def __init__(self, state: SchedulerState, moving: Moving) -> None:
         self._state = state
         self._moving = moving
         self._unseen_prefills: list[tuple[float, str, str, int]] = []
         """Heap of dispatched requests whose first token the caller cannot see: (when the prefill should be over,
-        request, decision, its attempts).
+        request id, decision id, number of the request's attempts).
         """
 
     def dispatch_ready(self, instance: str, now: float) -> list[Dispatch]:
         """Send the requests that the instance's window and circuit allow, in queue order.
 
-        A session with a pending move now moves with its request, or the request goes back to the session's home.
+        A session with a pending move moves now with its request, or the request goes back to the session's home.
         """
         state = self._state
         queue = state.queues.get(instance)
@@ -77,7 +77,7 @@ class Dispatching:
 
     def _look_again(self, queue: Queue, late: Iterable[TrackedRequest], now: float) -> None:
         """Estimate late requests again. A request that is late by its hit on arrival may not be late by its present
-        hit: others with its prefix, most often the session's previous request, went ahead of it.
+        hit: other requests with its prefix, most often the session's previous request, were sent before it.
         """
         state = self._state
         for tracked in late:
@@ -89,14 +89,14 @@ class Dispatching:
                 queue.add(tracked)
 
     def _held_soon(self, tracked: TrackedRequest) -> int:
-        """Tokens of a queued prompt that will be in the cache once the prompts ahead of it are computed."""
+        """Return the tokens of a queued prompt that will be in the cache once the prompts ahead of it are computed."""
         state, request = self._state, tracked.request
         ahead = (state.requests[one].request.blocks for one in state.loads[tracked.instance].in_flight)
         shared = max((shared_blocks(request.blocks, blocks) for blocks in ahead), default=0)
         return min(shared * (request.block_tokens or state.table.engine.block_tokens), request.prompt_tokens - 1)
 
     def dispatch(self, tracked: TrackedRequest, now: float) -> Dispatch:
-        """Queued (and already taken from its queue) → prefilling, hits estimated afresh."""
+        """Queued (and already taken from its queue) → prefilling, with new estimates of its hits."""
         state = self._state
         instance, request = tracked.instance, tracked.request
         load = state.loads[instance]
@@ -130,8 +130,8 @@ class Dispatching:
         )
 
     def follow(self, tracked: TrackedRequest, dispatch: Dispatch, now: float) -> Dispatch:
-        """Held → prefilling, by another router's decision, which knows better what the instance holds. The instance is
-        known here.
+        """Held → prefilling, as another router decided, which knows better what the instance holds. The instance must
+        be known to this router.
         """
         state = self._state
         tracked.decision_id, tracked.is_elsewhere = dispatch.decision_id, True
@@ -185,9 +185,9 @@ class Dispatching:
 
     def finish_unseen_prefills(self, now: float) -> None:
         """Treat prefills as finished whose first token cannot be seen and whose predicted time has passed, unless their
-        engine reports that it has not begun with them. While no speed has been measured, they count as finished once
-        the engine reports that it has begun with them: a wrong declared speed must not keep requests waiting for an
-        idle engine.
+        engine reports that it has not begun with them. While no speed has been measured, they also count as finished
+        once the engine reports that it has begun with them: a wrong declared speed must not keep requests waiting for
+        an idle engine.
         """
         unseen = self._unseen_prefills
         while unseen and unseen[0][0] <= now:
@@ -206,8 +206,8 @@ class Dispatching:
 
 
 def _is_unheard(tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool:
-    """Whether the engine, which normally reports the requests it has not begun, has not reported since this one was
-    sent, and the predicted time has not passed yet.
+    """Return whether the engine, which normally reports the requests it has not begun, has not reported since this
+    request was sent, and the predicted time has not passed yet.
     """
     sent_at = tracked.dispatched_at or now
     is_over = now >= sent_at + tracked.prefill_microseconds / 1e6
@@ -215,10 +215,10 @@ def _is_unheard(tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool
 
 
 def _waits_in_engine(tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool:
-    """Whether the engine has probably not begun with the request.
+    """Return whether the engine has probably not begun with the request.
 
-    Engines begin with the oldest request. The engine's last report says how many requests waited; since that report it
-    is assumed to begin one request per prefill time. A report is used for as long as the prediction can be off.
+    Engines begin with the oldest request. The engine's last report says how many requests waited; since that report the
+    engine is assumed to begin one request per prefill time. A report is used for as long as the prediction can be off.
     """
     sent_at, seconds = tracked.dispatched_at or now, tracked.prefill_microseconds / 1e6
     if not load.engine_waiting or now > sent_at + FURTHEST * seconds + LONGEST_DOUBT_SECONDS:

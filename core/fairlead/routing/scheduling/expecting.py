@@ -1,8 +1,8 @@
-"""Expecting: the blocks of a prompt count as held where it was sent, before the engine's events say so (llm-d calls it
-speculative indexing).
+"""Expecting: the blocks of a prompt count as held by the instance to which it was sent, before the engine's events
+report them (llm-d calls it speculative indexing).
 
-They are expected from dispatch until an event reports them, at most until some seconds after the prefill, and no longer
-if the request was given up or lost before its prompt was computed.
+Blocks are expected from dispatch until an event reports them, at most until some seconds after the prefill, and no
+longer if the request was given up or lost before its prompt was computed.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from fairlead.routing.queues.accounting import TrackedRequest
 
 
 class Expecting:
-    """The blocks that each engine of a pool is expected to hold before its events say so.
+    """The blocks that each engine of a pool is expected to hold before its events report them.
 
     `seconds` is how long events may lag; 0 turns expectations off.
     """
@@ -22,15 +22,15 @@ class Expecting:
         self._caches = caches
         self.seconds = seconds
         self._computed: deque[tuple[float, Source, tuple[int, ...], str]] = deque()
-        """When the expectation for computed blocks ends, in seconds of the scheduler's clock."""
+        """Expectations for computed blocks, each with its end in seconds of the scheduler's clock, ordered by end."""
 
     @property
     def is_on(self) -> bool:
-        """Whether anything is expected."""
+        """Whether expectations are turned on."""
         return self.seconds > 0
 
     def sent(self, tracked: TrackedRequest) -> None:
-        """The request was sent to the instance that computes it."""
+        """Expect the blocks of a request that was sent to the instance that computes it."""
         keys = tracked.request.engine_blocks
         source = self._caches.heard.get(tracked.instance) if keys and self.is_on else None
         if source is not None:
@@ -39,14 +39,14 @@ class Expecting:
             tracked.expected = source, name
 
     def computed(self, tracked: TrackedRequest, now: float) -> None:
-        """The prompt is computed: events should follow."""
+        """Record that the prompt is computed: its blocks are expected for `seconds` more."""
         if tracked.expected is not None:
             source, name = tracked.expected
             self._computed.append((now + self.seconds, source, tracked.request.engine_blocks, name))
             tracked.expected = None
 
     def taken_back(self, tracked: TrackedRequest) -> None:
-        """The request leaves the instance; if its prompt is not computed yet, its blocks are no longer
+        """Record that the request leaves the instance; if its prompt is not computed yet, its blocks are no longer
         expected there.
         """
         if tracked.expected is not None:

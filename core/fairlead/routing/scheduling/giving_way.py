@@ -1,4 +1,4 @@
-"""Giving way: which held requests leave to make room for a new one, if tenants take turns."""
+"""Giving way: which held requests leave to make room for a new request, if tenants take turns."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -8,22 +8,23 @@ from fairlead.routing.contracts.requests import RoutingRequest
 from fairlead.routing.queues.accounting import TrackedRequest
 
 Size = Callable[[RoutingRequest], int]
-"""How much of a limit a request uses."""
+"""A function that returns how much of a limit a request uses."""
 
 
 def in_requests(_: RoutingRequest) -> int:
-    """A measure in which every request counts the same."""
+    """Return 1: every request counts the same."""
     return 1
 
 
 def in_bytes(request: RoutingRequest) -> int:
-    """The bytes of memory that its body takes."""
+    """Return the bytes of memory that the request's body takes."""
     return request.body_bytes
 
 
 class GivingWay:
     """The requests of `held` (oldest first) that may leave to make room for `request`, one after the other: always the
-    newest one of the tenant that holds the most, as long as that is more than the tenant of `request` would hold.
+    newest request of the tenant that holds the most, as long as that tenant holds more than the tenant of `request`
+    would.
     """
 
     def __init__(self, held: Iterable[TrackedRequest], request: RoutingRequest) -> None:
@@ -33,8 +34,8 @@ class GivingWay:
             self._by_tenant[tracked.request.tenant].append(tracked)
 
     def freeing(self, lacking: int, size: Size) -> list[TrackedRequest] | None:
-        """Requests that must leave to free this much memory; None if all that may leave do not free enough. A later
-        call returns others.
+        """Return the requests that must leave to free this much memory; None if all that may leave do not free enough.
+        A later call returns other requests.
         """
         most = [(-sum(size(one.request) for one in held), tenant) for tenant, held in self._by_tenant.items()]
         own = size(self._request) - sum(has for has, tenant in most if tenant == self._request.tenant)
@@ -51,6 +52,6 @@ class GivingWay:
         return leaving
 
     def _pop_newest(self, tenant: str, size: Size) -> TrackedRequest:
-        """The newest request whose leaving frees something."""
+        """Remove and return the tenant's newest request that uses some of the limit."""
         held = self._by_tenant[tenant]
         return held.pop(next(place for place in range(len(held) - 1, -1, -1) if size(held[place].request)))

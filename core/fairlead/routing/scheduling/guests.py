@@ -1,6 +1,7 @@
 """Guests: requests of other routers, for which this router decides (see `contracts.sharing`).
 
-They are counted, queued and recorded like this router's own. Only their decisions go to the front that asked.
+Guests are counted, queued and recorded like this router's own requests. Only their decisions go to the front that
+asked.
 """
 
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ from fairlead.routing.scheduling.table_changes import count_unlisted
 
 
 class Guests:
-    """The requests of other routers, and which router each came from."""
+    """The requests of other routers, each with the router that sent it."""
 
     def __init__(self, state: SchedulerState, circuits: Circuits, retrying: Retrying, outcomes: Outcomes) -> None:
         self._state = state
@@ -27,15 +28,15 @@ class Guests:
 
     @property
     def fronts(self) -> tuple[Front, ...]:
-        """The routers that ask."""
+        """The routers that ask this router."""
         return tuple(self._fronts)
 
     def join(self, front: Front) -> None:
-        """Another router begins to ask this one."""
+        """Accept another router as a front."""
         self._fronts.append(front)
 
     def leave(self, front: Front, now: float) -> None:
-        """A router stops asking: from now on it decides about its requests and reports how they end."""
+        """Remove a front that stops asking: from now on it decides about its requests and reports how they end."""
         state = self._state
         if front not in self._fronts:
             return
@@ -59,11 +60,11 @@ class Guests:
         return self._state.guests.get(request_id) is front
 
     def end(self, request_id: str) -> None:
-        """The request has ended."""
+        """Forget a request that has ended."""
         self._state.guests.pop(request_id, None)
 
     def adopt(self, word: UnderWay, front: Front) -> None:
-        """Count requests that a front sent before it began to ask, even at an instance that is not in this router's
+        """Count a request that a front sent before it began to ask, even at an instance that is not in this router's
         table.
         """
         state = self._state
@@ -85,7 +86,7 @@ class Guests:
         tracked.generated_tokens = word.generated_tokens
 
     def follow(self, word: SentElsewhere, now: float) -> None:
-        """A front has retried on another instance without asking."""
+        """Record that a front has retried a request on another instance without asking."""
         known = _known(self._state, (word.instance, word.decode))
         if known and word.refused:
             self._retrying.second_opinion(word.request, now, word.failed, reached=word.reached, to=word.instance, decode=word.decode)
@@ -109,7 +110,7 @@ class Guests:
             self.end(word.request)
 
     def _forget(self, tracked: TrackedRequest, now: float) -> None:
-        """The front will report how the request ends; its failures no longer count against instances here."""
+        """Forget a request whose front will report how it ends; its failures no longer count against instances here."""
         self._circuits.forget(tracked)
         self._outcomes.let_go(tracked, now)
 

@@ -1,5 +1,5 @@
-"""Held requests: accepted ones that wait until an instance accepts requests. This module decides how many are held, for
-how long, and in which order they go.
+"""Held requests: accepted requests that wait until an instance accepts requests. This module decides how many are held,
+for how long, and in which order they are placed.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from fairlead.tables import Outlook, RoutingTable
 
 
 class HeldRequests:
-    """The held requests of one pool, the one held longest comes first."""
+    """The held requests of one pool, ordered by how long they have been held, longest first."""
 
     def __init__(self, settings: SchedulerSettings) -> None:
         self._settings = settings
@@ -35,14 +35,14 @@ class HeldRequests:
         return iter(tuple(self._requests.values()))
 
     def has_room(self, request: RoutingRequest, table: RoutingTable, classes: PriorityClasses) -> bool:
-        """Whether one more request may be held. The limits count requests of equal and higher priority; the memory
-        limit counts all.
+        """Return whether one more request may be held. The limits count requests of equal and higher priority; the
+        memory limit counts all requests.
         """
         return not any(self._lacking(request, table, classes))
 
     def giving_way(self, request: RoutingRequest, table: RoutingTable, classes: PriorityClasses) -> list[TrackedRequest]:
-        """If tenants take turns, the requests of the same class that leave to make room for a request; empty if that
-        would not suffice.
+        """Return the requests of the same class that leave to make room for a request, if tenants take turns; empty if
+        that would not suffice.
         """
         requests, body_bytes = self._lacking(request, table, classes)
         held, size = (self._bytes_by_tenant, request.body_bytes) if body_bytes else (self._by_tenant, 1)
@@ -56,7 +56,7 @@ class HeldRequests:
         return [] if others is None else for_memory + others
 
     def _lacking(self, request: RoutingRequest, table: RoutingTable, classes: PriorityClasses) -> tuple[int, int]:
-        """How many requests, and how many bytes of bodies, must leave before one more can be held."""
+        """Return how many requests, and how many bytes of bodies, must leave before one more request can be held."""
         rank, share = classes.rank(request.priority_class), classes[request.priority_class].share
         most = share * (table.holding.held_requests if table.outlook is Outlook.COMING else self._settings.held_limit)
         before = sum(count for name, count in self._by_class.items() if classes.rank(name) <= rank)
@@ -72,7 +72,7 @@ class HeldRequests:
         return table.holding.hold_for_seconds if table.outlook is Outlook.COMING else self._settings.no_instances_ttl_seconds
 
     def add(self, tracked: TrackedRequest, now: float) -> None:
-        """Begin to hold a request; nothing changes for one that is held."""
+        """Hold a request; a request that is already held does not change."""
         if tracked.request.id not in self._requests:
             tracked.waiting_since = now
             self._requests[tracked.request.id] = tracked
@@ -84,7 +84,7 @@ class HeldRequests:
             self._prompt_tokens += tracked.request.prompt_tokens
 
     def remove(self, tracked: TrackedRequest, now: float) -> None:
-        """Stop holding a request; nothing changes for one that is not held."""
+        """Stop holding a request; ignores a request that is not held."""
         if self._requests.pop(tracked.request.id, None) is not None:
             tracked.held_seconds += max(0.0, now - tracked.waiting_since)
             self._by_class[tracked.request.priority_class] -= 1
@@ -97,7 +97,7 @@ class HeldRequests:
             self._prompt_tokens -= tracked.request.prompt_tokens
 
     def overdue(self, table: RoutingTable, now: float) -> Iterator[TrackedRequest]:
-        """Requests held for longer than allowed."""
+        """Yield the requests held for longer than allowed."""
         longest = self.longest_seconds(table)
         for tracked in self:
             if now - tracked.waiting_since < longest:
@@ -105,11 +105,11 @@ class HeldRequests:
             yield tracked
 
     def demand(self) -> HeldDemand:
-        """The held requests, as demand on the pool."""
+        """Return the held requests as demand on the pool."""
         return HeldDemand(requests=len(self._requests), prompt_tokens=self._prompt_tokens, body_bytes=self._body_bytes)
 
 
 def _is_unfair(held: Counter[tuple[str, str]], request: RoutingRequest, size: int) -> bool:
-    """Whether some tenant of the request's class would hold more than the request's own tenant."""
+    """Return whether some tenant of the request's class would hold more than the request's own tenant."""
     own = held[request.priority_class, request.tenant] + size
     return any(has > own for (name, _), has in held.items() if name == request.priority_class)

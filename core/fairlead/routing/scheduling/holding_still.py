@@ -16,11 +16,11 @@ from fairlead.routing.scheduling.state import SchedulerState
 def at_home(
     request: RoutingRequest, decision: Decision, home: str, state: SchedulerState, rule: str, ttfts: tuple[float, float] | None = None
 ) -> Decision:
-    """Replaces the policy's decision for another instance by one for the session's home, with this `rule`, and with the
-    TTFTs predicted for staying and moving if these are compared.
+    """Replace the policy's decision for another instance by a decision for the session's home, with this `rule`, and
+    with the TTFTs predicted for staying and moving if these are compared.
 
-    The policy's choice is recorded as passed over; it takes the request, without the session, if the home's queue is
-    full. If the policy compared it, the request may still be moved there while it waits.
+    The policy's choice is recorded as passed over. If the home's queue is full, the policy's choice takes the request,
+    without the session. If the policy compared the home, the request may still be moved there while it waits.
     """
     others = tuple(one for one in (decision.instance, *decision.fallbacks) if one != home)
     return Decision(
@@ -38,7 +38,7 @@ def at_home(
 def _weighing(
     request: RoutingRequest, decision: Decision, home: str, state: SchedulerState, rule: str, ttfts: tuple[float, float] | None
 ) -> Weighing:
-    """The policy's comparison, with the home first."""
+    """Return the policy's comparison, with the home first."""
     weighed, view = decision.weigh(), state.view
     listed = next((one for one in weighed.candidates if one.instance == home), None)
     if listed is None:

@@ -1,4 +1,4 @@
-"""Identifying: which session a request belongs to, judging by its names and how they are used.
+"""Identifying: which session a request belongs to, judged by its names and how they are used.
 
 The first name that belongs to a single session counts. After the names that a client gives comes the beginning of the
 conversation; if that is shared too, the request belongs to no session.
@@ -13,8 +13,8 @@ from fairlead.routing.scheduling.state import SchedulerState
 
 
 def identify(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
-    """Give the request its session, and hold the names it uses until it ends. A name that turns out to be shared loses
-    its home.
+    """Set the request's session, and hold the names that the request uses until it ends. A name that turns out to be
+    shared loses its home.
     """
     request = tracked.request
     names = _names(request, state) if request.session is not None or request.beginning else ()
@@ -36,16 +36,16 @@ def identify(state: SchedulerState, tracked: TrackedRequest, now: float) -> None
 
 
 def continues_task(state: SchedulerState, request: RoutingRequest) -> bool:
-    """Whether the request goes on with a task of which a turn was served: its own session's, or that of the session
-    which its client names as the parent. A refused turn begins none.
+    """Return whether the request continues a task of which a turn was served: the task of its own session, or of the
+    session that its client names as the parent. A refused turn begins no task.
     """
     parent = None if request.lineage is None else request.lineage.parent
     return any(name is not None and state.bindings.is_under_way(name) for name in (request.session, parent))
 
 
 def _names(request: RoutingRequest, state: SchedulerState) -> tuple[str, ...]:
-    """Possible names of its session, in order. A prompt's first blocks, by which some policies bind unnamed requests,
-    count as a name if the conversation's beginning after them is known.
+    """Return the possible names of the request's session, in order. A prompt's first blocks, by which some policies
+    bind unnamed requests, count as a name if the conversation's beginning after them is known.
     """
     binds = state.policy.binds_beginnings
     given = () if request.session is None else (request.session, *request.further_names)
@@ -58,7 +58,7 @@ def _names(request: RoutingRequest, state: SchedulerState) -> tuple[str, ...]:
 
 
 def _report(state: SchedulerState, name: str, now: float) -> None:
-    """The name no longer identifies a session: drop its binding."""
+    """Drop the binding of a name that no longer identifies a session."""
     change = state.bindings.give_up(name, now)
     if change is not None:
         state.recorder.bound(change)

@@ -2,8 +2,8 @@
 Whether a decision is kept is decided when its request ends: decisions of late, refused, moved, failed or retried
 requests are always kept, and a share of all others. The candidates that a policy compared can only be noted while it
 decides, and noting them costs as much as deciding. So they are noted for the sample, for decisions that are certain or
-likely to be kept, and for a limited number of others per second, which in a pool with little traffic means all. A
-decision that is kept without them says so.
+likely to be kept, and for a limited number of others per second; in a pool with little traffic that is every decision.
+A decision that is kept without its candidates says so.
 
 Each row's weight (1 / `sample_rate`) is the number of requests that it represents: the requests that ended since the
 last take and are kept for the same reason, divided by the number of rows kept. So the weights add up to the number of
@@ -29,21 +29,23 @@ from fairlead.targets import instance_of, rank_of, target_of
 KEPT_PER_MINUTE = 600.0
 """Maximum number of decisions per pool and minute that a router keeps because of how their requests ended."""
 ASKED_PER_MINUTE = 600.0
-"""Maximum number of decisions per minute that it keeps on request."""
+"""Maximum number of decisions per minute that a router keeps on request."""
 WEIGHED_PER_MINUTE = 600.0
 """Maximum number of decisions per minute whose candidates are noted although they are unlikely to be kept."""
 AT_RISK_PER_MINUTE = 1800.0
-"""Maximum number of noted decisions per minute whose request may be late, or follows soon after a late
-or failed one.
+"""Maximum number of noted decisions per minute of requests that may be late, or that follow soon after a late or failed
+request.
 """
 TROUBLED_SECONDS = 10.0
-"""For this many seconds after a request that is always kept, others count as at risk too."""
+"""Seconds after a request that is always kept during which other requests count as at risk too."""
 MOST_NOTED = 10_000
 """Maximum number of decisions of requests in flight whose candidates are noted at a time."""
 
 
 class End(NamedTuple):
-    """How a request ended, and its latencies as far as they are known. `outcome` None: another router knows its end."""
+    """The way in which a request ended, and its latencies as far as they are known. `outcome` None: another router
+    knows how the request ended.
+    """
 
     outcome: RequestOutcome | None = None
     rejection: RejectionReason | None = None
@@ -52,7 +54,9 @@ class End(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """A decision as it was made. Most noted decisions are not kept; the full record is built only for a kept one."""
+    """A decision as it was made. Most noted decisions are not kept; the full record is built only for those
+    that are.
+    """
 
     request: RoutingRequest
     session: str | None
@@ -67,13 +71,15 @@ class Noted(NamedTuple):
 
     @property
     def runner_up(self) -> str | None:
-        """The first of the instances that were compared, or kept in reserve, other than the chosen one."""
+        """The first instance other than the chosen one, among the instances that were compared and then the
+        fallbacks.
+        """
         compared = (*(one.instance for one in self.weighing.candidates), *self.others)
         return next((one for one in compared if one is not None and one != self.chosen), None)
 
 
 class KeptDecisions:
-    """Decisions of one pool in one router. `limit` bounds the decisions waiting to be taken. If not `wanted`, no
+    """The decisions of one pool in one router. `limit` bounds the decisions waiting to be taken. If not `wanted`, no
     decision is kept.
     """
 
@@ -97,15 +103,15 @@ class KeptDecisions:
         self._unkept = 0
 
     def is_sampled(self, decision_id: str) -> bool:
-        """Whether the decision with this id belongs to the sample; always the same answer for an id."""
+        """Return whether the decision with this id belongs to the sample; the result for an id never changes."""
         return "0" + decision_id[:8] < self._sample_below
 
     def is_certain(self, tracked: TrackedRequest) -> bool:
-        """Whether the decision will be kept, however its request ends."""
+        """Return whether the decision will be kept, however its request ends."""
         return self._wanted and (tracked.keeps is not None or self.is_sampled(tracked.decision_id))
 
     def reserve(self, tracked: TrackedRequest, session: str | None, now: float) -> None:
-        """Decide whether the decision is kept because its client asked for that, or for its session."""
+        """Mark the decision as certain to be kept if its client asked for that, or a person asked for its session."""
         request = tracked.request
         explain = request.explain or (request.trace is not None and request.trace.asks)
         if tracked.keeps is not None or not self._wanted or not (explain or self.sessions):
@@ -114,7 +120,7 @@ class KeptDecisions:
             tracked.keeps = KeptFor.ASKED if explain else KeptFor.SESSION
 
     def notes(self, tracked: TrackedRequest, now: float, *, moves: bool, at_risk: bool) -> bool:
-        """Whether to note what the policy compares for this request."""
+        """Return whether to note what the policy compares for this request."""
         if not self._wanted or len(self._noted) >= MOST_NOTED:
             return False
         if moves or tracked.keeps is not None or self.is_sampled(tracked.decision_id) or not self._weighed.take_if_any(1, now):
@@ -130,17 +136,17 @@ class KeptDecisions:
         now: float,
         shadows: tuple[ShadowChoice, ...] = (),
     ) -> None:
-        """Note the candidates compared for the decision of `tracked` (its id, instance and reason are set)."""
+        """Note the candidates compared for the decision of `tracked`, whose id, instance and reason are set."""
         chosen = tracked.instance or decision.instance
         others = (decision.alternate, *decision.fallbacks)
         self._noted[tracked.request.id] = _noted(tracked, table, now, chosen, weighing, others, shadows)
 
     def forget(self, request_id: str) -> None:
-        """Forget the noted decision: the request gets another one, or another router decides."""
+        """Forget the noted decision, because the request gets another one or another router decides."""
         self._noted.pop(request_id, None)
 
     def end(self, tracked: TrackedRequest, end: End, table: RoutingTable, now: float) -> None:
-        """The request has ended: keep or drop its decision."""
+        """Keep or drop the decision of a request that has ended."""
         noted = self._noted.pop(tracked.request.id, None)
         if not self._wanted or tracked.is_elsewhere or not tracked.decision_id or tracked.request.warms:
             return
@@ -166,20 +172,20 @@ class KeptDecisions:
             self._traced.append(_traced(tracked, now))
 
     def take(self) -> tuple[DecisionRecord, ...]:
-        """Decisions kept since the last take, with their weights."""
+        """Return the decisions kept since the last take, with their weights."""
         taken, self._kept = self._kept, []
         counted = Counter(record.kept for record in taken)
         rates = {why: kept / self._ended.pop(why) for why, kept in counted.items()}
         return tuple(replace(record, sample_rate=rates[record.kept]) for record in taken)
 
     def take_traced(self) -> tuple[TracedRequest, ...]:
-        """Requests with a trace whose decisions were kept since the last take."""
+        """Return the requests with a trace whose decisions were kept since the last take."""
         traced, self._traced = self._traced, []
         return tuple(traced)
 
     def take_unkept(self) -> int:
-        """Number of decisions since the last take that should have been kept for how their requests ended, but exceeded
-        the limit.
+        """Return the number of decisions since the last take that should have been kept because of how their requests
+        ended, but exceeded the limit.
         """
         unkept, self._unkept = self._unkept, 0
         return unkept

@@ -1,4 +1,6 @@
-"""Learning: what the estimators of a pool learn from finished prefills and decodes, and when they forget it."""
+"""Learning: updates the estimators of a pool from finished prefills and decodes, and drops observations that are too
+old.
+"""
 
 from fairlead.capabilities import UNKNOWN
 from fairlead.kv_events.sources import NOTHING_SLOW
@@ -15,8 +17,8 @@ from fairlead.routing.scheduling.state import SchedulerState
 FORGET_SECONDS = 10.0
 """Seconds between two checks for figures that are too old."""
 PACE_SECONDS = 600.0
-"""Seconds without a prefill after which an instance is assumed to have the table's speed again: it may be
-fast again, and an instance that is never chosen has no other way to show it.
+"""Seconds without a prefill after which an instance is assumed to have the table's speed again: it may be fast again,
+and an instance that is never chosen could not show that otherwise.
 """
 
 MUCH = 1.25
@@ -25,11 +27,11 @@ MUCH = 1.25
 _NO_OTHERS = OthersLoad()
 
 TELLING_TOKENS = 16
-"""Tokens of the shortest answer, or part of a running answer, whose time per token is measured."""
+"""Minimum number of tokens of an answer, or of a part of a running answer, whose time per token is measured."""
 
 
 def count_prefill(state: SchedulerState, tracked: TrackedRequest) -> None:
-    """A prefill is over, or assumed to be: its computation delayed the decodes of its instance."""
+    """Count a prefill that is over, or assumed to be over: its computation delayed the decodes of its instance."""
     history, times = state.loads[tracked.instance].history, state.prefill_times
     history.prefilled_tokens += tracked.miss_tokens
     history.prefill_seconds += times.seconds(tracked.input_tokens, tracked.hit_tokens) * times.speeds.computing_share
@@ -37,14 +39,16 @@ def count_prefill(state: SchedulerState, tracked: TrackedRequest) -> None:
 
 def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) -> None:
     """Measure a prefill: the time from its dispatch, or from the end of the previous prefill on its instance, until
-    now. Every prefill measures the pace of its instance; prefills with fetched prefixes are left out of the pool's
-    times. Prefills without a visible first token are ignored, as are those on an instance that a proxy chose, because
+    now.
+
+    Every prefill measures the pace of its instance; prefills with fetched prefixes are left out of the pool's times.
+    Prefills without a visible first token are ignored, and so are prefills on an instance that a proxy chose, because
     the time of that choice is unknown.
 
-    With several routers, none sees the others' prefills in between, which lengthen the measurement and never shorten
-    it. So the lasting pace, which separates slow instances from fast ones, then uses the shorter prefills; otherwise an
-    instance with much work from other routers would look slow. Each prefill counts in proportion to its length;
-    otherwise an instance with much-shared prefixes, whose prefills are short, would look fast.
+    With several routers, no router sees the others' prefills in between, which lengthen the measurement and never
+    shorten it. So the lasting pace, which separates slow instances from fast ones, then uses the shorter prefills;
+    otherwise an instance with much work from other routers would look slow. Each prefill counts in proportion to its
+    length; otherwise an instance with much-shared prefixes, whose prefills are short, would look fast.
     """
     if tracked.dispatched_at is None or tracked.by_proxy or not _shows_prefill(tracked):
         return
@@ -80,8 +84,8 @@ def learn_prefill(state: SchedulerState, tracked: TrackedRequest, now: float) ->
 
 
 def _learn_load(state: SchedulerState, tracked: TrackedRequest, load: InstanceLoad, now: float) -> bool:
-    """Whether the request loaded more tokens from slow tiers than it computed: then its time says how long loads take,
-    and nothing of prefills.
+    """Return whether the request loaded more tokens from slow tiers than it computed: its time then measures loads and
+    not prefills.
     """
     if sum(tracked.slow_tokens) < max(LEAST_TOKENS, tracked.miss_tokens):
         return False
@@ -95,8 +99,8 @@ def _learn_load(state: SchedulerState, tracked: TrackedRequest, load: InstanceLo
 
 
 def _shows_prefill(tracked: TrackedRequest) -> bool:
-    """Whether the first token or the end of the prefill is visible. Behind a side-car the transfer comes before the
-    first token, and then counts as a part of the prefill.
+    """Return whether the first token or the end of the prefill is visible. With a side-car, the transfer comes before
+    the first token and counts as a part of the prefill.
     """
     return tracked.request.streamed or (tracked.decode is not None and not tracked.request.by_sidecar)
 
@@ -107,8 +111,8 @@ def learn_whole_answer(
     """Measure an answer without a visible first token, for the prefill speed and decode steps (`WholeAnswers`).
 
     The work of other routers on the instance is taken from their reports, or else assumed to be what this router gives
-    an instance on average: a guess for each answer would be so inaccurate that the fit would see no effect of it. For
-    the request's own prompt, the engine's count of cached tokens replaces the estimate.
+    an instance on average: a guess for each answer would be so inaccurate that the fit would see no effect of that
+    work. For the request's own prompt, the engine's count of cached tokens replaces the estimate.
     """
     began = tracked.answer_began
     if began is None or tracked.dispatched_at is None or tracked.by_proxy or tracked.transfer_tokens or output_tokens < 1:
@@ -136,12 +140,12 @@ def learn_whole_answer(
 
 
 def _usual_prefills(state: SchedulerState, beside: InstanceLoad, routers: int) -> float:
-    """Prompt tokens per second that this many routers make an instance of this role compute, if all send as many as
-    this one.
+    """Return the prompt tokens per second that this many routers make an instance of this role compute, if all send as
+    many as this router.
 
-    It uses this router's mean over all instances: at the end of an answer, this router's rate on the answer's instance
-    is high, because it has just worked there, and assuming the same of the other routers gave speeds of 1.3 to 1.6
-    times the truth.
+    The rate uses this router's mean over all instances: at the end of an answer, this router's rate on the answer's
+    instance is high, because the instance has just worked for it, and assuming the same of the other routers gave
+    speeds of 1.3 to 1.6 times the truth.
     """
     if not routers:
         return 0.0
@@ -150,8 +154,8 @@ def _usual_prefills(state: SchedulerState, beside: InstanceLoad, routers: int) -
 
 
 def follow_speed(state: SchedulerState, before: float, now: float, *, paces_hold: bool) -> None:
-    """The predicted prefill speed has changed from `before`, so predictions that still count are made again, one by one
-    if the change is large.
+    """Update predictions that still count after the predicted prefill speed has changed from `before`; one by one if
+    the change is large.
 
     An instance's total, its pace times the prediction, stays the same if paces were measured against a measured speed.
     Paces relative to a declared or recalled speed had not converged; they restart, as does the fit of decode steps,
@@ -201,8 +205,8 @@ def learn_decode(state: SchedulerState, tracked: TrackedRequest, decoded_on: Ins
     Every answer gives its time per token. While the gate or the queues need it, the fit relates that time to the mean
     number of requests that decoded at the same time. Prefills that held the request up are subtracted, by the computed
     part of their predicted times: they are other work, not part of a step. If an engine does both in one step, too much
-    is subtracted, and the forecast errs on the side of serving. Short answers, and answers from several instances, are
-    left out.
+    is subtracted, and the predicted load is too low, which refuses too few requests rather than too many. Short
+    answers, and answers from several instances, are left out.
     """
     if tracked.continuations:
         return
@@ -218,8 +222,8 @@ def learn_under_way(state: SchedulerState, tracked: TrackedRequest, now: float) 
     """Measure the tokens of a running answer, until enough decode steps were seen.
 
     The first answers of a pool end late, and requests sent before that leave decodes no time, which delays all of them.
-    One of several routers waits for whole answers: over the time of a few tokens, other routers' work cannot be
-    estimated.
+    If several routers share the pool, only whole answers are measured: over the time of a few tokens, other routers'
+    work cannot be estimated.
     """
     if not state.learns_decoding or state.decode_times.is_settled or state.view.routers > 1:
         return
@@ -229,7 +233,7 @@ def learn_under_way(state: SchedulerState, tracked: TrackedRequest, now: float) 
 
 
 def _learn_steps(state: SchedulerState, tracked: TrackedRequest, decoded_on: InstanceLoad, now: float, output_tokens: int) -> bool:
-    """Whether enough tokens have arrived since the answer's mark to measure a step."""
+    """Measure a step, and return whether enough tokens have arrived since the answer's mark."""
     began, tokens = tracked.decode_began, output_tokens - tracked.tokens_before
     if began is None or tokens < TELLING_TOKENS - 1:
         return False

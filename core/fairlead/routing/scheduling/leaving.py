@@ -1,8 +1,8 @@
-"""Leaving: why a session's home is left, the predicted gain, and whether that is enough.
+"""Leaving: why a session leaves its home, what gain is predicted, and whether the gain is enough.
 
 A home that cannot take the request is left for that reason. A home that could take it is left only for another instance
 that the policy chose, for the cause that the policy states, and for at least the policy's least gain: a session that
-moves recomputes what it had cached, and ties would move it back and forth.
+moves recomputes its cached tokens, and ties would move it back and forth.
 """
 
 from dataclasses import replace
@@ -39,8 +39,9 @@ class Leaving:
         return None if home is None or home.instance is None else home
 
     def held_back(self, request: RoutingRequest, decision: Decision) -> Decision:
-        """The session's home instead of another choice, if the home takes requests and a person has just moved the
-        session there, or migrations are paused, or the gain is too small.
+        """Return a decision for the session's home instead of the policy's choice, if the home takes requests and a
+        person has just moved the session there, or migrations are paused, or the gain is too small; else the policy's
+        decision.
         """
         state, home = self._state, self.home_of(request, decision)
         if home is None or home.instance is None or home.instance == decision.instance:
@@ -62,8 +63,8 @@ class Leaving:
     def departure(
         self, request: RoutingRequest, decision: Decision, weighed: Weighing, session: str, instance: str, now: float
     ) -> Departure:
-        """Why the request's session leaves its home for `instance`, according to a decision with these
-        compared values.
+        """Return why the request's session leaves its home for `instance`, according to a decision with these compared
+        values.
         """
         state = self._state
         home = state.bindings.get(session)
@@ -98,11 +99,11 @@ class Leaving:
         return keeps.cause_to_leave(request, home, weighed, state.view, now)
 
     def _serves(self, home: str) -> bool:
-        """Whether the policy could have chosen the instance."""
+        """Return whether the policy could have chosen the instance."""
         return any(load.entry.id == home for load in self._state.view.candidates())
 
     def _ttfts(self, request: RoutingRequest, decision: Decision, weighed: Weighing, left: str, instance: str) -> tuple[float, float]:
-        """The TTFTs predicted for staying and for moving, if the policy predicted both."""
+        """Return the TTFTs predicted for staying and for moving, if the policy predicted both."""
         here, there = listed(weighed, left), listed(weighed, instance)
         if here is not None and there is not None:
             return here.predicted_ttft_seconds, there.predicted_ttft_seconds

@@ -1,4 +1,4 @@
-"""Load samples: what each instance did in each second, as one router saw it, and the pool's arrivals."""
+"""Load samples: the work of each instance in each second, as one router saw it, and the pool's arrivals."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,9 +17,7 @@ LATENCIES_PER_SECOND = 64
 
 @dataclass(slots=True)
 class Reservoir:
-    """A uniform sample of at most `LATENCIES_PER_SECOND` values out of all those seen; the same
-    values give the same sample.
-    """
+    """A uniform sample of at most `LATENCIES_PER_SECOND` of the values added; the same values give the same sample."""
 
     values: list[float] = field(default_factory=list)
     seen: int = 0
@@ -70,7 +68,7 @@ def _judge(second: SecondOfLoad, ttft_seconds: float, tpot_seconds: float | None
 
 
 class LoadSeconds:
-    """Collects seconds per instance.
+    """A collector of seconds per instance.
 
     A second is finished when an event or a take comes after it. Collects nothing unless `kept`.
     """
@@ -83,20 +81,20 @@ class LoadSeconds:
         self._finished: list[LoadSample] = []
         self._last_second: dict[str, int] = {}
         self._prefilling_since: dict[str, float] = {}
-        """For each prefilling instance without a running second: when it was last sampled."""
+        """For each prefilling instance without a running second: when the instance was last sampled."""
         self._arrivals: dict[int, tuple[int, int, int]] = {}
         """For each second: requests, prompt tokens and the sum of their squares."""
         self.dropped = 0
 
     def pause(self) -> None:
-        """Collect only arrivals from now on: another router collects what instances do."""
+        """Collect only arrivals from now on, because another router collects the work of instances."""
         for instance in tuple(self._running):
             self._finish(instance, self._running.pop(instance))
         self._prefilling_since.clear()
         self._kept = False
 
     def resume(self) -> None:
-        """Collect all again."""
+        """Collect everything again."""
         self._kept = self._wanted
 
     def arrived(self, prompt_tokens: int, now: float) -> None:
@@ -111,12 +109,12 @@ class LoadSeconds:
             self.dropped += 1
 
     def dispatched(self, load: InstanceLoad, now: float) -> None:
-        """A request was sent to the instance."""
+        """Record that a request was sent to the instance."""
         if self._kept:
             self._current(load, now).requests += 1
 
     def first_token(self, load: InstanceLoad, now: float, ttft_seconds: float, target_seconds: float) -> None:
-        """A first token came from the instance."""
+        """Record a first token from the instance."""
         if self._kept:
             second = self._current(load, now)
             second.ttft.add(ttft_seconds)
@@ -146,8 +144,8 @@ class LoadSeconds:
         tpot_seconds: float | None,
         slo: SloFacts,
     ) -> None:
-        """A request was completed; `more` of its output tokens came than `generated` had reported. Its latencies are
-        None if its first token was not seen.
+        """Record that a request was completed; `more` of its output tokens came than `generated` had reported. The
+        latencies are None if the first token was not seen.
         """
         if not self._kept:
             return
@@ -166,12 +164,12 @@ class LoadSeconds:
             _judge(second, ttft_seconds, tpot_seconds, slo)
 
     def failed(self, load: InstanceLoad, now: float) -> None:
-        """The instance failed a request."""
+        """Record that the instance failed a request."""
         if self._kept:
             self._current(load, now).failed += 1
 
     def cancelled(self, load: InstanceLoad, now: float) -> None:
-        """A request for the instance was cancelled."""
+        """Record that a request for the instance was cancelled."""
         if self._kept:
             self._current(load, now).cancelled += 1
 
@@ -181,8 +179,8 @@ class LoadSeconds:
             _judge(self._current(load, now), ttft_seconds, tpot_seconds, slo)
 
     def _current(self, load: InstanceLoad, now: float) -> SecondOfLoad:
-        """The running second of the instance with its gauges read, and the time since the last reading if the instance
-        prefilled in it.
+        """Return the running second of the instance with its gauges read, and add the time since the last reading if
+        the instance prefilled in it.
         """
         running = self._running.get(load.entry.id)
         if running is None or running.second < int(now):
@@ -204,7 +202,9 @@ class LoadSeconds:
         return SecondOfLoad(second, prefills_since=self._prefilling_since.pop(instance, None))
 
     def take(self, loads: Mapping[str, InstanceLoad], now: float, *, final: bool) -> tuple[LoadSample, ...]:
-        """Finished seconds; instances without events since the last take give the last full second's gauges."""
+        """Return the finished seconds; instances without events since the last take give the last full
+        second's gauges.
+        """
         if not self._wanted:
             return ()
         second = int(now)

@@ -22,7 +22,7 @@ from fairlead.targets import instance_of, is_part, rank_of
 
 
 class MoveFacts(TypedDict):
-    """Fields that both kinds of move record; see `fairlead.reports.moves.Move`."""
+    """Fields that the records of both kinds of moves share; see `fairlead.reports.moves.Move`."""
 
     id: str
     pool: PoolKey
@@ -48,7 +48,9 @@ class MoveFacts(TypedDict):
 
 
 class Moving:
-    """A move that takes a session's home along is a session migration; any other is a re-route."""
+    """Moves of sessions and requests. A move that takes a session's home along is a session migration; any other move
+    is a re-route.
+    """
 
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
@@ -72,7 +74,7 @@ class Moving:
 
     def bind(self, tracked: TrackedRequest, session: str | None, instance: str, leave: Callable[[str], Departure], now: float) -> bool:
         """Make `instance` the home of the request's session if the policy keeps homes and the present home need not
-        stay. Returns True if an earlier home was left; `leave`, called with that home, gives the reason.
+        stay. Returns True if an earlier home was left; `leave`, called with that home, returns the reason.
         """
         state = self._state
         if session is None or not self.leaves_home(session, instance) or state.names.is_shared(session, now):
@@ -101,7 +103,9 @@ class Moving:
         return change
 
     def _report_first(self, session: str) -> None:
-        """Report the change by which the session got its home, if that was held back: another change follows it."""
+        """Report the change by which the session got its home, if that change was held back: another change
+        follows it.
+        """
         first = self._state.bindings.release(session)
         if first is not None:
             self._state.recorder.bound(first)
@@ -118,7 +122,7 @@ class Moving:
         tracked.move = PendingMove(source=home.instance, departure=departure, room_tokens=room_tokens, decided_at=now)
 
     def move_or_go_back(self, tracked: TrackedRequest, move: PendingMove, now: float) -> bool:
-        """The request, already taken from its queue, is about to be sent: its session moves now.
+        """Move the session of a request that is about to be sent and already taken from its queue.
 
         If there is no longer room, the session has moved, or migrations were paused meanwhile, the request goes back to
         wait at the session's home, unless that home does not serve. Returns False in that case.
@@ -149,7 +153,7 @@ class Moving:
         return False
 
     def forced(self, home: str) -> Departure:
-        """Why a home must be left; None while it can be kept."""
+        """Return why a home must be left; None while it can be kept."""
         return Departure(cause=MoveCause(trigger=self._state.reason_to_leave(home)))
 
     def is_held(self, home: str | None, now: float) -> bool:
@@ -160,7 +164,7 @@ class Moving:
         return load is not None and load.is_candidate(now)
 
     def leaves_home(self, session: str | None, instance: str) -> bool:
-        """Whether binding the session to `instance` would move its home."""
+        """Return whether binding the session to `instance` would move its home."""
         if session is None or self._state.policy.keeps_homes is None:
             return False
         home = self._state.bindings.get(session)
@@ -169,8 +173,8 @@ class Moving:
         return home.instance != instance
 
     def touch_session(self, session: str, now: float, owner: str | None = None) -> None:
-        """A session was used on its home, by another request of the owner if one is given; this is reported now and
-        then.
+        """Record that a session was used on its home, by another request of the owner if one is given; the use is
+        reported now and then.
         """
         refresh = self._state.bindings.touch(session, now, owner)
         if refresh is not None:
@@ -214,8 +218,8 @@ class Moving:
         now: float,
         ttfts: Ttfts | None = None,
     ) -> None:
-        """Record that a request left `source` for `target` without a session's home. Nothing is recorded if it was only
-        assigned a rank of the same instance.
+        """Record that a request left `source` for `target` without a session's home. Nothing is recorded if the request
+        was only assigned a rank of the same instance.
         """
         if is_part(target, source):
             return
@@ -225,7 +229,7 @@ class Moving:
         self._state.recorder.rerouted(ReRouteRecord(session=tracked.session or tracked.request.session, **facts), tracked)
 
     def _move(self, tracked: TrackedRequest, move: QueuedMove, now: float) -> None:
-        """Move a queued request to another queue, together with its session's home if that was the source."""
+        """Move a queued request to another queue. Its session's home moves too if the source was that home."""
         state, target = self._state, move.target
         source, session = tracked.instance, tracked.session
         departure = Departure(cause=move.cause, ttfts=(move.source_ttft_seconds, move.target_ttft_seconds))
@@ -313,6 +317,6 @@ class Moving:
         )
 
     def _ttft_seconds(self, tracked: TrackedRequest, source: str) -> float | None:
-        """The TTFT predicted for staying; None if the instance is gone and nothing can be predicted."""
+        """Return the TTFT predicted for staying; None if the instance is gone and nothing can be predicted."""
         state = self._state
         return state.view.predicted_ttft_seconds(tracked.request, source) if source in state.loads else None

@@ -1,8 +1,8 @@
-"""Other routers of the pool that decide alone: the shares sent to them and received from them.
+"""Load shares exchanged with other routers of the pool that decide alone.
 
 Each share replaces the previous one. Between two shares, pending prefills are assumed to progress. A share older than
 `KNOWN_SECONDS` is dropped; then, as before the first share, the other routers are assumed to have as much work as this
-one.
+router.
 """
 
 from collections import deque
@@ -17,15 +17,17 @@ KNOWN_SECONDS = 6.0
 AGE_SECONDS = 0.25
 """Seconds between two adjustments of received shares to their age."""
 WORKED_OFF = 20.0
-"""Seconds of pending prefill that are deducted per second of age: one is computed meanwhile. More is deducted because
-routers with the same reports of short queues would otherwise all choose the same instances. What remains after a while
-belongs to an instance that stands still, or that has work for more than half a minute.
+"""Seconds of pending prefill that are deducted per second of a share's age, although only one second is computed. More
+is deducted because routers with the same reports of short queues would otherwise all choose the same instances. Work
+that remains after a while belongs to an instance that stands still, or that has work for more than half a minute.
 """
 SETTLING_SECONDS = 3.0
-"""Seconds after a change of the deciding router in which received shares may still include this router's requests."""
+"""Seconds after a change of the deciding router during which received shares may still include this router's
+requests.
+"""
 TOLD_SECONDS = 4.0
 MOST_PROMPTS = 256
-"""How long, and how many, prompts are repeated in shares, because some shares are lost."""
+"""Maximum number of prompts that are repeated in shares, and for how long, because some shares are lost."""
 SHARE_SECONDS = 10.0
 """Seconds over which an instance's prefill share of its time is smoothed."""
 MOST_TOKENS, MOST_REQUESTS = 1 << 40, 1 << 20
@@ -33,7 +35,7 @@ MOST_TOKENS, MOST_REQUESTS = 1 << 40, 1 << 20
 
 
 class Others:
-    """The share of one pool that this router sends to others, and those it received."""
+    """The share of one pool that this router sends to other routers, and the shares that it received."""
 
     def __init__(self, state: SchedulerState, router: str) -> None:
         self._state = state
@@ -44,15 +46,15 @@ class Others:
         self._aged_at = 0.0
         self._placed: deque[tuple[float, PlacedPrompt]] = deque(maxlen=MOST_PROMPTS)
         self._prefilled: dict[str, tuple[float, float, float]] = {}
-        """For each target: when it was last read, its predicted prefill seconds until then, and their share of the
+        """For each target: when its prefills were last read, their predicted seconds until then, and their share of the
         time.
         """
 
     # ── what others are told ──
 
     def share(self, why: str, now: float) -> PoolShare | None:
-        """The load report to send; None while no other router is known to decide alone, or while another router decides
-        for this one.
+        """Return the load report to send; None while no other router is known to decide alone, or while another router
+        decides for this router.
         """
         state = self._state
         state.tells_prompts = state.view.routers > 1 and not state.is_front
@@ -90,7 +92,7 @@ class Others:
     # ── what others told ──
 
     def hear(self, share: OthersShare, now: float) -> None:
-        """Take the newest sums of all other routers; they replace the earlier ones."""
+        """Take over the newest sums of all other routers; they replace the earlier sums."""
         state = self._state
         if state.is_front or now < self._deaf_until or share.age_seconds > KNOWN_SECONDS:
             return
@@ -111,7 +113,9 @@ class Others:
             self._age(now)
 
     def settle(self, now: float) -> None:
-        """The deciding router has changed: received shares may count requests that are now counted here."""
+        """Allow for received shares that may count requests that are now counted here, because the deciding router has
+        changed.
+        """
         self._deaf_until = now + SETTLING_SECONDS
         self.forget()
 
@@ -147,8 +151,8 @@ class Others:
             state.accounting.changed.add(name)
 
     def _by_target(self, rows: tuple[InstanceWork, ...]) -> dict[str, InstanceWork]:
-        """Rows by this router's targets: if other routers do not know an instance's ranks, its row is divided among
-        them.
+        """Return the rows by this router's targets: if other routers do not know an instance's ranks, its row is
+        divided among the ranks.
         """
         found: dict[str, InstanceWork] = {}
         for told in rows:
@@ -173,7 +177,7 @@ def _part(row: InstanceWork, parts: int) -> InstanceWork:
 
 
 def _bounded(row: InstanceWork) -> InstanceWork:
-    """The row, without impossible values."""
+    """Return the row without impossible values."""
     return InstanceWork(
         instance=row.instance,
         in_flight=min(max(0, row.in_flight), MOST_REQUESTS),

@@ -29,7 +29,7 @@ from fairlead.routing.scheduling.subsets import choose_within
 
 
 class Placing:
-    """Gives held requests an instance. The caller ends refused requests."""
+    """Places held requests at instances. The caller ends refused requests."""
 
     def __init__(self, state: SchedulerState, moving: Moving) -> None:
         self._state = state
@@ -81,9 +81,9 @@ class Placing:
         return None
 
     def _among_staying(self, request: RoutingRequest, now: float) -> Decision | None:
-        """The policy's choice among the instances that stay, for a session whose home takes no requests any more: at
-        the others it would have to move again soon. None for all other requests, where none that stays accepts, and
-        where a policy's ring names another.
+        """Return the policy's choice among the instances that stay, for a session whose home left the pool or takes no
+        requests any more: at an instance that is soon drained, the session would have to move again. None for all other
+        requests, if no staying instance accepts, or if the policy's ring names an instance that does not stay.
         """
         state = self._state
         home = None if request.session is None else state.bindings.get(request.session)
@@ -96,7 +96,9 @@ class Placing:
         return found if found is not None and found.instance in state.staying else None
 
     def _has_home(self, request: RoutingRequest, now: float) -> bool:
-        """Whether the request's session has a home that takes requests: a warming request must not move the session."""
+        """Return whether the request's session has a home that takes requests: a warming request must not move the
+        session.
+        """
         load = self._home(request)
         return load is not None and load.is_candidate(now)
 
@@ -105,8 +107,8 @@ class Placing:
         return None if home is None or home.instance is None else self._state.loads.get(home.instance)
 
     def place_again(self, tracked: TrackedRequest, now: float) -> Refusal | None:
-        """Choose an instance again for a queued request whose instance may no longer take it. It moves if another one
-        is chosen, and is held if no instance accepts.
+        """Choose an instance again for a queued request whose instance may no longer take it. The request moves if
+        another instance is chosen, and is held if no instance accepts.
         """
         tracked.left = tracked.instance
         self._state.leave_queue(tracked)
@@ -117,7 +119,7 @@ class Placing:
         return refusal
 
     def place_at(self, tracked: TrackedRequest, decision: Decision, now: float) -> None:
-        """Queue a held or queued request where the decision says, regardless of the policy."""
+        """Queue a held or queued request at the instance of the decision, regardless of the policy."""
         waiting_since = tracked.waiting_since if tracked.stage is Stage.QUEUED else now
         if tracked.stage is Stage.QUEUED:
             tracked.left = tracked.instance
@@ -127,8 +129,8 @@ class Placing:
         tracked.waiting_since = waiting_since
 
     def _carry_out(self, tracked: TrackedRequest, decision: Decision, instance: str, now: float, *, by_policy: bool = False) -> None:
-        """Queue the request at `instance`: the policy's choice, or another instance if that had no room. Bind the
-        session, record a move, record the decision. Shadows are asked if the policy chose among all instances.
+        """Queue the request at `instance`: the policy's choice, or another instance if the policy's choice had no room.
+        Bind the session, record a move, record the decision. Shadows are asked if the policy chose among all instances.
         """
         state, recorder = self._state, self._state.recorder
         chosen = instance == decision.instance
@@ -187,13 +189,13 @@ class Placing:
         tracked.decision_id, tracked.decided_at, tracked.is_elsewhere = recorder.new_id(), now, False
 
     def _is_at_risk(self, decision: Decision, instance: str) -> bool:
-        """Whether the request may be late, by a cheap test: it waits behind others, or is predicted to take most of its
-        time.
+        """Return whether the request may be late, by a cheap test: it waits behind others, or its predicted TTFT
+        exceeds half of the target.
         """
         return self._state.loads[instance].waiting > 0 or (decision.ttft_seconds or 0.0) > self._state.table.slo.ttft_seconds / 2
 
     def _note_refused(self, tracked: TrackedRequest, decision: Decision, now: float) -> None:
-        """Record what the policy compared for a refused request: the instance it would have gone to, and why."""
+        """Record what the policy compared for a refused request: the instance to which it would have gone, and why."""
         decisions, table = self._state.recorder.decisions, self._state.table
         self._decided(tracked, now)
         decisions.reserve(tracked, decision.session or tracked.request.session, now)
@@ -213,12 +215,12 @@ class Placing:
         return refusal
 
     def _queue_limit(self, request: RoutingRequest) -> int:
-        """How many of the requests that would be sent before this one may wait in the queue that it joins."""
+        """Return how many requests that would be sent before this request may wait in the queue that it joins."""
         return max(1, int(self._state.share(request) * self._state.parameters.queue_limit))
 
     def _with_room(self, request: RoutingRequest, decision: Decision) -> str | None:
-        """The policy's choice if its queue has room; else the first one with room of: the session's home, the other
-        member of the pair, the fallbacks.
+        """Return the policy's choice if its queue has room; else the first instance with room of: the session's home,
+        the other member of the pair, the fallbacks.
         """
         state = self._state
         limit = self._queue_limit(request)
@@ -235,7 +237,9 @@ class Placing:
         return None
 
     def _has_room(self, request: RoutingRequest, instance: str, limit: int) -> bool:
-        """Whether fewer than `limit` of the requests waiting for the instance would be sent before this one."""
+        """Return whether fewer than `limit` of the requests waiting for the instance would be sent before this
+        request.
+        """
         waiting = self._state.loads[instance].waiting
         if waiting < limit:
             return True
@@ -243,8 +247,8 @@ class Placing:
         return overtaking is not None and waiting - overtaking.at(instance).requests < limit
 
     def _weighing(self, request: RoutingRequest, decision: Decision, instance: str) -> Weighing:
-        """The policy's comparison. If its choice had no room, it is adapted to `instance`, which takes the request
-        instead.
+        """Return the policy's comparison. If its choice had no room, the comparison is adapted to `instance`, which
+        takes the request instead.
         """
         weighed = decision.weigh()
         if instance == decision.instance:

@@ -1,15 +1,17 @@
-"""An exception of a policy delays no request: it is kept for the next tick, whose caller reports it."""
+"""Keeps the exceptions of a policy so that they delay no request: the next tick's caller reports them."""
 
 
 class PolicyFailures:
-    """Keeps only the last exception: a policy that fails once mostly fails again and again."""
+    """The last exception of a policy. Only the last is kept, because a policy that fails once mostly fails again and
+    again.
+    """
 
     def __init__(self) -> None:
         self._last: Exception | None = None
         self._has_raised = False
 
     def keep(self, failure: Exception, request: str = "") -> None:
-        """Keep an exception of the policy, and the request it was raised for, if any."""
+        """Keep an exception of the policy, and the request for which it was raised, if any."""
         if request:
             failure.add_note(f"for request {request}")
         self._last = failure

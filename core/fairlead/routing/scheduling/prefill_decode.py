@@ -1,4 +1,4 @@
-"""Prefill and decode instances: where a prefilled request decodes, from where its KV blocks are fetched, and which
+"""Prefill and decode instances: where a prefilled request decodes, where its KV blocks are fetched from, and which
 decode instances compute a whole request that cannot be divided.
 """
 
@@ -19,8 +19,8 @@ from fairlead.routing.queues.accounting import TrackedRequest
 def decodes_on(
     tracked: TrackedRequest, wanted: str | None, loads: Mapping[str, InstanceLoad], view: LiveView, excluded: Collection[str] = ()
 ) -> str | None:
-    """The decode instance of a request that prefills on its instance: the desired one if possible, else the best one;
-    None = the prefill instance itself.
+    """Return the decode instance of a request that prefills on its instance: the desired instance if possible, else the
+    best one; None = the prefill instance itself.
     """
     entry = loads[tracked.instance].entry
     if entry.role is not Role.PREFILL:
@@ -33,8 +33,8 @@ def decodes_on(
 
 
 def computing_all(request: RoutingRequest, view: LiveView) -> list[InstanceLoad]:
-    """The decode instances of which one must compute both prompt and answer, least loaded first. Empty if a candidate
-    can prefill the request for others or takes both roles.
+    """Return the decode instances of which one must compute both prompt and answer, least loaded first. Empty if a
+    candidate can prefill the request for others or takes both roles.
     """
     if view.candidates() and request.divisible:
         return []
@@ -56,10 +56,10 @@ def decode_only(request: RoutingRequest, loads: list[InstanceLoad], view: LiveVi
 
 
 def hit_or_fetched_tokens(tracked: TrackedRequest, instance: str, loads: Mapping[str, InstanceLoad], view: LiveView) -> int:
-    """Prompt tokens not to be computed on `instance`: held there, or fetched from `transfer_from` if that holds more
-    and still serves.
+    """Return the prompt tokens not to be computed on `instance`: those held there, or those fetched from
+    `transfer_from` if that source holds more and still serves.
 
-    Writes down how many are fetched and how many are loaded, and forgets a source that has nothing to give.
+    Sets on `tracked` how many are fetched and how many are loaded, and forgets a source that has nothing to give.
     """
     local = view.hit_tokens(tracked.request, instance)
     if view.caches.index.is_tiered:

@@ -18,7 +18,7 @@ from fairlead.routing.scheduling.state import SchedulerState
 
 
 class Progress:
-    """Each method returns the dispatches that it makes possible."""
+    """First tokens and ends of requests. Each method returns the dispatches that it makes possible."""
 
     def __init__(self, state: SchedulerState, moving: Moving, dispatching: Dispatching, outcomes: Outcomes, circuits: Circuits) -> None:
         self._state = state
@@ -28,7 +28,7 @@ class Progress:
         self._circuits = circuits
 
     def prefilled(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """The prompt is computed: its blocks are cached there, its tokens no longer pending."""
+        """Record that the prompt is computed: its blocks are cached on the instance, its tokens no longer pending."""
         tracked = self._state.requests.get(request_id)
         if tracked is None or tracked.stage is not Stage.PREFILLING:
             return ()
@@ -39,7 +39,7 @@ class Progress:
         return self._outcomes.take((instance,), now)
 
     def first_token(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """The first token came, which ends the prefill if nothing else did."""
+        """Record the first token, which ends the prefill if nothing else did."""
         state = self._state
         tracked = state.requests.get(request_id)
         if tracked is None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
@@ -68,14 +68,14 @@ class Progress:
         return self._outcomes.take((instance,), now)
 
     def _resumed(self, tracked: TrackedRequest, since: float, now: float) -> None:
-        """The request's answer, which had broken off, continues."""
+        """Record that the request's answer, which had broken off, continues."""
         tracked.resuming_since = None
         *before, last = tracked.continuations
         tracked.continuations = (*before, replace(last, gap_seconds=now - since))
         self._state.recorder.settle_moves(tracked, MoveOutcome.COMPLETED, now - since)
 
     def _learn(self, tracked: TrackedRequest, now: float) -> None:
-        """Inform the policy about the outcome of its choice, if it wants to know. A policy that fails here does not
+        """Inform the policy about the outcome of its choice, if it asked for that. A policy that fails here does not
         affect the answer.
         """
         if tracked.learn is None:
@@ -88,8 +88,8 @@ class Progress:
     def _end_prefill(self, tracked: TrackedRequest, now: float) -> bool:
         """Prefilling → decoding; False if the request is refused because of the present decodes.
 
-        If one instance does both, the request decodes in the same step and is not refused; nor is a turn of a task in
-        progress. A router that asks another router leaves this decision to it.
+        If one instance both prefills and decodes, the request decodes in the same step and is not refused; nor is a
+        turn of a task in progress. A router that asks a decider leaves this decision to the decider.
         """
         state, decode = self._state, tracked.decode
         self._circuits.answered(tracked, tracked.instance, now)
@@ -103,7 +103,9 @@ class Progress:
         return refusal is None
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
-        """Record how many tokens of its answer have arrived so far; tokens counted before are not counted again."""
+        """Record how many tokens of the request's answer have arrived so far; tokens counted before are not counted
+        again.
+        """
         tracked = self._state.requests.get(request_id)
         if tracked is not None and tracked.stage is Stage.DECODING:
             more = _more_tokens(tracked, output_tokens)
@@ -114,7 +116,9 @@ class Progress:
                 learn_under_way(self._state, tracked, now)
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
-        """Completed; the engine's count of cached tokens, if reported, replaces the estimate in the load samples."""
+        """Record that the request was completed; the engine's count of cached tokens, if reported, replaces the
+        estimate in the load samples.
+        """
         state = self._state
         tracked = state.requests.get(request_id)
         if tracked is None or tracked.stage not in (Stage.PREFILLING, Stage.DECODING):
@@ -166,7 +170,9 @@ class Progress:
         return self._outcomes.take((instance,), now)
 
     def _judge_left(self, tracked: TrackedRequest, load: InstanceLoad | None, end: End, now: float) -> None:
-        """A late request whose client left still counts as late: judge it by the latencies that are known."""
+        """Compare a request whose client left with the objectives, by the latencies that are known: a late request
+        still counts as late.
+        """
         state = self._state
         if load is not None:
             state.recorder.loads.cancelled(load, now)
@@ -178,8 +184,8 @@ class Progress:
     def abandon(
         self, request_id: str, outcome: MoveOutcome, now: float, *, declined: bool = False, rejection: RejectionReason | None = None
     ) -> tuple[Outcome, ...]:
-        """The request ended without being served: it failed, was cancelled, was refused by a front for a reason of its
-        own, or was `declined` by the engine.
+        """Record that the request ended without being served: it failed, was cancelled, was refused by a front for a
+        reason of the front's own, or was `declined` by the engine.
         """
         state = self._state
         tracked = state.requests.get(request_id)
@@ -221,8 +227,8 @@ def _ttft_seconds(tracked: TrackedRequest) -> float | None:
 
 
 def _ttft_when_left(tracked: TrackedRequest, now: float, target_seconds: float) -> float | None:
-    """The TTFT of a request whose client left. Without a first token it is the time that the client waited, if that
-    exceeds the target. None if neither applies, or if the first token could not have been seen.
+    """Return the TTFT of a request whose client left. Without a first token it is the time that the client waited, if
+    that time exceeds the target. None if neither applies, or if the first token could not have been seen.
     """
     if tracked.first_token_at is not None:
         return _ttft_seconds(tracked)
@@ -231,14 +237,16 @@ def _ttft_when_left(tracked: TrackedRequest, now: float, target_seconds: float) 
 
 
 def _more_tokens(tracked: TrackedRequest, output_tokens: int) -> int:
-    """Number of output tokens that were not reported before; they count as reported from now on."""
+    """Return the number of output tokens that were not reported before; they count as reported from now on."""
     more = max(0, output_tokens - tracked.generated_tokens)
     tracked.generated_tokens += more
     return more
 
 
 def _tpot_seconds(tracked: TrackedRequest, now: float, output_tokens: int) -> float | None:
-    """Time per output token after the first; None if there is none, or if the first token was not seen."""
+    """Return the time per output token after the first; None without such tokens, or if the first token was
+    not seen.
+    """
     if tracked.first_token_at is None or output_tokens <= 1:
         return None
     return (now - tracked.first_token_at) / (output_tokens - 1)

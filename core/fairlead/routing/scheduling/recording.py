@@ -1,7 +1,7 @@
 """Recording: a scheduler's actions, kept in bounded memory until they are taken for a report.
 
 Bindings and migrations are the audit trail; `kept_decisions` selects the decisions to keep; refusals are counted per
-second. Records that were not taken in time are dropped and counted.
+second. Records that are not taken in time are dropped and counted.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,9 @@ M = TypeVar("M", MigrationRecord, ReRouteRecord)
 
 
 class _Moves(Generic[M]):
-    """Moves of one kind that were not taken yet, and outcomes of moves that were taken before they had one."""
+    """Moves of one kind that were not taken yet, and outcomes of moves that were taken before their outcome
+    was known.
+    """
 
     def __init__(self) -> None:
         self._records: dict[str, M] = {}
@@ -50,7 +52,7 @@ class _Moves(Generic[M]):
         limit: int,
     ) -> int:
         """Add the outcome to each of the moves, or keep it separately if the move was already taken; returns how many
-        could not be kept.
+        outcomes could not be kept.
         """
         lost = 0
         for move in carried:
@@ -106,7 +108,9 @@ class Recorder:
         self.canary = CanarySamples(pool, limit)
 
     def pause(self) -> None:
-        """Record only arrivals and this router's own refusals from now on: another router records served requests."""
+        """Record only arrivals and this router's own refusals from now on, because another router records served
+        requests.
+        """
         self.loads.pause()
         self.slo.pause()
 
@@ -116,12 +120,12 @@ class Recorder:
         self.slo.resume()
 
     def new_id(self) -> str:
-        """A fresh id: 32 hexadecimal digits."""
+        """Return a new id: 32 hexadecimal digits."""
         self._issued += 1
         return xxh3_128_hexdigest(f"{self._id_prefix}{self._issued}".encode())
 
     def new_change_id(self) -> str:
-        """A fresh id for a binding change and, when it moves a session, for its migration.
+        """Return a new id for a binding change and, when the change moves a session, for its migration.
 
         Its counter is separate, so that bindings do not change which decisions are sampled.
         """
@@ -129,14 +133,14 @@ class Recorder:
         return xxh3_128_hexdigest(f"{self._id_prefix}change/{self._changes_issued}".encode())
 
     def bound(self, change: BindingChange) -> None:
-        """A session's home was set or moved."""
+        """Record that a session's home was set or moved."""
         if len(self._bindings) >= self._limit:
             self._dropped += 1
             return
         self._bindings.append(change)
 
     def migrated(self, record: MigrationRecord, tracked: TrackedRequest) -> None:
-        """A session's home moved with the request `tracked`, whose outcome will be the move's."""
+        """Record that a session's home moved with the request `tracked`, whose outcome is also the move's."""
         tracked.moved = True
         self._dropped += not self._migrations.add(record, tracked.migrations, self._limit)
 
@@ -146,7 +150,7 @@ class Recorder:
         self._dropped += not self._reroutes.add(record, tracked.reroutes, self._limit)
 
     def copied(self, record: ReRouteRecord) -> None:
-        """A prefix was copied, or was to be; its outcome is known."""
+        """Record that a prefix was copied, or that the copy failed; its outcome is known."""
         self._dropped += not self._reroutes.add(record, [], self._limit)
 
     def settle_moves(self, tracked: TrackedRequest, outcome: MoveOutcome, ttft_seconds: float | None = None) -> None:
@@ -158,7 +162,7 @@ class Recorder:
                 self._dropped += moves.settle(carried, self._pool, outcome, ttft_seconds, tracked.transfer, self._limit)
 
     def refused(self, refusal: Refusal, now: float) -> None:
-        """A request was refused; counted per second, reason, status and priority class."""
+        """Record a refusal; refusals are counted per second, reason, status and priority class."""
         key = (int(now), refusal.reason, refusal.status, refusal.request.priority_class)
         known = self._rejections.get(key)
         if known is not None:
@@ -180,7 +184,7 @@ class Recorder:
             )
 
     def take(self, loads: Mapping[str, InstanceLoad], now: float, *, samples: bool, final: bool) -> SchedulerRecords:
-        """All records since the last take, without `samples` only history; counts of the running second only if
+        """Return all records since the last take; without `samples` only history; counts of the running second only if
         `final`.
         """
         migrations, migration_outcomes = self.take_migrations()
@@ -203,26 +207,26 @@ class Recorder:
         )
 
     def take_bindings(self) -> tuple[BindingChange, ...]:
-        """Binding changes since the last take, in order."""
+        """Return the binding changes since the last take, in order."""
         taken, self._bindings = tuple(self._bindings), []
         return taken
 
     def take_migrations(self) -> tuple[tuple[MigrationRecord, ...], tuple[MigrationOutcome, ...]]:
-        """Session migrations since the last take, and outcomes of those taken earlier."""
+        """Return the session migrations since the last take, and the outcomes of migrations taken earlier."""
         return self._migrations.take()
 
     def take_reroutes(self) -> tuple[tuple[ReRouteRecord, ...], tuple[MigrationOutcome, ...]]:
-        """Re-routes since the last take, and outcomes of those taken earlier."""
+        """Return the re-routes since the last take, and the outcomes of re-routes taken earlier."""
         return self._reroutes.take()
 
     def take_rejections(self, now: float, *, final: bool) -> tuple[RejectionRecord, ...]:
-        """Refusals of finished seconds; also those of the running second if `final`."""
+        """Return the refusals of finished seconds; also those of the running second if `final`."""
         second = int(now)
         ready = [key for key in self._rejections if key[0] < second or final]
         return tuple(self._rejections.pop(key) for key in ready)
 
     def take_dropped(self) -> int:
-        """Records lost since the last take."""
+        """Return the number of records lost since the last take."""
         dropped = self._dropped + self.loads.dropped + self.slo.dropped + self.canary.dropped
         self._dropped = self.loads.dropped = self.slo.dropped = self.canary.dropped = 0
         return dropped

@@ -120,7 +120,7 @@ class PoolScheduler:
 
     def tick(self, now: float) -> tuple[Outcome, ...]:
         """Do the work that is due now: end unseen prefills, place or refuse held requests, send from queues, rebalance
-        them and apply their limits.
+        the queues and apply their limits.
 
         If the policy failed since the last tick, raises its last exception and does nothing else; the next tick
         continues. A request that the policy failed to place was refused.
@@ -145,16 +145,16 @@ class PoolScheduler:
         return self._outcomes.take(tuple(state.queues), now)
 
     def prefilled(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """The prompt is computed: its blocks are cached there, its tokens no longer pending."""
+        """Record that the prompt is computed: its blocks are cached on the instance, its tokens no longer pending."""
         return self._progress.prefilled(request_id, now)
 
     def first_token(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """The first token came; see the protocol."""
+        """Record the first token; see the protocol."""
         return self._progress.first_token(request_id, now)
 
     def transferred(self, request_id: str, now: float, transfer: CacheTransfer | None = None) -> None:
-        """The KV blocks that the request fetches from another instance have arrived, or never will: the source's link
-        is free again.
+        """Record that the KV blocks that the request fetches from another instance have arrived, or never will: the
+        source's link is free again.
 
         Unknown ids are ignored.
         """
@@ -167,11 +167,11 @@ class PoolScheduler:
         self._state.accounting.transferred(tracked)
 
     def copy_due(self, turns: Iterable[KeptTurn], now: float) -> PrefixCopy | None:
-        """The copy of a shared prefix that is to be made now; see the protocol."""
+        """Return the copy of a shared prefix to make now; see the protocol."""
         return self._copying.due(turns, now)
 
     def copied(self, copy: PrefixCopy, transfer: CacheTransfer, now: float) -> None:
-        """The copy is over; see the protocol."""
+        """Record that the copy is over; see the protocol."""
         self._copying.done(copy, transfer, now)
 
     def generated(self, request_id: str, now: float, output_tokens: int) -> None:
@@ -179,35 +179,37 @@ class PoolScheduler:
         self._progress.generated(request_id, now, output_tokens)
 
     def complete(self, request_id: str, now: float, output_tokens: int, cached_tokens: int | None) -> tuple[Outcome, ...]:
-        """Completed; the engine's count of cached tokens, if reported, replaces the estimate in the load samples."""
+        """Record that the request was completed; the engine's count of cached tokens, if reported, replaces the
+        estimate in the load samples.
+        """
         return self._progress.complete(request_id, now, output_tokens, cached_tokens)
 
     def retry(self, request_id: str, now: float, failed_instance: str, *, reached: bool = True, to: str | None = None) -> Outcome:
-        """Before the first byte only: the next fallback, else the least loaded candidate not tried;
-        it does not queue again.
+        """Retry the request, only before its first byte: return the next fallback, else the least loaded candidate not
+        tried. The request does not queue again.
         """
         return self._retrying.retry(request_id, now, failed_instance, reached=reached, to=to, by_proxy=to is not None)
 
     def carry_on(
         self, request_id: str, now: float, left: str, *, carried_tokens: int, why: str, unlike: str | None = None
     ) -> Dispatch | None:
-        """The request's answer, which has begun, continues at another instance; see the protocol."""
+        """Continue the request's answer, which has begun, at another instance; see the protocol."""
         return self._retrying.carry_on(request_id, now, left, carried_tokens=carried_tokens, why=why, unlike=unlike)
 
     def can_carry_on(self, request_id: str, now: float, left: str) -> bool:
-        """Whether another instance could complete the answer; see the protocol."""
+        """Return whether another instance could complete the answer; see the protocol."""
         return self._retrying.can_carry_on(request_id, now, left)
 
     def second_opinion(
         self, request_id: str, now: float, instance: str, *, counts: bool, reached: bool = True, beyond: Collection[str] = ()
     ) -> Dispatch | None:
-        """The engine refused the request; see the protocol `Scheduler`."""
+        """Return another instance after the engine refused the request; see the protocol `Scheduler`."""
         if counts:
             self._circuits.failed(instance, now, Fault.REFUSED, request_id)
         return self._retrying.second_opinion(request_id, now, instance, reached=reached, beyond=beyond)
 
     def attempt_failed(self, request_id: str, instance: str, failure: str, now: float) -> None:
-        """An instance failed the request; see the protocol."""
+        """Record that an instance failed the request; see the protocol."""
         tracked = self._state.requests.get(request_id)
         if tracked is not None:
             after = max(0.0, now - tracked.request.arrived_at)
@@ -215,16 +217,16 @@ class PoolScheduler:
             tracked.attempts = (*tracked.attempts, attempt)
 
     def fail(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """The request was lost after its first byte, or its client gave up."""
+        """Record that the request was lost after its first byte, or that its client gave up."""
         return self._progress.abandon(request_id, MoveOutcome.FAILED, now)
 
     def cancel(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """The client disconnected."""
+        """Record that the client disconnected."""
         return self._progress.abandon(request_id, MoveOutcome.CANCELLED, now)
 
     def decline(self, request_id: str, now: float) -> tuple[Outcome, ...]:
-        """The engine refused the request as invalid: it counts neither as failed nor as cancelled, and nothing was
-        computed.
+        """Record that the engine refused the request as invalid: the request counts neither as failed nor as cancelled,
+        and nothing was computed.
         """
         return self._progress.abandon(request_id, MoveOutcome.REFUSED, now, declined=True)
 
@@ -242,30 +244,28 @@ class PoolScheduler:
         return self._outcomes.take((), now)
 
     def instance_failed(self, instance: str, now: float, fault: Fault = Fault.UNREACHED, request_id: str | None = None) -> None:
-        """Record a failure of the instance, at the
-
-        given request if any. When the circuit opens, requests waiting for the instance are placed elsewhere; the next
-        `tick` returns the outcome.
+        """Record a failure of the instance, at the given request if any. When the circuit opens, requests waiting for
+        the instance are placed elsewhere; the next `tick` returns the outcome.
         """
         self._circuits.failed(instance, now, fault, request_id)
 
     def instance_worked(self, instance: str, now: float) -> None:
-        """The instance answered: its circuit closes."""
+        """Record that the instance answered: its circuit closes."""
         self._circuits.worked(instance)
 
     def instance_heard(self, instance: str, now: float) -> None:
-        """The engine's HTTP server answers."""
+        """Record that the engine's HTTP server answers."""
         for load in self._state.loads_of(instance):
             load.heard_at = now
 
     def instance_stalled(self, target: str, now: float, *, stalled: bool) -> None:
-        """The engine has work but makes no progress, or progresses again; see the protocol."""
+        """Record that the engine has work but makes no progress, or progresses again; see the protocol."""
         load = self._state.loads.get(target)
         if load is not None and load.is_stalled is not stalled:
             self._circuits.stalled(load, now, stalled=stalled)
 
     def take_given(self, target: str) -> GivenWork:
-        """The work in progress at its engine; see the protocol."""
+        """Return the work in progress at the target's engine; see the protocol."""
         load = self._state.loads.get(target)
         if load is None:
             return GivenWork(requests=0)
@@ -307,7 +307,7 @@ class PoolScheduler:
 
     def apply_bindings(self, bindings: Sequence[Binding], now: float, lost: Collection[str] = ()) -> int:
         """Apply the API's bindings of this pool's sessions: other routers' bindings, drains, lost races. Returns how
-        many of this router's moves lost.
+        many of this router's moves were lost.
         """
         state = self._state
         for binding in bindings:
@@ -316,15 +316,15 @@ class PoolScheduler:
         return sum(state.bindings.apply(binding, now, lost) for binding in bindings)
 
     def prefix_memories(self, now: float) -> tuple[PrefixMemory, ...]:
-        """The prefixes that the pool's instances are assumed to hold; see the protocol."""
+        """Return the prefixes that the pool's instances are assumed to hold; see the protocol."""
         return prefix_memories.keep(self._state.prefixes, self._state.table, self._state.loads, now)
 
     def recall_prefixes(self, memories: Iterable[PrefixMemory], now: float) -> int:
-        """Restore what an earlier process knew; see the protocol."""
+        """Restore the prefixes that an earlier process knew; see the protocol."""
         return prefix_memories.recall(self._state.prefixes, self._state.table, self._state.loads, memories, now)
 
     def engine_memory(self, now: float) -> EngineMemory:
-        """This router's measurements of the pool's engines; see the protocol."""
+        """Return this router's measurements of the pool's engines; see the protocol."""
         state = self._state
         speed, step = state.prefill_times.measured(now), state.decode_times.figure(now)
         known = EngineCapability(prefill_tokens_per_second=speed, decode_step_seconds=step)
@@ -340,7 +340,7 @@ class PoolScheduler:
             self._state.bindings.recall(change, now)
 
     def report_missing(self, sessions: Collection[str], now: float) -> int:
-        """Report again what the API had and lacks; see the protocol."""
+        """Report again the sessions that the API had and now lacks; see the protocol."""
         changes, missing = self._state.bindings.missing(sessions, now)
         for change in changes:
             self._state.recorder.bound(change)
@@ -355,21 +355,22 @@ class PoolScheduler:
         self._state.recorder.decisions.sessions = sessions
 
     def know_routers(self, count: int) -> None:
-        """The number of live routers, including this one, that send to the pool's instances; 1 until it is known."""
+        """Set the number of live routers, including this one, that send to the pool's instances; 1 until it is set."""
         self._state.view.routers = max(1, count)
 
     def share(self, why: str, now: float) -> PoolShare | None:
-        """The share to send to other routers; see the protocol."""
+        """Return the share to send to other routers; see the protocol."""
         return self._others.share(why, now)
 
     def know_others(self, share: OthersShare, now: float) -> None:
-        """The shares of other routers that decide alone; see the protocol."""
+        """Take over the shares of other routers that decide alone; see the protocol."""
         self._others.hear(share, now)
 
     def choose(self, request: RoutingRequest, now: float) -> Decision | None:
-        """The instance that the policy would choose now, without taking the request; None if no instance accepts.
+        """Return the instance that the policy would choose now, without taking the request; None if no instance
+        accepts.
 
-        The call counts in the policy's memory.
+        The call changes the policy's memory as any other choice does.
         """
         state = self._state
         state.view.now = now
@@ -387,7 +388,7 @@ class PoolScheduler:
 
     @property
     def assumed_routers(self) -> int:
-        """How many routers, this one included, are assumed to have as much in flight as this one."""
+        """The number of routers, this one included, that are assumed to have as much in flight as this one."""
         return self._state.view.assumed_routers
 
     @property
@@ -407,12 +408,14 @@ class PoolScheduler:
 
     @property
     def caches(self) -> EngineCaches:
-        """The blocks that engines say they hold; the caller feeds it with their events, if they send any."""
+        """The blocks that engines report to hold; the caller adds the engines' events, if the engines send any."""
         return self._state.caches
 
     @property
     def handovers(self) -> Handovers:
-        """Which engines hand no KV blocks on. The caller notes divided prompts; `transferred` notes fetches."""
+        """The engines that hand no KV blocks on. The caller records divided prompts in it; `transferred` records
+        fetches.
+        """
         return self._state.handovers
 
     def load(self, instance: str) -> InstanceLoad | None:
@@ -472,7 +475,7 @@ class PoolScheduler:
         return self._state.decode_times.report(instance)
 
     def decode_figure(self, now: float, instance: str | None = None) -> Figure:
-        """Seconds of an output token after the first, with source and age, on an instance or on any."""
+        """Return the seconds of an output token after the first, with source and age, on an instance or on any."""
         return self._state.decode_times.figure(now, instance)
 
     @property
@@ -486,7 +489,7 @@ class PoolScheduler:
         return pool_loads(self._state.view)
 
     def discrepancies(self) -> tuple[str, ...]:
-        """Instances whose counters differ from a fresh count of the requests in flight, in words; always empty
-        unless accounting has a bug.
+        """Return the instances whose counters differ from a fresh count of the requests in flight, in words; always
+        empty unless accounting has a bug.
         """
         return (*discrepancies(self._state.accounting), *self._circuits.discrepancies())

@@ -1,11 +1,11 @@
-"""Shadows: policies that only advise. For a bounded part of the sampled decisions each is asked where it would send the
-request, and its answer is recorded with the decision.
+"""Shadows: policies that only advise. For a bounded part of the sampled decisions each shadow chooses an instance for
+the request too, and its choice is recorded with the decision.
 
-A shadow sees exactly what the deciding policy saw: it is asked right after that, before the request is counted
-anywhere. So it is asked on the router's own thread, and what that costs is bounded by `ASKED_PER_MINUTE`; a copy of all
-that a policy may look at would cost more than the question. The danger here: a shadow that changes what the deciding
-policy sees next. It is an object of its own with its own dice, it gets the same view, which policies only read, and
-whatever it raises becomes a failed answer.
+A shadow sees exactly what the deciding policy saw: it is asked right after that policy, before the request is counted
+anywhere. So it runs on the router's own thread, and `ASKED_PER_MINUTE` bounds the cost; a copy of all that a policy may
+read would cost more than the choice. The danger here: a shadow that changes what the deciding policy sees next. To
+prevent that, a shadow is an object of its own with its own dice, it gets the same view, which policies only read, and
+any exception that it raises becomes a failed choice.
 """
 
 from dataclasses import replace
@@ -24,14 +24,14 @@ ASKED_PER_MINUTE = 30.0
 
 
 class Shadows:
-    """The advising policies of one pool; None stands for one that this router cannot build."""
+    """The advising policies of one pool; None stands for a policy that this router cannot build."""
 
     def __init__(self, policies: dict[str, PolicyInForce | None]) -> None:
         self._policies = policies
         self._limit = RateLimit(ASKED_PER_MINUTE, 0.0)
 
     def take_table(self, table: RoutingTable) -> None:
-        """Follow a new table; a shadow that fails at it is not asked again until it is rebuilt."""
+        """Take over a new table; a shadow that raises an exception at it is not asked again until it is rebuilt."""
         for name, policy in self._policies.items():
             if policy is not None and policy.follows_table is not None:
                 try:
@@ -40,7 +40,9 @@ class Shadows:
                     self._policies[name] = None
 
     def ask(self, request: RoutingRequest, chosen: str, view: LiveView, now: float) -> tuple[ShadowChoice, ...]:
-        """What each would have chosen for a request that goes to `chosen`; empty if too many were asked lately."""
+        """Return the instance that each shadow would have chosen for a request that goes to `chosen`; empty if too many
+        decisions were asked about recently.
+        """
         if self._limit.take_if_any(1, now):
             return ()
         return tuple(_choice(name, policy, request, chosen, view, now) for name, policy in self._policies.items())
@@ -65,13 +67,13 @@ def _choice(name: str, policy: PolicyInForce | None, request: RoutingRequest, ch
 
 
 def shadows_of(facts: RoutingFacts, policies: PolicyCatalogue, seed: int) -> Shadows | None:
-    """The advising policies that the table names; None if it names none."""
+    """Return the advising policies that the table names; None if it names none."""
     built = {one.policy: _built(replace(facts, policy=one.policy, parameters=one.parameters), policies, seed) for one in facts.shadows}
     return Shadows(built) if built else None
 
 
 def _built(facts: RoutingFacts, policies: PolicyCatalogue, seed: int) -> PolicyInForce | None:
-    """The policy, None if this router does not know it or cannot build it, or if it would have to learn."""
+    """Return the policy; None if this router does not know it or cannot build it, or if the policy learns."""
     try:
         policy = PolicyInForce.of(policies.build(facts, seed))
     except (UnknownName, InvalidInput):

@@ -41,12 +41,12 @@ from fairlead.targets import instance_of
 
 
 class SharedScheduler(PoolScheduler):
-    """A `PoolScheduler` that can be asked by other routers, and can ask one. While it does neither, it is a
-    `PoolScheduler`.
+    """A `PoolScheduler` that other routers can ask, and that can ask another router. While it does neither, it behaves
+    like a `PoolScheduler`.
 
-    A request is reported by the router that decides for it: bindings, moves, decisions, and what instances do. So a
-    front must not report its requests in flight, because they are also in its decider's count. Only arrivals are always
-    reported by the router that receives them.
+    A request is reported by the router that decides about it: bindings, moves, decisions, and the work of instances. So
+    a front must not report its requests in flight, because its decider's counts include them too. Only arrivals are
+    always reported by the router that receives them.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class SharedScheduler(PoolScheduler):
     # ── as a front ──
 
     def ask(self, decider: Decider, now: float) -> None:
-        """Let another router decide from now on; it learns of the requests in flight and decides about
-        all that wait.
+        """Let another router decide from now on. It is informed of the requests in flight and decides about all that
+        wait.
         """
         self._others.settle(now)
         self._asking.begin(decider, now)
@@ -83,7 +83,7 @@ class SharedScheduler(PoolScheduler):
         return self._outcomes.take(tuple(self._state.queues), now)
 
     def hear(self, verdict: Dispatch | Refusal, now: float) -> tuple[Outcome, ...]:
-        """An outcome that the decider sent for a request; it is passed on as this scheduler's own."""
+        """Carry out an outcome that the decider sent for a request, and return it as this scheduler's own."""
         self._state.view.now = now
         return self._asking.hear(verdict, now)
 
@@ -137,7 +137,7 @@ class SharedScheduler(PoolScheduler):
     def carry_on(
         self, request_id: str, now: float, left: str, *, carried_tokens: int, why: str, unlike: str | None = None
     ) -> Dispatch | None:
-        """See `Scheduler`. A front goes on at once without asking, and then informs its decider."""
+        """See `Scheduler`. A front continues at once without asking, and then informs its decider."""
         outcome = super().carry_on(request_id, now, left, carried_tokens=carried_tokens, why=why, unlike=unlike)
         if outcome is not None:
             self._asking.tell(replace(_sent_elsewhere(outcome, left), carried_tokens=carried_tokens, carried_on=why, unlike=unlike), now)
@@ -200,7 +200,7 @@ class SharedScheduler(PoolScheduler):
         return super().shut_down(now)
 
     def waiting(self) -> int:
-        """Requests queued or held in this router, or not answered by its decider."""
+        """Number of requests queued or held in this router, or without a verdict by its decider."""
         return super().waiting() + len(self._asking)
 
     def carried(self) -> tuple[InstanceInFlight, ...]:
@@ -218,13 +218,13 @@ class SharedScheduler(PoolScheduler):
     # ── as a decider ──
 
     def join(self, front: Front) -> None:
-        """Another router begins to ask this one."""
+        """Accept another router that begins to ask this one."""
         self._others.settle(self._state.view.now)
         self._guests.join(front)
         self._count_routers()
 
     def leave(self, front: Front, now: float) -> tuple[Outcome, ...]:
-        """A front is gone, or decides alone again: its requests are no longer counted here."""
+        """Remove a front that is gone or decides alone again: its requests are no longer counted here."""
         self._state.view.now = now
         self._others.settle(now)
         self._guests.leave(front, now)
@@ -232,7 +232,7 @@ class SharedScheduler(PoolScheduler):
         return self._outcomes.take(tuple(self._state.queues), now)
 
     def know_routers(self, count: int) -> None:
-        """See `Scheduler`. Requests of other routers include those of the fronts."""
+        """See `Scheduler`. Requests of other routers include the fronts' requests."""
         self._live_routers = count
         self._count_routers()
 

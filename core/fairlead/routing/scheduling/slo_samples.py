@@ -13,7 +13,7 @@ Key = tuple[int, str, int | None]
 
 @dataclass(slots=True)
 class _Ended:
-    """Outcomes of the requests of one key."""
+    """Counts of the outcomes of requests with the same key."""
 
     judged: int = 0
     within_slo: int = 0
@@ -26,7 +26,7 @@ class _Ended:
 
 
 class SloSeconds:
-    """Counts the outcomes of requests until they are taken. Counts nothing unless `kept`.
+    """A counter of the outcomes of requests until they are taken. Counts nothing unless `kept`.
 
     `limit` bounds the keys between two takes; `dropped` counts requests beyond it.
     """
@@ -40,16 +40,18 @@ class SloSeconds:
         self.dropped = 0
 
     def pause(self) -> None:
-        """Count only this router's own refusals from now on: another router counts served and failed requests."""
+        """Count only this router's own refusals from now on, because another router counts served and failed
+        requests.
+        """
         self._paused = True
 
     def resume(self) -> None:
-        """Count all again."""
+        """Count all outcomes again."""
         self._paused = False
 
     def completed(self, priority_class: str, table: RoutingTable, now: float, ttft_seconds: float, tpot_seconds: float | None) -> None:
-        """A request was completed and its first token was seen; or its client left after the first token, or after the
-        TTFT target had passed.
+        """Count a request that was completed and whose first token was seen; or whose client left after the first
+        token, or after the TTFT target had passed.
         """
         if self._paused or (ended := self._of(priority_class, table, now)) is None:
             return
@@ -65,12 +67,12 @@ class SloSeconds:
         ended.cells[cell] = ended.cells.get(cell, 0) + 1
 
     def failed(self, priority_class: str, table: RoutingTable, now: float) -> None:
-        """A request failed and will not be retried."""
+        """Count a request that failed and will not be retried."""
         if not self._paused and (ended := self._of(priority_class, table, now)) is not None:
             ended.failed += 1
 
     def refused(self, priority_class: str, table: RoutingTable, now: float) -> None:
-        """A request was refused."""
+        """Count a request that was refused."""
         if (ended := self._of(priority_class, table, now)) is not None:
             ended.refused += 1
 
@@ -87,7 +89,7 @@ class SloSeconds:
         return ended
 
     def take(self, now: float, *, final: bool) -> tuple[SloSample, ...]:
-        """Complete seconds in which requests ended; also the current second if `final`."""
+        """Return the complete seconds in which requests ended; also the current second if `final`."""
         ready = [key for key in self._ended if key[0] < int(now) or final]
         return tuple(sample for key in ready for sample in self._samples(key, self._ended.pop(key)))
 

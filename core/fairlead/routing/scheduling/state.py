@@ -4,7 +4,7 @@ Instances here are targets (`fairlead.targets`), one for each data-parallel rank
 circuits, suspicions and tried instances concern the whole instance.
 
 Every part of the scheduler works on this one object and keeps no copy of it. A request is *held* (no instance accepts),
-*queued* for an instance, or dispatched; `waiting` are those held or queued.
+*queued* for an instance, or dispatched; `waiting` are the held and the queued requests.
 """
 
 from collections import deque
@@ -53,13 +53,13 @@ from fairlead.tables import FAIR_TENANTS, EngineFacts, RoutingTable
 from fairlead.targets import instance_of
 
 MOST_STORED_BLOCKS = 1_000_000
-"""Routing blocks that a router remembers of a shared store at most: some 100 MB."""
+"""Maximum number of routing blocks that a router remembers of a shared store: some 100 MB."""
 MOST_PLACED = 512
 """Maximum number of prompts kept for other routers between two shares; the newest are kept."""
 
 
 def staying(table: RoutingTable) -> tuple[str, ...]:
-    """The accepting instances that stay, if others that accept are drained soon."""
+    """Return the accepting instances that stay, if other accepting instances are drained soon."""
     accepting = [entry for entry in table.instances if entry.accepting]
     found = tuple(entry.id for entry in accepting if entry.stays)
     return found if len(found) < len(accepting) else ()
@@ -73,12 +73,14 @@ class SchedulerState:
     ) -> None:
         self.table = table
         self.staying = staying(table)
-        """The accepting instances that stay while others are drained soon; empty where all stay, or none."""
+        """The accepting instances that stay while others are drained soon; empty if all stay, or if no
+        instance stays.
+        """
         self.canary = canary_of(table)
         """The canary of a rollout in progress."""
         self.policy = policy
         self.shadows: Shadows | None = None
-        """The policies that only advise; None where the pool names none."""
+        """The policies that only advise; None if the pool names none."""
         self.failures = PolicyFailures()
         self.recorder = recorder
         self.settings = settings
@@ -95,7 +97,7 @@ class SchedulerState:
         self.waiting: dict[str, TrackedRequest] = {}
         """Waiting requests, in order of submission."""
         self.guests: dict[str, Front] = {}
-        """Requests of other routers for which this one decides, with the router that asked."""
+        """Requests of other routers for which this router decides, each with the router that asked."""
         self.is_front = False
         """Whether another router decides. That router records decisions and what each instance does; here
         requests are only counted.
@@ -104,14 +106,16 @@ class SchedulerState:
         """Whether other routers get reports of where prompts are placed; `placed` has the prompts not yet reported."""
         self.placed: deque[tuple[str, Sequence[int]]] = deque(maxlen=MOST_PLACED)
         self.touched: set[str] = set()
-        """Instances whose queue got requests since it was last sent from."""
+        """Instances whose queue got requests since the last dispatch from it."""
         self.late = LateRequests(self.accounting)
         self.ranked: dict[str, tuple[str, ...]] = {}
         """For each instance of the table with several targets, those targets."""
         self.circuits: dict[str, Circuit] = {}
         """Circuits by instance: an instance's ranks share a server and fail together."""
         self.suspected: set[str] = set()
-        """Targets of instances that failed their last request, regardless of the cause: others are tried first."""
+        """Targets of instances that failed their last request, regardless of the cause: retries try other targets
+        first.
+        """
         self.departed: set[str] = set()
         """Instances no longer in the table, kept until their last request ends."""
         self.drained: set[str] = set()
@@ -185,7 +189,9 @@ class SchedulerState:
         self.view.overtaking = self.overtaking if self.classes.are_declared or self.tenants is not None else None
 
     def overtaking(self, request: RoutingRequest) -> Overtaking | None:
-        """A query for an instance's waiting requests that would be sent after this one; None if there can be none."""
+        """Return a query for an instance's waiting requests that would be sent after this request; None if there can be
+        none.
+        """
         if self.classes.are_declared or (self.tenants is not None and self.tenants.are_others(request.tenant)):
             declared = self.classes.are_declared
             rank = self.classes.rank(request.priority_class) if declared else 0
@@ -218,7 +224,7 @@ class SchedulerState:
     def count_in(
         self, tracked: TrackedRequest, instance: str, now: float, decode: str | None = None, excluded: Collection[str] = ()
     ) -> None:
-        """Held → queued, in the counters only, for a request that is dispatched at once; it decodes on no instance in
+        """Held → queued, in the counters only, for a request that is dispatched at once. It decodes on no instance in
         `excluded`.
         """
         tracked.instance = instance
@@ -280,7 +286,7 @@ class SchedulerState:
         return tuple(dict.fromkeys((name, instance, *self.ranked.get(name, ()))))
 
     def loads_of(self, instance: str) -> list[InstanceLoad]:
-        """The loads of these targets."""
+        """Return the loads of all targets of the instance that this target belongs to."""
         return [load for name in self.targets_of(instance) if (load := self.loads.get(name)) is not None]
 
     def present_loads(self, instance: str) -> list[InstanceLoad]:
@@ -299,13 +305,13 @@ class SchedulerState:
                 self.view.invalidate()
 
     def expect_first_token(self, tracked: TrackedRequest, tokens_before: int, now: float) -> None:
-        """Tell the forecast when the request should start to decode, namely once these prompt tokens are computed."""
+        """Inform the forecast when the request should start to decode, namely once these prompt tokens are computed."""
         if self.gate.forecast is not None:
             seconds = tokens_before / self.prefill_times.speed
             self.gate.forecast.expect(tracked.request.id, now + seconds, tracked.request.prompt_tokens)
 
     def present_loads_of(self, target: str) -> list[InstanceLoad]:
-        """The load of this target or, if this router does not know it, the loads of its instance."""
+        """Return the load of this target or, if this router does not know it, the loads of its instance."""
         load = self.loads.get(target)
         return [load] if load is not None else self.present_loads(instance_of(target))
 
@@ -315,8 +321,8 @@ class SchedulerState:
         return self.gate.weighs_decode or self.parameters.queue_discipline == "deadline"
 
     def _answer_microseconds(self, request: RoutingRequest) -> int:
-        """By how much the answer is expected to lengthen the decode steps in which it takes part; 0 while step times
-        are unknown.
+        """Return the microseconds by which the answer is expected to lengthen the decode steps in which it takes part;
+        0 while step times are unknown.
         """
         tokens = self.answers.expected(request.tenant)
         if request.max_output_tokens:
@@ -333,8 +339,8 @@ class SchedulerState:
         return self.view.pool_load() < FULL and not self.late.spare_answers
 
     def _decode_share(self, load: InstanceLoad) -> float:
-        """The share of an instance's time that its decodes need; 0 without queues, because then nothing waits for
-        decodes.
+        """Return the share of an instance's time that its decodes need; 0 without queues, because then nothing waits
+        for decodes.
         """
         return self.view.share_left_alone(load) if self.table.routing.prefills_in_flight else 0.0
 

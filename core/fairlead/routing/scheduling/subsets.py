@@ -13,9 +13,9 @@ from fairlead.routing.knowledge.views import LiveView
 
 
 def choose_within(request: RoutingRequest, within: Collection[str], policy: PolicyInForce, view: LiveView, now: float) -> Decision | None:
-    """The policy's choice among the instances `within`; None if none of them accepts.
+    """Return the policy's choice among the instances `within`; None if none of them accepts.
 
-    If a policy that uses a ring or a session's home still names another instance, the least loaded one of `within`
+    If a policy that uses a ring or a session's home still names another instance, the least loaded instance of `within`
     takes the request.
     """
     part = view.within(within)

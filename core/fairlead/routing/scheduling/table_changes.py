@@ -1,5 +1,5 @@
-"""Applies a routing table: loads, circuits, prefix views and the policy are updated; requests stay where they are (the
-scheduler moves them).
+"""Applies a routing table: updates loads, circuits, prefix views and the policy. Requests stay where they are; the
+scheduler moves them.
 """
 
 from dataclasses import replace
@@ -71,13 +71,13 @@ def take_table(state: SchedulerState, table: RoutingTable, policies: PolicyCatal
 
 
 def _order(table: RoutingTable) -> tuple[object, ...]:
-    """The facts of the table that determine the queues' order, besides the policy's parameters."""
+    """Return the facts of the table that determine the queues' order, besides the policy's parameters."""
     return table.slo, table.early_rejection.mode, table.priority_classes, table.routing.fairness
 
 
 def misplaced(state: SchedulerState, now: float) -> list[TrackedRequest]:
-    """Queued requests whose instance no longer accepts any, or for which the policy now chooses another instance or
-    fails. All other queued requests get their new alternate.
+    """Return the queued requests whose instance no longer accepts requests, or for which the policy now chooses another
+    instance or fails. All other queued requests get their new alternate.
     """
     found: list[TrackedRequest] = []
     restricts = None if state.table.routing.migrations == MIGRATIONS_PAUSED else state.policy.restricts_placement
@@ -119,7 +119,7 @@ def _tokens_per_byte(table: RoutingTable) -> float:
 
 
 def _begin_forecast(state: SchedulerState) -> None:
-    """Tell a new gate's forecast of the requests already in flight."""
+    """Add the requests already in flight to a new gate's forecast."""
     forecast = state.gate.forecast
     if forecast is None:
         return
@@ -170,8 +170,8 @@ def _take_instances(state: SchedulerState, entries: tuple[InstanceEntry, ...]) -
 def count_unlisted(state: SchedulerState, instance: str, address: str = "", role: Role = Role.BOTH) -> None:
     """Allow requests to be counted at an instance that only another router's table (older or newer) names.
 
-    Until this router's table has it, it is treated like a removed one: nothing is placed there, and it is forgotten
-    with its last request.
+    Until this router's table has the instance, it is treated like a removed instance: nothing is placed there, and it
+    is forgotten with its last request.
     """
     if instance not in state.loads:
         entry = InstanceEntry(id=instance, address=address, role=role, state=InstanceState.GONE, anchors=0)
@@ -201,7 +201,9 @@ def forget_departed(state: SchedulerState) -> None:
 
 
 def _decode_in_place(state: SchedulerState, instance: str) -> None:
-    """Requests queued for an instance that is no longer a prefill instance will decode on it, too."""
+    """Let requests that are queued for an instance that is no longer a prefill instance decode on that
+    instance, too.
+    """
     queue = state.queues.get(instance)
     for tracked in () if queue is None else queue.in_order(state.view.now):
         state.accounting.redirect(tracked, None)

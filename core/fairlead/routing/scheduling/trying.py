@@ -33,7 +33,9 @@ class Trying:
         self._placing = placing
 
     def takes(self, tracked: TrackedRequest, refusal: Refusal, now: float) -> bool:
-        """Whether an idle instance takes the request instead of the refusal; if so, the request is queued there."""
+        """Return whether an idle instance takes the request instead of the refusal; if so, the request is
+        queued there.
+        """
         if not refusal.reason.facts.by_estimate or tracked.stage not in (Stage.HELD, Stage.QUEUED) or self._state.is_front:
             return False
         decision = self._decision(tracked.request, now)
@@ -52,7 +54,7 @@ class Trying:
         return _least_to_compute(request, idle, view) if idle else None
 
     def _decodes(self, request: RoutingRequest, load: InstanceLoad, view: LiveView, now: float) -> bool:
-        """Whether the answer can be decoded where the prompt is computed, or on another instance."""
+        """Return whether the answer can be decoded where the prompt is computed, or on another instance."""
         if load.entry.role is not Role.PREFILL:
             return True
         state = self._state

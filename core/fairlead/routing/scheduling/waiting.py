@@ -1,4 +1,4 @@
-"""Waiting: held requests are placed as soon as an instance accepts them, misplaced ones are placed again, and every
+"""Waiting: held requests are placed as soon as an instance accepts them, misplaced requests are placed again, and every
 wait has a limit.
 """
 
@@ -24,15 +24,15 @@ class Waiting:
         self._outcomes = outcomes
 
     def place_new(self, tracked: TrackedRequest, now: float) -> None:
-        """Place, hold or refuse a request that no one here has decided about yet."""
+        """Place, hold or refuse a request about which no router has decided yet."""
         identify(self._state, tracked, now)
         if self._state.sends_unfinished_first:
             tracked.continues = continues_task(self._state, tracked.request)
         self._placed(tracked, now, lambda new, now: self._outcomes.unheld(new.request, now) or self._placing.place(new, now))
 
     def place_held(self, now: float) -> None:
-        """Place held requests by priority and age if some instance accepts; refuse those held for too long, and all if
-        no instance is desired any more.
+        """Place held requests by priority and age if some instance accepts; refuse requests held for too long, and all
+        if no instance is desired any more.
         """
         state = self._state
         if not state.held:
@@ -53,7 +53,7 @@ class Waiting:
             self._placed(tracked, now, self._placing.place_again)
 
     def _placed(self, tracked: TrackedRequest, now: float, place: Callable[[TrackedRequest, float], Refusal | None]) -> None:
-        """Place a request. If the policy fails on it, it is refused and does not hold up others."""
+        """Place a request. If the policy fails on it, the request is refused and does not hold up others."""
         try:
             refusal = place(tracked, now)
         except Exception as error:  # noqa: BLE001  # kept for the next tick, which raises it

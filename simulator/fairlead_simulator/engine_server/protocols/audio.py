@@ -1,5 +1,6 @@
 """`/v1/audio/transcriptions` and `/v1/audio/translations`: an uploaded WAV file is computed as tokens of sound and
-answered with words."""
+answered with words.
+"""
 
 import io
 import wave
@@ -27,14 +28,14 @@ _FORMATS = ("json", "text")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Upload:
-    """A form as it came: its fields, and the file's bytes."""
+    """A form as received: its fields, and the file's bytes."""
 
     fields: Document
     file: bytes
 
 
 class Audio:
-    """One of the two paths. Translations have no usage, as in vLLM."""
+    """The handler of one of the two audio paths. Translations have no usage, as in vLLM."""
 
     def __init__(self, task: str, chunk_id: str, *, tells_usage: bool) -> None:
         self._task = task
@@ -61,7 +62,7 @@ class Audio:
 
 
 class _SoundForm:
-    """Chunks like a chat's, under their own names."""
+    """The stream of an audio answer: its chunks are like a chat's, under other names."""
 
     __slots__ = ("_head", "_tells_usage")
 

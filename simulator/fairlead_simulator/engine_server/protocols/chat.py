@@ -28,7 +28,7 @@ _SHAPE = ChunkShape(
 
 
 async def serve_chat(instance: ServedInstance, exchange: Exchange) -> None:
-    """One conversation, one answer (`n` of them without a stream)."""
+    """Answer one conversation, with one answer (or `n` answers if not streamed)."""
     await answer_chat(instance, exchange, await exchange.document())
 
 
@@ -49,7 +49,7 @@ async def answer_chat(instance: ServedInstance, exchange: Exchange, document: Do
 
 
 async def serve_chat_batch(instance: ServedInstance, exchange: Exchange) -> None:
-    """Several conversations, a choice for each, in one answer."""
+    """Answer several conversations, with a choice for each in one answer."""
     document = await exchange.document()
     conversations = document.get("messages")
     if not isinstance(conversations, list) or not conversations:
@@ -64,7 +64,7 @@ async def serve_chat_batch(instance: ServedInstance, exchange: Exchange) -> None
 
 
 def read_chat(instance: ServedInstance, document: Document, messages: object, field: str) -> Work:
-    """The work for one conversation, with lengths and refusals from the document around it."""
+    """Return the work for one conversation; lengths and refusals come from the document around it."""
     settings = instance.settings
     fields.check_model(document, settings.model)
     fields.check_sampling(document)
@@ -79,7 +79,7 @@ def read_chat(instance: ServedInstance, document: Document, messages: object, fi
 
 
 def _given_tokens(instance: ServedInstance, document: Document, messages: object, prompt: bytes) -> int | None:
-    """The tokens of a final message that must be continued; None if the answer is a separate message."""
+    """Return the tokens of a final message that must be continued; None if the answer is a separate message."""
     if not fields.flag(document, "continue_final_message"):
         return None
     if fields.flag(document, "add_generation_prompt", default=True) and "add_generation_prompt" in document:

@@ -1,4 +1,6 @@
-"""What chat and text completions share: usage documents, and streams of chunks that end with `data: [DONE]`."""
+"""The common parts of chat and text completions: usage documents, and streams of chunks that end with `data:
+[DONE]`.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +17,8 @@ DONE = b"data: [DONE]\n\n"
 
 
 def usage_document(usage: Usage, created_tokens: int | None) -> dict[str, Any]:
-    """Usage as completions report
-
-    it. Chats also report how many prompt tokens went into new cache blocks; completions report None.
+    """Return usage as completions report it. Chats also report how many prompt tokens filled new cache blocks;
+    completions report None.
     """
     return {
         "prompt_tokens": usage.prompt_tokens,
@@ -29,7 +30,9 @@ def usage_document(usage: Usage, created_tokens: int | None) -> dict[str, Any]:
 
 
 def sum_of(usages: list[Usage], copies: int = 1) -> Usage:
-    """The usage of several answers, `copies` for each prompt in turn; a prompt with several answers counts once."""
+    """Return the sum of the usage of several answers, `copies` for each prompt in turn; a prompt with several answers
+    counts once.
+    """
     prompts = usages[::copies]
     return Usage(
         prompt_tokens=sum(usage.prompt_tokens for usage in prompts),
@@ -59,7 +62,7 @@ class StreamOptions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkShape:
     """Differences between the chunks of chats and of completions: the choice that opens a stream, and the fields around
-    the words in later ones.
+    the words in later choices.
     """
 
     kind: str
@@ -79,7 +82,7 @@ class ChunkShape:
 
 class ChunkForm:
     """The stream of a chat or of a text completion. With `return_token_ids` the first chunk has the prompt's ids, and
-    each chunk those of its words.
+    each chunk has the ids of its words.
     """
 
     __slots__ = ("_before", "_fingerprint", "_head", "_options", "_prompt_ids", "_prompt_tokens", "_shape", "_tokenizer")
@@ -96,7 +99,7 @@ class ChunkForm:
         self._prompt_ids = b"null" if self._tokenizer is None else orjson.dumps(self._tokenizer.ids(prompt))
 
     def _ids(self, words: bytes) -> bytes:
-        """The ids of words, and in a completion's first chunk also the prompt's ids."""
+        """Return the ids of words, and in a completion's first chunk also the prompt's ids."""
         ids = b"null" if self._tokenizer is None else orjson.dumps(self._tokenizer.ids(words))
         if b"%b" not in self._shape.ids:
             return self._shape.ids + ids

@@ -29,12 +29,12 @@ _SHAPE = ChunkShape(
 
 
 async def serve_completion(instance: ServedInstance, exchange: Exchange) -> None:
-    """One or several prompts of text or token ids; a stream has one."""
+    """Answer one or several prompts of text or token ids; a stream has one prompt."""
     await answer_completion(instance, exchange, await exchange.document())
 
 
 async def serve_invocation(instance: ServedInstance, exchange: Exchange) -> None:
-    """A chat where there are `messages`, else a completion."""
+    """Answer as a chat if there are `messages`, else as a completion."""
     document = await exchange.document()
     await (answer_chat if "messages" in document else answer_completion)(instance, exchange, document)
 
@@ -61,7 +61,7 @@ async def answer_completion(instance: ServedInstance, exchange: Exchange, docume
 
 
 def prompts_of(value: object, field: str, tokenizer: ByteTokenizer) -> list[bytes]:
-    """A text, texts, token ids or lists of token ids → prompts. Raises RequestInvalid."""
+    """Return the prompts in a text, a list of texts, token ids or lists of token ids. Raises RequestInvalid."""
     if value in (None, "", []):
         raise RequestInvalid(f"Either {field} or {field}_embeds must be provided and non-empty. (parameter={field})", field)
     if isinstance(value, str):

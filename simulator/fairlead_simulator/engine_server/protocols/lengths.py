@@ -1,4 +1,4 @@
-"""The length of an answer."""
+"""Determines the length of an answer."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from fairlead_simulator.engine_server.request_errors import RequestInvalid
 from fairlead_simulator.engine_server.work import Work
 
 OWN_LENGTH_TOKENS = 128
-"""The simulated model ends an answer after this many tokens unless the client ends it earlier."""
+"""Number of tokens after which the simulated model ends an answer, unless the client ends it earlier."""
 
 
 def work_of(
@@ -21,9 +21,10 @@ def work_of(
     *,
     given_tokens: int | None = None,
 ) -> Work:
-    """The work for one prompt, with an answer as long as the first of the fields `limits` says, or `default`, or the
-    model's own length; and what happens to its KV blocks. `given_tokens` is the number of tokens already given of an
-    answer that continues; None: the answer begins here.
+    """Return the work for one prompt, with the length of its answer and the handling of its KV blocks.
+
+    The length is that of the first field present among `limits`, or `default`, or the model's own length.
+    `given_tokens` is the number of tokens that a continued answer already has; None: the answer begins here.
     """
     continues = given_tokens is not None
     handover = read_handover(document)

@@ -66,7 +66,9 @@ def _prompt(instance: ServedInstance, document: Document) -> bytes:
 
 
 def _usage_document(usage: Usage) -> dict[str, int]:
-    """The usage in Anthropic's format: `input_tokens` are those that neither came from the cache nor went into it."""
+    """Return the usage in Anthropic's format: `input_tokens` are the tokens that neither came from the cache nor were
+    added to it.
+    """
     return {
         "input_tokens": usage.prompt_tokens - usage.cached_tokens - usage.created_tokens,
         "output_tokens": usage.completion_tokens,

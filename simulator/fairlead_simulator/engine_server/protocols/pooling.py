@@ -24,9 +24,8 @@ DIMENSIONS = 256
 
 
 def embedding(prompt: bytes) -> list[float]:
-    """A unit vector: each word adds or takes one in the dimension its hash names (feature hashing, Weinberger et al.
-
-    2009).
+    """Return a unit vector: each word adds or subtracts one in the dimension that its hash names (feature hashing,
+    Weinberger et al. 2009).
     """
     vector = [0.0] * DIMENSIONS
     for word in prompt.lower().split() or (prompt,):
@@ -58,7 +57,7 @@ async def serve_pooling(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_classification(instance: ServedInstance, exchange: Exchange) -> None:
-    """Two classes; the probability of the second depends on the first value of the text's embedding."""
+    """Answer two classes; the probability of the second depends on the first value of the text's embedding."""
     document = await exchange.document()
 
     def classified(index: int, prompt: bytes) -> dict[str, Any]:
@@ -76,7 +75,7 @@ async def pool(instance: ServedInstance, exchange: Exchange, prompts: Sequence[b
 
 
 def pooled_usage(runs: Sequence[Run]) -> dict[str, Any]:
-    """The usage of prompts that were only computed."""
+    """Return the usage of prompts that were only computed."""
     tokens = sum(run.prompt_tokens for run in runs)
     return {
         "prompt_tokens": tokens,
@@ -107,7 +106,7 @@ async def _serve_vectors(instance: ServedInstance, exchange: Exchange, document:
 async def _serve_each(
     instance: ServedInstance, exchange: Exchange, document: Document, kind: str, told: Callable[[int, bytes], dict[str, Any]]
 ) -> None:
-    """A list with the result of `told` for each prompt."""
+    """Answer a list with the result of `told` for each prompt."""
     fields.check_model(document, instance.settings.model)
     if document.get("input") == []:
         raise RequestInvalid("You must pass at least one prompt")

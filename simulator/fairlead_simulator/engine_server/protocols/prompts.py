@@ -1,7 +1,7 @@
 """The text that an engine computes for a conversation: all texts in order with nothing between, in any protocol.
 
-A real engine's chat template puts role marks between the texts; here there are none, so that the next turn of a
-conversation begins with all bytes of the last one, its answer included, and finds them in the prefix cache. Tools'
+A real engine's chat template puts role marks between the texts. Here there are no marks, so that the next turn of a
+conversation begins with all bytes of the previous turn, its answer included, and finds them in the prefix cache. Tools'
 definitions are not part of the text.
 """
 
@@ -22,7 +22,7 @@ _PARTS_WITHOUT_TEXT = frozenset(
 
 
 def chat_prompt(messages: object, model: str, field: str = "messages") -> bytes:
-    """`messages` of a chat. Raises RequestInvalid."""
+    """Return the prompt for the `messages` of a chat. Raises RequestInvalid."""
     texts: list[str] = []
     for position, message in enumerate(_filled_list(messages, field)):
         if not isinstance(message, dict):
@@ -41,7 +41,7 @@ def chat_prompt(messages: object, model: str, field: str = "messages") -> bytes:
 
 
 def anthropic_prompt(system: object, messages: object, model: str) -> bytes:
-    """`system`, then `messages`. Raises RequestInvalid."""
+    """Return the prompt for `system`, then `messages`. Raises RequestInvalid."""
     texts: list[str] = []
     if system is not None and not isinstance(system, str | list):
         raise unsuitable("system", system, "a valid string or a list of blocks")
@@ -50,7 +50,7 @@ def anthropic_prompt(system: object, messages: object, model: str) -> bytes:
 
 
 def responses_prompt(given: object, model: str) -> bytes:
-    """`input` of a response: a text or a list of items. Raises RequestInvalid."""
+    """Return the prompt for the `input` of a response: a text or a list of items. Raises RequestInvalid."""
     if given is None:
         raise missing("input")
     if not isinstance(given, str | list):

@@ -1,5 +1,6 @@
-"""`/v1/responses`: created whole, as a stream or in the background; retrieved, continued and cancelled while the
-instance keeps them."""
+"""`/v1/responses`: responses are created whole, as a stream or in the background; they are retrieved, continued and
+cancelled while the instance keeps them.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -22,8 +23,8 @@ from fairlead_simulator.engine_server.work import Run, Usage, Work
 class ResponseForm:
     """The stream of a response: one message with one text part.
 
-    `finish` gives the response at the end. The first two events are sent before the engine has made a token: they only
-    say that the request was accepted.
+    `finish` returns the response at the end. The first two events are sent before the engine has made a token: they
+    only say that the request was accepted.
     """
 
     def __init__(self, document: dict[str, Any], message_id: str, finish: Callable[[Run], dict[str, Any]]) -> None:
@@ -80,7 +81,7 @@ class _Asked:
 
 
 class Responses:
-    """The paths of the responses API and their store.
+    """The handlers of the responses API and the store of its responses.
 
     `store` None: nothing is stored, as in a vLLM started without its store.
     """
@@ -163,7 +164,7 @@ class Responses:
         return document
 
     def _finish(self, asked: _Asked, message_id: str, run: Run) -> dict[str, Any]:
-        """The finished response, stored before the client gets it and could ask for it."""
+        """Return the finished response; it is stored before the client gets it and could ask for it."""
         document = _completed(asked.document, message_id, run)
         if asked.store:
             self._kept().keep(StoredResponse(document=document, conversation=_continued(asked, run)))
@@ -171,7 +172,9 @@ class Responses:
 
 
 def _given_tokens(instance: ServedInstance, given: object) -> int | None:
-    """The tokens of a last message that is in progress and that the answer continues; None if there is none."""
+    """Return the tokens of a last message that is in progress and that the answer continues; None if there is no such
+    message.
+    """
     last = given[-1] if isinstance(given, list) and given else None
     if not isinstance(last, dict) or last.get("type", "message") != "message" or last.get("status") not in ("in_progress", "incomplete"):
         return None
@@ -196,7 +199,7 @@ def _completed(document: dict[str, Any], message_id: str, run: Run) -> dict[str,
 
 
 def _response_document(instance: ServedInstance, asked: Document, work: Work, background: bool) -> dict[str, Any]:
-    """A response that has not begun. It repeats the request's fields, as in vLLM."""
+    """Return a response that has not begun. It repeats the request's fields, as in vLLM."""
     return {
         "id": instance.new_id("resp_"),
         "created_at": instance.now(),

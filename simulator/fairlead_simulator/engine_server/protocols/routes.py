@@ -15,7 +15,7 @@ Serve = Callable[[ServedInstance, Exchange], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """How one path is served.
+    """The handler of a path, and how requests to the path are treated.
 
     Paths that compute need a ready engine, count as load, and allow injected failures; `anthropic` selects the form of
     errors. Paths about the engine itself are not counted among the answers in its metrics, as vLLM leaves out health,
@@ -41,7 +41,9 @@ _SLEEPING = (
 
 
 class RouteTable:
-    """All paths, those of sleep only if the engine `sleeps`. A path may contain `{name}`: a part without slashes."""
+    """All paths; the paths of sleep only if the engine `sleeps`. A path may contain `{name}`: a part without
+    slashes.
+    """
 
     def __init__(self, store: ResponseStore | None, *, sleeps: bool = False) -> None:
         responses = Responses(store)
@@ -88,7 +90,7 @@ class RouteTable:
         )
 
     def find(self, path: str) -> tuple[dict[str, Route], str]:
-        """The handlers of this path by method (empty when it is unknown), and the value of `{name}`."""
+        """Return the handlers of this path by method (empty if the path is unknown), and the value of `{name}`."""
         by_method = self._exact.get(path)
         if by_method is not None:
             return by_method, ""

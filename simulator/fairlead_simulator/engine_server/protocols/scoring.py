@@ -1,8 +1,8 @@
-"""`/score` and `/rerank` with their versioned names: how near texts are, by the cosine of their embeddings. Each text
-is computed once.
+"""`/score` and `/rerank` with their versioned names: the similarity of texts, as the cosine of their embeddings. Each
+text is computed once.
 
-`/generative_scoring` asks a generating model how likely its next token is one label of several: here the nearer item
-and query, the likelier the first.
+`/generative_scoring` asks a generating model for the probability that its next token is one of several labels: here the
+more similar item and query are, the more probable is the first label.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ _PAIRS = (("queries", "documents"), ("queries", "items"), ("data_1", "data_2"), 
 
 
 async def serve_score(instance: ServedInstance, exchange: Exchange) -> None:
-    """Scores of one text against one or many, or of as many against as many."""
+    """Answer scores of one text against one or many, or of several texts against equally many."""
     document = await exchange.document()
     fields.check_model(document, instance.settings.model)
     ones, others = _sides(document)
@@ -46,7 +46,7 @@ async def serve_score(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_rerank(instance: ServedInstance, exchange: Exchange) -> None:
-    """Documents by their nearness to a query, the nearest first."""
+    """Answer documents by their similarity to a query, the most similar first."""
     document = await exchange.document()
     fields.check_model(document, instance.settings.model)
     (query,) = _texts(document, "query", most=1)
@@ -74,7 +74,7 @@ async def serve_rerank(instance: ServedInstance, exchange: Exchange) -> None:
 
 
 async def serve_generative_score(instance: ServedInstance, exchange: Exchange) -> None:
-    """Generates one token for each item, with the query before it (or behind it)."""
+    """Generate one token for each item, with the query before it (or behind it)."""
     document = await exchange.document()
     fields.check_model(document, instance.settings.model)
     for field in ("query", "items", "label_token_ids"):

@@ -16,8 +16,8 @@ _CANCELLABLE = ("queued", "in_progress")
 
 @dataclass(slots=True, kw_only=True)
 class StoredResponse:
-    """A stored response in its present state. `conversation`: the text with which a next turn begins; `ticket`, `task`:
-    set while it still runs in the background.
+    """A stored response in its present state. `conversation` is the text with which a next turn begins; `ticket` and
+    `task` are set while the response still runs in the background.
     """
 
     document: dict[str, Any]
@@ -27,7 +27,7 @@ class StoredResponse:
 
 
 class ResponseStore:
-    """Stores the latest thousand responses."""
+    """A store of the latest thousand responses."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, StoredResponse] = OrderedDict()
@@ -38,7 +38,7 @@ class ResponseStore:
             self._kept.popitem(last=False)
 
     def find(self, response_id: str) -> StoredResponse:
-        """A kept response. Raises RequestInvalid (404)."""
+        """Return a stored response. Raises RequestInvalid (404)."""
         stored = self._kept.get(response_id)
         if stored is None:
             raise RequestInvalid(f"Response with id '{response_id}' not found.", "response_id", 404, "invalid_request_error")

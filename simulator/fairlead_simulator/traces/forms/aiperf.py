@@ -1,11 +1,12 @@
-"""aiperf's files (https://github.com/ai-dynamo/aiperf): the traces it replays, and what it writes of each request.
+"""Reads aiperf's files (https://github.com/ai-dynamo/aiperf): the traces that it replays, and its records of each
+request.
 
 - Its `mooncake_trace` has prompts as numbers of tokens with or without ids, as texts, as messages or as payloads, and
-  times or pauses. A later row of a session without ids holds only what is new: aiperf sends it after all before.
+  times or pauses. A later row of a session without ids holds only the new text: aiperf sends it after all earlier text.
 - `profile_export.jsonl` has a line for each request that was sent, in the order in which they ended.
 
-Which ids aiperf gives to blocks says what a block holds, not what comes before it. Where only text is given, four bytes
-count as a token.
+aiperf's block ids identify a block's content, not the blocks before it. If only text is given, four bytes count as a
+token.
 """
 
 from collections.abc import Iterator
@@ -21,8 +22,8 @@ from fairlead_simulator.traces.rows import BLOCK_TOKENS, TraceRow, object_of
 from fairlead_simulator.traces.sources import TraceFile
 
 ASSUMED_MS_PER_TOKEN = 20.0
-"""Assumed milliseconds per output token, where a row gives only the pause after the previous answer and no duration of
-that answer.
+"""Assumed milliseconds per output token, if a row gives only the pause after the previous answer and not that answer's
+duration.
 """
 _MODES = ("input_length", "text_input", "messages", "payload")
 _KNOWN = {*_MODES, "timestamp", "delay", "output_length", "hash_ids", "session_id", "type", "message_mode", "context_mode"}
@@ -30,14 +31,14 @@ _KNOWN = {*_MODES, "timestamp", "delay", "output_length", "hash_ids", "session_i
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """A session's latest request, and its ids as the file has them."""
+    """A session's latest request, with its ids as given in the file."""
 
     row: TraceRow
     given_ids: tuple[int, ...]
 
 
 def read_aiperf(source: TraceFile, reading: Reading) -> Iterator[tuple[int, TraceRow]]:
-    """The rows of a trace for aiperf, or of its records; not in order of time."""
+    """Yield the rows of a trace for aiperf, or of its records; not in order of time."""
     lines = ((number, Other(object_of(line, source.name, number), source.name, number)) for number, line in source)
     if b'"metadata"' in source.begin:
         yield from _records(lines, reading)
@@ -48,7 +49,7 @@ def read_aiperf(source: TraceFile, reading: Reading) -> Iterator[tuple[int, Trac
 
 
 class _Inputs:
-    """Makes trace rows of aiperf's input rows."""
+    """A converter of aiperf's input rows to trace rows."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -58,7 +59,7 @@ class _Inputs:
         self._latest: dict[str, _Turn] = {}
 
     def row(self, record: Other) -> TraceRow:
-        """The trace row of one input row. Raises TraceInvalid."""
+        """Return the trace row of one input row. Raises TraceInvalid."""
         self._notes.drop(key for key in record.document if key not in _KNOWN)
         session = record.name("session_id")
         before = self._latest.get(session) if session is not None else None
@@ -79,7 +80,7 @@ class _Inputs:
         return row
 
     def _prompt(self, record: Other, before: _Turn | None, given_ids: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
-        """The prompt's tokens and block ids."""
+        """Return the prompt's tokens and block ids."""
         mode = next((one for one in _MODES if record.given(one) is not None), None)
         if mode is None:
             raise record.refusal("input_length", "is missing; a row needs one of input_length, text_input, messages and payload")
@@ -88,7 +89,9 @@ class _Inputs:
         if mode == "input_length":
             length = record.tokens("input_length", 1)
             if not given_ids:
-                self._notes.say("rows without hash_ids do not say what prompts hold: each is new but for its own session's")
+                self._notes.say(
+                    "rows without hash_ids say nothing of a prompt's content: each is taken as new, except for its own session's text"
+                )
                 return length, self._names.fresh(length)
             return length, self._names.of_ids(checked_ids(record, length, self._block_tokens), length, self._block_tokens)
         text = self._text(record, mode)
@@ -96,14 +99,14 @@ class _Inputs:
         return length, self._names.of_text(text, length, BYTES_PER_TOKEN)
 
     def _is_delta(self, record: Other, mode: str, before: _Turn, given_ids: tuple[int, ...]) -> bool:
-        """Whether the row holds only what is new in its session."""
+        """Return whether the row holds only the new text of its session."""
         if mode not in ("input_length", "text_input") or record.given("context_mode") == "message_array_with_responses":
             return False
         whole = len(before.given_ids) - bool(before.row.input_length % self._block_tokens)
         return not given_ids or given_ids[:whole] != before.given_ids[:whole]
 
     def _appended(self, record: Other, mode: str, before: TraceRow) -> tuple[int, tuple[int, ...]]:
-        """A prompt that is the session's history and the new text after it."""
+        """Return a prompt that consists of the session's history and the new text after it."""
         self._notes.say("later rows of a session were read as additions to it, as aiperf sends them after the earlier ones")
         added = record.tokens("input_length", 1) if mode == "input_length" else self._tokens_of(self._text(record, mode))
         length = before.input_length + before.output_length + added
@@ -147,7 +150,7 @@ class _Sent:
 
 
 def _records(lines: Iterator[tuple[int, Other]], reading: Reading) -> Iterator[tuple[int, TraceRow]]:
-    """Rows of records, with the pauses between a session's requests."""
+    """Yield the rows of records, with the pauses between a session's requests."""
     found = [one for number, record in lines if (one := _sent(number, record, reading.notes)) is not None]
     reading.notes.say(NOTHING_OF_CONTENT)
     names, ended = BlockNames(), dict[str, float]()
@@ -170,7 +173,7 @@ def _records(lines: Iterator[tuple[int, Other]], reading: Reading) -> Iterator[t
 
 
 def _sent(number: int, record: Other, notes: Notes) -> _Sent | None:
-    """The request; None for one that failed, or that only warmed up."""
+    """Return the request; None for a request that failed, or that was sent only to warm up."""
     told = record.inner("metadata")
     if told.given("benchmark_phase") not in (None, "profiling"):
         notes.leave_out("that were sent to warm up")

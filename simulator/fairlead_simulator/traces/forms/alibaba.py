@@ -1,8 +1,8 @@
-"""Alibaba's traces of Qwen in Bailian (https://github.com/alibaba-edu/qwen-bailian-usagetraces-anon): JSONL with
-seconds, an id for each 16 tokens, and for each chat the one it follows.
+"""Reads Alibaba's traces of Qwen in Bailian (https://github.com/alibaba-edu/qwen-bailian-usagetraces-anon): JSONL with
+seconds, an id for each 16 tokens and, for each chat, the chat that it follows.
 
-Chats that follow one another are a session, which has the name of the first. An id is the hash of a block's own text,
-not of all before it.
+Chats that follow one another are a session, which has the name of the first chat. An id is the hash of a block's own
+text, not of all text before it.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _KNOWN = {"chat_id", "parent_chat_id", "timestamp", "input_length", "output_leng
 
 
 def read_alibaba(source: TraceFile, reading: Reading) -> Iterator[tuple[int, TraceRow]]:
-    """The rows of a file."""
+    """Yield the rows of a file."""
     names, firsts = BlockNames(), dict[str, str]()
     for number, line in source:
         record = Other(object_of(line, source.name, number), source.name, number)
@@ -36,7 +36,9 @@ def read_alibaba(source: TraceFile, reading: Reading) -> Iterator[tuple[int, Tra
 
 
 def checked_ids(record: Other, length: int, block_tokens: int) -> tuple[int, ...]:
-    """The row's ids. The last block of a prompt, if partial, may have none. Raises TraceInvalid for another number."""
+    """Return the row's ids. If the last block of a prompt is partial, it may have no id. Raises TraceInvalid for
+    another number of ids.
+    """
     ids = record.ids()
     needed = -(-length // block_tokens)
     if len(ids) not in (needed, length // block_tokens):
@@ -46,7 +48,7 @@ def checked_ids(record: Other, length: int, block_tokens: int) -> tuple[int, ...
 
 
 def _session(record: Other, firsts: dict[str, str]) -> str:
-    """The name of the chat with which the conversation began, as far as the file goes back."""
+    """Return the name of the chat with which the conversation began, as far as the file goes back."""
     chat, parent = record.name("chat_id"), record.name("parent_chat_id")
     if chat is None:
         raise record.refusal("chat_id", f"{shown(record.given('chat_id'))} must be text or a whole number")

@@ -1,8 +1,8 @@
-"""CSV: with Mooncake's fields, Azure's columns and BurstGPT's.
+"""Reads CSV: with Mooncake's fields, Azure's columns or BurstGPT's columns.
 
-Azure's traces (https://github.com/Azure/AzurePublicDataset) have the time of day, in 2024 with its offset from UTC;
-BurstGPT's (https://github.com/HPMLL/BurstGPT) have seconds, no tokens for failed requests, and in their newer release a
-session. Neither says what prompts hold, so that every prompt is a new one.
+Azure's traces (https://github.com/Azure/AzurePublicDataset) have the time of day, in 2024 with its offset from UTC.
+BurstGPT's traces (https://github.com/HPMLL/BurstGPT) have seconds, no tokens for failed requests, and in their newer
+release a session. Neither has the content of prompts, so every prompt is assumed to be unique.
 """
 
 import csv
@@ -35,7 +35,7 @@ _INSTANT = re.compile(
 
 
 def read_csv(source: TraceFile, form: str, reading: Reading) -> Iterator[tuple[int, TraceRow]]:
-    """The rows of a file in one of the three forms."""
+    """Yield the rows of a file in one of the three forms."""
     reader = _Reader(form, reading.block_tokens, reading.notes)
     for cells in _cells(source, form, reading.notes):
         row = reader.row(cells)
@@ -76,7 +76,7 @@ def _cells(source: TraceFile, form: str, notes: Notes) -> Iterator[Cells]:
 
 
 def _texts(source: TraceFile, numbers: list[int]) -> Iterator[str]:
-    """Lines as text; `numbers` gets the number of each."""
+    """Yield lines as text; the number of each line is appended to `numbers`."""
     for number, line in source:
         numbers[:] = [number]
         yield _text(line, source.name, number)
@@ -90,7 +90,7 @@ def _text(line: bytes, file: str, number: int) -> str:
 
 
 class _Reader:
-    """Makes rows of one file's cells."""
+    """A converter of one file's cells to rows."""
 
     def __init__(self, form: str, block_tokens: int, notes: Notes) -> None:
         self._form = form
@@ -104,12 +104,12 @@ class _Reader:
             notes.say(NOTHING_OF_CONTENT)
 
     def row(self, cells: Cells) -> TraceRow | None:
-        """The row; None for one that asks for nothing."""
+        """Return the row; None for a row that requests nothing."""
         at = (
             _instant_ms(cells, self._when) if self._form == "azure" else cells.time_ms(self._when, 1e3 if self._form == "burstgpt" else 1.0)
         )
         if self._form != "csv" and cells.given(self._input) == 0:
-            self._notes.leave_out("that have no prompt, as failed ones")
+            self._notes.leave_out("that have no prompt, such as failed requests")
             return None
         length = cells.tokens(self._input, 1)
         if self._form == "azure" and self._given is None:
@@ -128,7 +128,7 @@ class _Reader:
     def _ids(self, cells: Cells, length: int) -> tuple[int, ...]:
         is_given = self._form == "csv" and cells.given("hash_ids") is not None
         if self._given is not None and is_given is not self._given:
-            raise cells.refusal("hash_ids", "must be in all rows or in none: ids made up here could be those of other rows")
+            raise cells.refusal("hash_ids", "must be in all rows or in none: an id made up here could equal an id of another row")
         self._given = is_given
         if not is_given:
             return self._names.fresh(length)
@@ -140,7 +140,7 @@ class _Reader:
 
 
 def _instant_ms(cells: Cells, column: str) -> float:
-    """Milliseconds since 1970 of a time of day; one without an offset is in UTC."""
+    """Return a time of day as milliseconds since 1970; a time without an offset is in UTC."""
     text = cells.needed(column)
     found = _INSTANT.fullmatch(str(text))
     try:
@@ -166,7 +166,7 @@ def _zone(offset: str | None) -> timezone:
 
 
 def written(rows: Iterable[TraceRow]) -> Iterator[tuple[Any, ...]]:
-    """Rows as lines of cells, under COLUMNS."""
+    """Yield rows as lines of cells, under COLUMNS."""
     for row in rows:
         ids = " ".join(map(str, row.hash_ids))
         pause = "" if row.pause_ms is None else _number(row.pause_ms)

@@ -1,7 +1,7 @@
-"""guidellm's files (https://github.com/vllm-project/guidellm): `benchmarks.json`, which has every request of each
-benchmark, with its prompt in 0.3 and the request's body in later versions; and the JSONL that it takes prompts from.
+"""Reads guidellm's files (https://github.com/vllm-project/guidellm): `benchmarks.json`, which has every request of each
+benchmark, with its prompt in 0.3 and the request's body in later versions; and the JSONL from which it takes prompts.
 
-Times are in seconds. What texts have in common becomes common ids.
+Times are in seconds. Common text becomes common ids.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _STARTS = ("start_time", "request_start_time")
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """One request. `text` is None if the file does not hold it, `tokens` where nobody counted them."""
+    """A request. `text` is None if the file does not contain it, `tokens` is None if they were not counted."""
 
     line: int
     at_ms: float
@@ -35,7 +35,7 @@ class _Asked:
 
 
 def read_guidellm(source: TraceFile, reading: Reading) -> Iterator[tuple[int, TraceRow]]:
-    """The rows of a report, or of a file of prompts; not in order of time."""
+    """Yield the rows of a report, or of a file of prompts; not in order of time."""
     if b'"benchmarks"' in source.begin:
         found = list(_of_report(source, reading))
     else:
@@ -55,7 +55,7 @@ def read_guidellm(source: TraceFile, reading: Reading) -> Iterator[tuple[int, Tr
 
 
 def _of_prompt(record: Other, reading: Reading) -> _Asked:
-    """A row of one line of guidellm's input, which holds a prompt or numbers of tokens."""
+    """Return the request in one line of guidellm's input, which holds a prompt or numbers of tokens."""
     reading.notes.drop(key for key in record.document if key not in _KNOWN)
     counted = next((name for name in ("prompt_tokens_count", "input_length") if record.given(name) is not None), None)
     answered = "output_length" if record.given("output_tokens_count") is None else "output_tokens_count"
@@ -92,7 +92,7 @@ def _of_report(source: TraceFile, reading: Reading) -> Iterator[_Asked]:
 
 
 def _objects(record: Record, field: str) -> list[Other]:
-    """The objects of a list, as records with their places in the document."""
+    """Return the objects of a list, as records with their places in the document."""
     found = record.given(field)
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise record.refusal(field, f"{shown(found)} must be a list of JSON objects")

@@ -107,7 +107,7 @@ def test_azures_times_are_read_in_both_their_forms(tmp_path: Path, separator: st
     later = "2024-05-10 00:00:00.009930+00:00,2162,5\n2024-05-10 02:00:00+02:00,2399,6\n2024-05-09 19:00:01-0500,0,0\n"
     found = Converted(tmp_path, AZURE + later, sort=True)
     assert found.facts == [(0, 2399, 6), (9.93, 2162, 5)]
-    assert "1 request left out that have no prompt, as failed ones" in found.notes
+    assert "1 request left out that have no prompt, such as failed requests" in found.notes
 
 
 def test_columns_without_a_place_are_told(tmp_path: Path) -> None:
@@ -276,9 +276,9 @@ def test_rows_are_sorted_when_asked_for(tmp_path: Path) -> None:
         (b"[\n  {}\n]", ": is a JSON list; write one JSON object per line"),
         (
             b'{\n  "data": [{\n  "session_id": "a", "payloads": [{}]}]\n}',
-            ": is aiperf's inputs.json, which says of no request when it came",
+            ": is aiperf's inputs.json, which has no times of requests",
         ),
-        (jsonl({"request_count": 5, "input_config": {}}), ": is aiperf's summary of a run, which has no single requests; convert the prof"),
+        (jsonl({"request_count": 5, "input_config": {}}), ": is aiperf's summary of a run, which lists no requests; convert the prof"),
         (b"timestamp,timestamp,input_length,output_length\n", ":1: timestamp: is the name of two columns"),
         (AZURE.encode() + b"16.11.2023,1,1\n", ":2: TIMESTAMP: '16.11.2023' must be a time since 1970, as 2023-11-16 18:15:46.680590"),
         (AZURE.encode() + b"2023-02-30 00:00:00,1,1\n", ":2: TIMESTAMP: '2023-02-30 00:00:00' must be a time"),

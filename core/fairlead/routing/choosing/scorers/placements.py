@@ -52,8 +52,8 @@ class ColdPlacement:
 
 
 class NoHitLruScorer:
-    """`no-hit-lru-scorer`: a prompt without a hit goes to the instance that got such a prompt longest ago, so that
-    caches grow evenly. Any other request scores the same everywhere.
+    """`no-hit-lru-scorer`: sends a prompt without a hit to the instance that got such a prompt longest ago, so that
+    caches grow evenly. Any other request scores the same on all instances.
     """
 
     term: ClassVar[str] = "cold_score"
@@ -76,7 +76,7 @@ class NoHitLruScorer:
         return scores
 
     def picked(self, seen: Considered, place: int) -> None:
-        """Record that the request goes to this instance among the considered ones."""
+        """Record that the request goes to the instance at this index among the considered instances."""
         if seen.hits.any():
             return
         instance = seen.loads[place].entry.id

@@ -1,4 +1,4 @@
-"""Scores for how much of the prompt each instance holds."""
+"""Scores for the part of the prompt that each instance holds."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,7 +23,8 @@ def absolute(matched_blocks: IntVector, total_blocks: int) -> FloatVector:
 
 
 def minmax(matched_blocks: IntVector) -> FloatVector:
-    """Spread between the smallest and the largest match of those that match at all; all equal = 1, no match = 0.
+    """Scale the matches that are not 0 from 0 (the smallest) to 1 (the largest); 1 if all are equal. Instances without
+    a match score 0.
 
     If the pool holds nothing else, a single matching block already scores 1; `absolute` avoids that.
     """

@@ -270,10 +270,10 @@ EFFECTS = {
     PlanKind.PACE: PlanEffect(notes=["A role grows by at most 4 or 100 %, the larger of both, in 60s."]),
     PlanKind.SESSIONS: PlanEffect(notes=["A session keeps its home for 2h after its last request."]),
     PlanKind.DRAINING: PlanEffect(
-        notes=["An instance that drains waits for its requests in flight at most 10m, also one that drains now."]
+        notes=["An instance that drains waits for its requests in flight at most 10m, even if it drains already."]
     ),
     PlanKind.FAIRNESS: PlanEffect(
-        notes=["Of waiting requests of a priority class, they go in one order, whoever sent them. No session moves."]
+        notes=["Waiting requests of a priority class: they go in one order, whoever sent them. No session moves."]
     ),
     PlanKind.CLASSES: PlanEffect(notes=["Waiting requests are sent in the order interactive, batch."]),
     PlanKind.SPEC: PlanEffect(notes=["96 sessions keep their homes; ear decides from their next request on."]),
