@@ -96,8 +96,8 @@ class Telemetry:
     def tell_scaling(
         self, wanted: Mapping[tuple[str, str], int], headroom: Mapping[str, float], of_tasks: Mapping[tuple[str, str], float]
     ) -> None:
-        """Set the current figures: `wanted` by pool and role, `headroom` by pool, `of_tasks` by pool and priority class.
-        A pool that is missing from them is removed.
+        """Set the current figures: `wanted` by pool and role, `headroom` by pool, `of_tasks` by pool and priority
+        class. A pool that is missing from them is removed.
         """
         for gauge in (self.wanted, self.headroom, self.task_headroom):
             gauge.clear()

@@ -37,8 +37,8 @@ Conditions = Sequence[Mapping[str, Any]]
 
 
 def of_conditions(pool: PoolKey, before: Conditions, after: Conditions) -> Iterator[Event]:
-    """Yield an event if the pool begins to miss its objectives or its targets of tasks, and if its rollout stops, or stops
-    for another reason.
+    """Yield an event if the pool begins to miss its objectives or its targets of tasks, and if its rollout stops, or
+    stops for another reason.
     """
     for kind, words in ((ConditionType.SLO_MET, "objectives"), (ConditionType.TASK_SLO_MET, "targets of tasks")):
         missed = _condition(after, kind)
